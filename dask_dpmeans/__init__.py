@@ -1,0 +1,18 @@
+"""DP-means clustering, from Zarr stores to Zarr stores, on threads and on Dask clusters."""
+
+from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
+from dask_dpmeans.estimators import DPMeans, fit, load
+from dask_dpmeans.run import predict
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CorruptStoreError",
+    "DPMeans",
+    "InputError",
+    "NoWorkersError",
+    "TooManyClustersError",
+    "fit",
+    "load",
+    "predict",
+]

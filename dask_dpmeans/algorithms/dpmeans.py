@@ -1,0 +1,161 @@
+"""DP-means: Algorithm 1 of Kulis & Jordan 2012, swept optimistically."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+
+from dask_dpmeans.blocks import Source
+from dask_dpmeans.errors import InputError, TooManyClustersError
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.scan import Scan, merge_scans, scan
+from dask_dpmeans.occ import Round, settle
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a fit stands after a number of sweeps: all that the next one needs."""
+
+    step: int
+    """Sweeps done."""
+    centers: Float64Array
+    """(k, d), the centers of the last pass.  Clusters are numbered in the order in which they opened; where one dies,
+    those after it move up."""
+    means: Float64Array
+    """(k, d), the means of the clusters that these centers make: the centers of the next sweep."""
+    weights: Float64Array
+    """(k,), weights of the clusters."""
+    inertias: Float64Array
+    """(k,), squared error of the clusters, in squared units of the rows times weight."""
+    objective: float
+    """Inertia + penalty * k, of these centers on the data."""
+    opened: Int64Array
+    """(births,), the rows that opened clusters in this sweep, in order."""
+    deaths: int
+    """Clusters that were left without weight in this sweep."""
+    rows_read: int
+    """Rows read since the start, every pass counted."""
+
+
+@dataclass(frozen=True)
+class Openings:
+    """The serial rule: a row beyond every center opens a cluster."""
+
+    penalty: float
+    max_clusters: int | None = None
+    present: int = 0
+    """Centers before the sweep.  Those may die in it, clusters that it opens do not."""
+
+    def scan(self, state: Centers, block: Block) -> Scan:
+        """Moments, and a cover of the rows that object."""
+        return scan(block, state, self.penalty)
+
+    def merge(self, left: Scan, right: Scan) -> Scan:
+        """The answer of two neighboring runs."""
+        return merge_scans(left, right, self.penalty)
+
+    def validate(self, state: Centers, answer: Scan) -> tuple[Centers, Int64Array]:
+        """Open a cluster at each row of the cover: its rows object to one another already."""
+        proposals = answer.proposals
+        check_number(len(state) + len(proposals) - self.present, self.max_clusters, self.penalty)
+        if not len(proposals):
+            return state, proposals.numbers
+        return Centers(np.concatenate([state.values, proposals.rows])), proposals.numbers
+
+
+def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
+    """Stop where a sweep makes k clusters and that is too many."""
+    if max_clusters is not None and k > max_clusters:
+        raise TooManyClustersError(
+            f"penalty={penalty:g} makes at least {k:,} clusters, more than max_clusters={max_clusters:,}: "
+            "raise the penalty, or max_clusters"
+        )
+
+
+@dataclass(frozen=True)
+class Method:
+    """Parameters of DP-means."""
+
+    name: ClassVar[str] = "dpmeans"
+    state: ClassVar[type[State]] = State
+
+    penalty: float
+    """The price of a cluster, in squared units of the rows times weight: lambda of Kulis & Jordan 2012."""
+    centers: Float64Array | None = None
+    """(k, d), the first centers, in the units of the input; None for the mean of all rows, as the paper has it."""
+    max_iter: int = 300
+    """The most sweeps."""
+    tol: float = 1e-4
+    """The fit has converged when a sweep opens nothing and lowers J by less than tol * J.  0: when centers repeat."""
+    max_clusters: int | None = None
+    """More clusters than this are an error."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.penalty, Real) and math.isfinite(self.penalty) and self.penalty > 0):
+            raise InputError(f"penalty must be a finite number > 0, got {self.penalty!r}")
+        if self.centers is not None and not (
+            self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
+        ):
+            raise InputError(f"the first centers must be finite numbers of shape (k, d), k >= 1, got {self.centers!r}")
+        if not (isinstance(self.max_iter, Integral) and self.max_iter >= 1):
+            raise InputError(f"max_iter must be an integer >= 1, got {self.max_iter!r}")
+        if not (isinstance(self.tol, Real) and math.isfinite(self.tol) and self.tol >= 0):
+            raise InputError(f"tol must be a finite number >= 0, got {self.tol!r}")
+        if self.max_clusters is not None and not (isinstance(self.max_clusters, Integral) and self.max_clusters >= 1):
+            raise InputError(f"max_clusters must be an integer >= 1 or None, got {self.max_clusters!r}")
+
+    def init(self, source: Source) -> State:
+        """The state before the first sweep."""
+        mean = source.summary.mean[np.newaxis]
+        centers = mean if self.centers is None else self.centers / (1.0 if source.scale is None else source.scale)
+        k, d = centers.shape
+        if d != mean.shape[1]:
+            raise InputError(f"the first centers have {d} columns, the data has {mean.shape[1]}")
+        if source.summary.overflowing(centers) is not None:
+            raise InputError("squared distances of rows to the first centers overflow float64: divide both first")
+        return State(
+            step=0,
+            centers=centers,
+            means=centers,
+            weights=np.zeros(k),
+            inertias=np.zeros(k),
+            objective=math.inf,
+            opened=np.empty(0, np.int64),
+            deaths=0,
+            rows_read=source.plan.n_rows,
+        )
+
+    def step(self, source: Source, state: State) -> State:
+        """One sweep: births until no row objects, the new means, deaths."""
+        rule = Openings(self.penalty, self.max_clusters, present=len(state.means))
+        settled = settle(source, rule, Centers(state.means), gradually=state.step == 0)
+        alive = settled.answer.moments.weights > 0
+        moments = settled.answer.moments.keep(alive)
+        check_number(len(moments.weights), self.max_clusters, self.penalty)
+        objective = moments.inertia + self.penalty * len(moments.weights)
+        if not math.isfinite(objective):
+            raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
+        return State(
+            step=state.step + 1,
+            centers=settled.state.values[alive],
+            means=moments.means,
+            weights=moments.weights,
+            inertias=moments.inertias,
+            objective=objective,
+            opened=settled.opened,
+            deaths=int(np.count_nonzero(~alive)),
+            rows_read=state.rows_read + settled.rows_read,
+        )
+
+    def done(self, before: State, after: State) -> bool:
+        """Whether `after` is the end."""
+        small = not after.opened.size and before.objective - after.objective < self.tol * after.objective
+        return small or np.array_equal(after.means, after.centers)
+
+
+def inertia_of(source: Source, centers: Float64Array) -> float:
+    """The weighted sum of squared distances of all rows to the nearest of `centers`, (k, d)."""
+    return source.fold(Round(Openings(math.inf), Centers(centers)), name="score").moments.inertia

@@ -1,0 +1,203 @@
+"""Blocks, shards and the merge tree, as plain arithmetic.
+
+A block is a run of rows fixed by global row number alone.  The answers of all blocks meet in one fixed binary tree
+over block numbers; a shard is an aligned run of ``2**m`` blocks, a subtree of it, so that neither the grouping nor the
+workers can change a result::
+
+    blocks   0   1   2   3   4   5   6
+              \\ /     \\ /     \\ /     |
+               o       o       o     |      <- shards of 2 blocks end here
+                \\     /         \\   /
+                   o               o
+                    \\____     ____/
+                         \\   /
+                           o
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.survey import Summary
+
+Answer = TypeVar("Answer")
+
+BLOCK_ELEMENTS = 2**19
+"""Numbers in a block, about; 2 MB of float32."""
+MOST_BLOCK_ROWS = 2**14
+LEAST_BLOCK_ROWS = 2**8
+LABEL_CHUNKS = 64
+"""Row-aligned results are written in about as many chunks, each of 1 to `LABEL_CHUNK_BLOCKS` blocks."""
+LABEL_CHUNK_BLOCKS = 8
+
+
+class Reduction(Protocol[Answer]):
+    """A reduction over all rows, as a value: what a block answers, and how two neighbors' answers become one."""
+
+    def chunk(self, block: Block) -> Answer:
+        """The answer of one block."""
+        ...
+
+    def combine(self, left: Answer, right: Answer) -> Answer:
+        """The answer of two neighboring runs of blocks, `left` before `right`."""
+        ...
+
+
+Kernel = Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
+"""What a map runs on each block: row-aligned answers."""
+Sink = Callable[[int, tuple[np.ndarray[Any, Any], ...]], None]
+"""Where a map's answers go: the first row's number, and the answers of a run of rows."""
+
+
+class Source(Protocol):
+    """Rows, wherever they are: everything a method may ask of them."""
+
+    @property
+    def plan(self) -> "Plan":
+        """How the rows are cut."""
+        ...
+
+    @property
+    def scale(self) -> Float64Array | None:
+        """(d,), what the columns were divided by, if anything."""
+        ...
+
+    @property
+    def summary(self) -> Summary:
+        """What the first pass found."""
+        ...
+
+    def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
+        """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
+        ...
+
+    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
+        """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
+        ...
+
+
+def block_height(n_features: int) -> int:
+    """Rows of a block, a power of two chosen from the number of columns alone.
+
+    >>> block_height(1), block_height(16), block_height(128), block_height(10**6)
+    (16384, 16384, 4096, 256)
+    """
+    return max(LEAST_BLOCK_ROWS, min(MOST_BLOCK_ROWS, _power_of_two(BLOCK_ELEMENTS // n_features)))
+
+
+def label_chunk(n_rows: int, block_rows: int) -> int:
+    """Rows of a stored chunk of row-aligned results, a power of two: whole blocks, whatever the shards are.
+
+    >>> label_chunk(1000, 256), label_chunk(10**6, 256), label_chunk(10**9, 256)
+    (256, 2048, 2048)
+    """
+    return max(block_rows, min(LABEL_CHUNK_BLOCKS * block_rows, _power_of_two(n_rows // LABEL_CHUNKS)))
+
+
+def _power_of_two(number: int) -> int:
+    """The greatest power of two up to a number, at least 1."""
+    return 1 << (max(1, number).bit_length() - 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How rows are cut into blocks, and blocks into shards."""
+
+    n_rows: int
+    """Rows in all."""
+    block_rows: int
+    """Rows of a block, the last one excepted; a power of two."""
+    shard_blocks: int
+    """Blocks of a shard, the last one excepted; a power of two."""
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks in all."""
+        return -(-self.n_rows // self.block_rows)
+
+    @property
+    def shard_rows(self) -> int:
+        """Rows of a shard, the last one excepted."""
+        return self.block_rows * self.shard_blocks
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a stored chunk of row-aligned results."""
+        return label_chunk(self.n_rows, self.block_rows)
+
+    @property
+    def n_shards(self) -> int:
+        """Shards in all."""
+        return -(-self.n_rows // self.shard_rows)
+
+    def rows_of(self, blocks: range) -> int:
+        """Rows in a range of blocks."""
+        return min(self.n_rows, blocks.stop * self.block_rows) - min(self.n_rows, blocks.start * self.block_rows)
+
+    def shard_bounds(self) -> list[tuple[int, int]]:
+        """First row and end of each shard."""
+        return [(start, min(start + self.shard_rows, self.n_rows)) for start in range(0, self.n_rows, self.shard_rows)]
+
+    def pieces(self, blocks: range) -> list[tuple[int, range]]:
+        """The shards that a range of blocks touches, each with its blocks in it, numbered within the shard."""
+        touched = range(blocks.start // self.shard_blocks, -(-blocks.stop // self.shard_blocks))
+        return [
+            (
+                shard,
+                range(
+                    max(blocks.start - shard * self.shard_blocks, 0),
+                    min(blocks.stop - shard * self.shard_blocks, self.shard_blocks),
+                ),
+            )
+            for shard in touched
+        ]
+
+
+def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1) -> int:
+    """Blocks of a shard, a power of two: about eight shards a thread, none over `most_rows` rows.
+
+    Where that is less, a shard is a whole label chunk, and as high as what is stored together, so that tasks do not
+    all decode the same.  The grouping never changes a result, so it may follow the threads and their memory.
+
+    >>> shard_blocks(10**6, 256, 2, 10**9), shard_blocks(10**6, 256, 2, 1), shard_blocks(10**6, 256, 2, 1, 5000)
+    (128, 8, 16)
+    """
+    rows = _power_of_two(min(n_rows // (8 * n_threads), most_rows))
+    return max(label_chunk(n_rows, block_rows), _power_of_two(stored_rows), rows) // block_rows
+
+
+def doublings(n_blocks: int) -> Iterator[range]:
+    """Runs of blocks that double from the first block on; each is a subtree.
+
+    >>> list(doublings(5))
+    [range(0, 1), range(1, 2), range(2, 4), range(4, 5)]
+    """
+    start = 0
+    while start < n_blocks:
+        stop = min(max(1, 2 * start), n_blocks)
+        yield range(start, stop)
+        start = stop
+
+
+def merge_tree(answers: Iterable[Answer], combine: Callable[[Answer, Answer], Answer]) -> Answer:
+    """Merge the answers of neighboring subtrees of one size, in order, as the fixed tree does.
+
+    The last may be smaller, as the tail of the rows is.
+
+    >>> merge_tree("abcdefg", lambda left, right: f"({left}{right})")
+    '(((ab)(cd))((ef)g))'
+    """
+    waiting: list[tuple[int, Answer]] = []
+    for answer in answers:
+        level = 0
+        while waiting and waiting[-1][0] == level:
+            answer = combine(waiting.pop()[1], answer)
+            level += 1
+        waiting.append((level, answer))
+    _, merged = waiting.pop()
+    while waiting:
+        merged = combine(waiting.pop()[1], merged)
+    return merged

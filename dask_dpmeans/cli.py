@@ -1,0 +1,337 @@
+"""The command line: each command calls one function of the library."""
+
+import json
+import math
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from dask_dpmeans import run as runs
+from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
+from dask_dpmeans.estimators import DPMeans, fit
+from dask_dpmeans.progress import elapsed, progress
+from dask_dpmeans.sources import connect, parse_bytes
+from dask_dpmeans.store import RunStore
+from dask_dpmeans.synth import KINDS, Synthetic
+
+
+class WrongUseError(click.ClickException):
+    """Something that cannot be used."""
+
+    exit_code = 2
+
+
+class StoppedError(click.ClickException):
+    """A fit that was stopped, and can go on."""
+
+    exit_code = 3
+
+
+class Commands(click.Group):
+    """A group that turns the library's errors into messages and exit codes."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run a command: 0 done, 2 wrong use or bad input, 3 stopped and resumable, 1 anything else."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _say_warning
+            try:
+                return super().invoke(context)
+            except (InputError, NoWorkersError, TooManyClustersError) as error:
+                raise WrongUseError(str(error)) from error
+            except (CorruptStoreError, ClusterLostError) as error:
+                raise click.ClickException(str(error)) from error
+
+
+def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {message}", err=True)
+
+
+# Options, each defined once
+
+MOST_COLUMNS = 10**6
+"""Column numbers that --columns takes, so that a slip of the hand does not fill the memory."""
+
+
+def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[int] | None:
+    """Column numbers of a text such as 0,2-5."""
+    if text is None:
+        return None
+    columns: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < MOST_COLUMNS):
+            raise click.BadParameter(f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5")
+        columns.extend(range(int(first), int(last) + 1))
+    return columns
+
+
+def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """Bytes of a text such as 4GB."""
+    try:
+        size = None if text is None else int(parse_bytes(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a size such as 4GB") from error
+    if size is not None and size < 1:
+        raise click.BadParameter(f"{text!r} is no memory at all")
+    return size
+
+
+def _seconds(_: click.Context, __: click.Parameter, number: float) -> float:
+    """Seconds, of which there must be some and an end."""
+    if not 0 < number < math.inf:
+        raise click.BadParameter(f"{number} is not a finite number of seconds > 0")
+    return number
+
+
+WHERE = (
+    click.option("--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler."),
+    click.option("--workers", type=click.IntRange(1), help="Work in this many processes of this machine."),
+    click.option("--threads", type=click.IntRange(1), help="Threads of this process, or of each of the --workers."),
+    click.option("--memory-limit", callback=_bytes, help="Memory of this process, or of each of the --workers: 4GB."),
+    click.option(
+        "--worker-timeout",
+        default=60.0,
+        callback=_seconds,
+        show_default=True,
+        help="Seconds to wait for the scheduler and a worker.",
+    ),
+)
+FORCE = click.option("--force", is_flag=True, help="Remove what is there first, if it was written by dask-dpmeans.")
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs, to standard output.")
+SEED = click.option("--seed", type=click.IntRange(0), help="Random seed; one is drawn and stored by default.")
+
+
+def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@click.group("dpmeans", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dask-dpmeans")
+def main() -> None:
+    """DP-means clustering from Zarr stores to Zarr stores, without a number of clusters to choose."""
+
+
+@main.command("fit")
+@click.argument("data")
+@click.argument("run")
+@click.option("--penalty", type=float, required=True, help="Price of a cluster; its square root is a radius.")
+@click.option("--init", default="mean", show_default=True, metavar="mean|RUN", help="Start from the mean, or a run.")
+@click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file.")
+@click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5.")
+@click.option(
+    "--scale",
+    type=click.Choice(["none", "std"]),
+    default="none",
+    show_default=True,
+    help="Divide each column by its standard deviation.",
+)
+@SEED
+@_with(*WHERE)
+@click.option("--max-iter", default=300, show_default=True, help="The most sweeps.")
+@click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share of it.")
+@click.option("--max-clusters", type=int, help="Stop with an error where there are more.")
+@click.option("--resume", is_flag=True, help="Go on with the run that is there.")
+@FORCE
+@JSON
+def fit_command(
+    data: str,
+    run: str,
+    penalty: float,
+    init: str,
+    weights: str | None,
+    columns: list[int] | None,
+    scale: str,
+    seed: int | None,
+    max_iter: int,
+    tol: float,
+    max_clusters: int | None,
+    resume: bool,
+    force: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Cluster the rows of DATA, and write clusters, labels and history to RUN.
+
+    DATA is the path or URL of a Zarr array (store.zarr/group/array), or a .npy file.
+    """
+    if resume and force:
+        raise click.UsageError("--resume goes on with the run that is there, --force removes it: give one of them")
+    method = DPMeans(penalty, init=init, max_iter=max_iter, tol=tol, max_clusters=max_clusters, random_state=seed)
+    shown = progress(as_json)
+    with _place(**where) as place, _resumable(run):
+        fit(
+            data,
+            run,
+            method,
+            sample_weight=weights,
+            columns=columns,
+            scale=None if scale == "none" else scale,
+            resume=resume,
+            force=force,
+            on_step=shown.step,
+            **place,
+        )
+    shown.end()
+    _say_result(run, as_json)
+
+
+@main.command("predict")
+@click.argument("run")
+@click.argument("data")
+@click.argument("out")
+@_with(*WHERE)
+@FORCE
+@JSON
+def predict_command(run: str, data: str, out: str, force: bool, as_json: bool, **where: Any) -> None:
+    """Label the rows of DATA with the clusters of RUN.
+
+    Writes label, squared_distance and beyond (every radius) of each row to OUT.
+    """
+    with _place(**where) as place:
+        found = runs.predict(run, data, out, force=force, **place)
+    if as_json:
+        click.echo(json.dumps({"event": "done", "out": out, **asdict(found)}))
+    else:
+        click.echo(f"{found.n_rows:,} rows labelled, {found.beyond:,} of them beyond every radius: {out}")
+
+
+@main.command("show")
+@click.argument("run")
+@JSON
+def show_command(run: str, as_json: bool) -> None:
+    """What RUN was asked, and what it found."""
+    described = describe(run)
+    click.echo(json.dumps(described, indent=2) if as_json else _table(described))
+
+
+@main.command("synth")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("out")
+@click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--features", default=16, show_default=True, type=click.IntRange(1))
+@click.option("--centers", default=100, show_default=True, type=click.IntRange(1), help="Blobs.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@FORCE
+def synth_command(kind: Any, out: str, rows: int, features: int, centers: int, seed: int, force: bool) -> None:
+    """Write synthetic rows and their true labels: OUT/rows and OUT/truth."""
+    runs.write_synthetic(Synthetic(kind, rows, features, centers, seed), out, force=force)
+    click.echo(f"{rows:,} rows of {features} columns: {out}/rows")
+
+
+@main.command("demo")
+@click.argument("folder", default="dask-dpmeans-demo")
+def demo_command(folder: str) -> None:
+    """Make a store of synthetic rows in FOLDER, cluster it on threads, and say what was found and where."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be a folder: {error}") from error
+    penalty = 160.0
+    data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
+    blobs = Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
+    click.echo(f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows")
+    runs.write_synthetic(blobs, data, force=True)
+    click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
+    shown = progress(False)
+    model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, on_step=shown.step)
+    shown.end()
+    _say_result(run, False)
+    truth = blobs.centers[np.newaxis] - model.cluster_centers_[:, np.newaxis]
+    farthest = float(np.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
+    click.echo(f"the farthest of the {blobs.n_centers} true centers lies {farthest:.3f} from the nearest one found")
+
+
+# What commands share
+
+
+@contextmanager
+def _place(
+    scheduler: str | None, workers: int | None, threads: int | None, memory_limit: int | None, worker_timeout: float
+) -> Iterator[dict[str, Any]]:
+    """Where to work, as `as_source` takes it."""
+    if scheduler is not None and (workers or threads or memory_limit):
+        raise click.UsageError(
+            "--scheduler names a cluster that is there: --workers, --threads and --memory-limit cannot change it"
+        )
+    with connect(scheduler, workers, threads, memory_limit, worker_timeout) as client:
+        if client is None:
+            yield {"threads": threads, "memory_limit": memory_limit}
+        else:
+            yield {"client": client}
+
+
+@contextmanager
+def _resumable(run: str) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM stop a fit between two commits."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
+    try:
+        yield
+    except (KeyboardInterrupt, ClusterLostError) as error:
+        why = str(error) or "stopped"
+        raise StoppedError(f"{why}; the same command with --resume goes on from the last sweep of {run}") from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def describe(run: str) -> dict[str, Any]:
+    """What a finished run was asked and what it found, as JSON holds it."""
+    result = RunStore.at(run).result()
+    weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
+    return {
+        "run": RunStore.at(run).path,
+        **result.manifest,
+        "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
+        "clusters": [
+            {"cluster": number, "weight": weight, "inertia": inertia}
+            for number, (weight, inertia) in enumerate(zip(weights.tolist(), inertias.tolist(), strict=True))
+        ],
+        "history": [asdict(record) for record in result.history],
+    }
+
+
+def _say_result(run: str, as_json: bool) -> None:
+    described = describe(run)
+    if as_json:
+        whole = {key: described[key] for key in ("run", "converged", "n_passes")}
+        click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
+    else:
+        click.echo(_table(described))
+
+
+def _table(described: dict[str, Any]) -> str:
+    """A run for people."""
+    found, asked, rows = described["result"], described["parameters"], described["input"]
+    heaviest = sorted(described["clusters"], key=lambda each: (-each["weight"], each["cluster"]))[:5]
+    scaled = ", columns divided by their standard deviation" * rows["scaled"]
+    lines = [
+        f"run         {described['run']}",
+        f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}",
+        f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
+        f"clusters    {found['n_clusters']:,}",
+        f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g} + penalty x clusters",
+        f"sweeps      {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
+        f"{described['n_passes']:.2f} passes over the rows in "
+        f"{elapsed(sum(step['seconds'] for step in described['history']))}",
+        "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} rows)" for each in heaviest),
+    ]
+    return "\n".join(lines)

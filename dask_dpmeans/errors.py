@@ -1,0 +1,21 @@
+"""What can go wrong that is not a mistake of ours."""
+
+
+class InputError(ValueError):
+    """Data, parameters or paths that cannot be used."""
+
+
+class TooManyClustersError(RuntimeError):
+    """The penalty opens more clusters than `max_clusters`.  The steps committed so far stand."""
+
+
+class CorruptStoreError(RuntimeError):
+    """What a store holds is not what was written."""
+
+
+class NoWorkersError(RuntimeError):
+    """No worker came within the time limit."""
+
+
+class ClusterLostError(RuntimeError):
+    """The scheduler is gone.  The steps committed so far stand."""

@@ -1,0 +1,54 @@
+"""A block: the run of rows that a kernel sees at once, and the memory that kernels work in."""
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.floating[Any]]
+Float64Array = npt.NDArray[np.float64]
+Int64Array = npt.NDArray[np.int64]
+IndexArray = npt.NDArray[np.intp]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Scratch:
+    """Buffers that a task's kernels use again from block to block.
+
+    Dask starts its workers so that freed memory goes back to the system at once, and fresh pages then cost more than
+    the arithmetic: a pass at d = 128, k = 166 took 2.4 times as long without these buffers.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, np.dtype[Any]], npt.NDArray[Any]] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An uninitialized array; the next one of this name and dtype overwrites it."""
+        size, key = prod(shape), (name, np.dtype(dtype))
+        if key not in self._buffers or self._buffers[key].size < size:
+            self._buffers[key] = np.empty(size, dtype)
+        return self._buffers[key][:size].reshape(shape)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A run of rows.  They stand in memory that the next block may use again."""
+
+    start: int
+    """Global number of the first row."""
+    rows: Rows
+    """(height, d), float32 or float64, C-contiguous and aligned."""
+    weights: Float64Array | None
+    """(height,), or None where every row weighs 1."""
+    scratch: Scratch = field(default_factory=Scratch, repr=False, compare=False)
+    """Where kernels put what they do not return."""
+
+    def doubles(self) -> Float64Array:
+        """The rows in float64, (height, d)."""
+        if self.rows.dtype == np.float64:
+            return self.rows.view(np.float64)
+        doubles = self.scratch.array("doubles", self.rows.shape, np.float64)
+        doubles[...] = self.rows
+        return doubles

@@ -1,0 +1,228 @@
+"""Squared distances, and the nearest center of every row.
+
+The squared distance of a row and a center *is* the float64 sum, over the columns in order, of
+``(x[j] - center[j]) ** 2``, each operation rounded once (no fused multiply-add).  Equal distances go to
+the lowest center number.  `squared_distances` computes the definition.  `nearest` ranks by one matrix product,
+``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the rounding of that product to the
+definition, so that its answer is the definition's for any BLAS, number of threads and height of the block.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
+
+_DOUBLE = float(np.finfo(np.float64).eps) / 2
+SMALL_PRODUCT = 10**6
+"""Multiplications up to which OpenBLAS does not pack the factors first: at d = 16, k = 512 products of 1,024 rows took
+0.79 of the time of one large product, stacks of products of this size 0.5 to 0.6."""
+LEAST_HEIGHT = 32
+"""Rows of a small product; at d = 128, k = 1,000 products of fewer rows were slower than one of 1,024."""
+
+
+@dataclass(frozen=True)
+class Centers:
+    """Cluster centers, ready to be ranked against rows of either precision."""
+
+    values: Float64Array
+    """The centers as given, (k, d)."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def ranking(self, dtype: np.dtype[Any]) -> "Ranking":
+        """The ranking for rows of `dtype`."""
+        return self._single if dtype == np.float32 else self._double
+
+    @cached_property
+    def _single(self) -> "Ranking":
+        return Ranking.of(self.values, np.float32)
+
+    @cached_property
+    def _double(self) -> "Ranking":
+        return Ranking.of(self.values, np.float64)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Centers shifted to lie around the origin, as the right factor of one matrix product."""
+
+    matrix: Rows
+    """(d + 1, k): the shifted centers as columns, minus half their squared norms below them."""
+    shift: Rows
+    """(d,), subtracted from rows before the product.  It serves the ranking alone: no sum sees it."""
+    radius: float
+    """The largest norm of a shifted center."""
+    unit: float
+    """Unit roundoff of the product's precision."""
+    tile: int
+    """Rows that are ranked together: few calls, and scores (8 MB of float32 up to k = 16,384) in the cache."""
+    height: int
+    """Rows to a product; a tile is a stack of products."""
+
+    @classmethod
+    def of(cls, values: Float64Array, dtype: type[np.float32] | type[np.float64]) -> "Ranking":
+        """The ranking of `values`, (k, d), in precision `dtype`."""
+        k, d = values.shape
+        with np.errstate(all="ignore"):
+            shift: Rows = np.median(values, axis=0).astype(dtype)
+            shifted = values - shift
+            squared_norms = np.einsum("ij,ij->i", shifted, shifted)
+            matrix: Rows = np.empty((d + 1, k), dtype)
+            matrix[:d] = shifted.T
+            matrix[d] = -0.5 * squared_norms
+            radius = float(np.sqrt(squared_norms.max()))
+        tile = 1 << max(7, min(10, (2**21 // k).bit_length() - 1))
+        height = min(tile, SMALL_PRODUCT // matrix.size)
+        return cls(
+            matrix, shift, radius, float(np.finfo(dtype).eps) / 2, tile, height if height >= LEAST_HEIGHT else tile
+        )
+
+    def doubt(self, rows: Rows) -> Rows:
+        """Bound on what rounding does to the difference of two scores, (rows,), for shifted rows (rows, d).
+
+        With D = d + 8 unit roundoffs for shifting, converting and summing, a score is off by at most
+        D u |c| (|x| + |c|); the definition rounds each squared distance, at most 2 (|x|^2 + |c|^2), by (d + 2) units
+        of float64.  Both are doubled, for two scores are compared.
+        """
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        radius = rows.dtype.type(self.radius)
+        terms = 2 * (rows.shape[1] + 8)
+        scores = rows.dtype.type(1.01 * terms * self.unit) * radius * (norms + radius)
+        definition = rows.dtype.type(2 * terms * _DOUBLE) * (norms * norms + radius * radius)
+        bound: Rows = scores + definition + terms * np.finfo(rows.dtype).tiny
+        return bound
+
+
+def squared_distances(
+    rows: Rows, centers: Float64Array, labels: IndexArray, scratch: Scratch | None = None
+) -> Float64Array:
+    """The squared distance, by definition, of each row to the center that its label names.
+
+    Parameters
+    ----------
+    rows : (n, d), float32 or float64
+    centers : (k, d)
+    labels : (n,), numbers of centers
+    scratch : memory to work in
+
+    Returns
+    -------
+    (n,) float64, in squared units of the rows
+    """
+    n, d = rows.shape
+    squared = np.empty(n)
+    scratch = scratch or Scratch()
+    tile = max(1, 2**15 // d)
+    for start in range(0, n, tile):
+        part = slice(start, min(start + tile, n))
+        height = part.stop - start
+        differences = np.take(
+            centers, labels[part], axis=0, out=scratch.array("differences", (height, d), np.float64), mode="clip"
+        )
+        np.subtract(rows[part], differences, out=differences)
+        columns = scratch.array("columns", (d, height), np.float64)
+        columns[...] = differences.T
+        np.multiply(columns, columns, out=columns)
+        total = squared[part]
+        if height > 1:
+            np.add.reduce(columns, axis=0, out=total)  # one row of `columns` after the other
+        else:
+            total[0] = np.add.accumulate(columns[:, 0])[-1]
+    return squared
+
+
+def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> IndexArray:
+    """The number of the nearest center of each row, the lowest among equals, as the definition decides.
+
+    Parameters
+    ----------
+    rows : (n, d), float32 or float64
+    centers : k centers of d columns
+    scratch : memory to work in
+
+    Returns
+    -------
+    (n,) numbers of centers
+    """
+    labels = np.zeros(len(rows), np.intp)
+    if len(centers) == 1:
+        return labels
+    ranking = centers.ranking(rows.dtype)
+    scratch = scratch or Scratch()
+    with np.errstate(all="ignore"):
+        if rows.dtype == np.float64:
+            for part, shifted, scores in _scores(rows, ranking, scratch):
+                labels[part], unsure, floor = _best(scores, ranking.doubt(shifted))
+                if unsure.size:
+                    candidates = ~(scores[unsure] < floor[unsure, np.newaxis])
+                    labels[part.start + unsure] = _decide(rows[part][unsure], candidates, centers.values)
+            return labels
+        doubtful = []
+        for part, shifted, scores in _scores(rows, ranking, scratch):
+            labels[part], unsure, _ = _best(scores, ranking.doubt(shifted))
+            doubtful.append(part.start + unsure)
+    again = np.concatenate(doubtful) if doubtful else np.empty(0, np.intp)
+    if again.size:
+        labels[again] = nearest(rows[again].astype(np.float64), centers)
+    return labels
+
+
+def _scores(rows: Rows, ranking: Ranking, scratch: Scratch) -> Iterator[tuple[slice, Rows, Rows]]:
+    """Tiles of rows with their shifted copies and scores against all centers; both are overwritten by the next."""
+    d = rows.shape[1]
+    height = max(1, min(ranking.tile, len(rows)))
+    left = scratch.array("left", (height, d + 1), rows.dtype)
+    left[:, d] = 1
+    product = scratch.array("product", (height, ranking.matrix.shape[1]), rows.dtype)
+    for start in range(0, len(rows), height):
+        part = slice(start, min(start + height, len(rows)))
+        count = part.stop - start
+        np.subtract(rows[part], ranking.shift, out=left[:count, :d])
+        scores = _multiply(left[:count], ranking.matrix, ranking.height, product[:count])
+        yield part, left[:count, :d], scores
+
+
+def _multiply(left: Rows, right: Rows, height: int, product: Rows) -> Rows:
+    """left @ right, (n, k), into `product`, as a stack of products of `height` rows and one of the rest."""
+    (n, d), k = left.shape, right.shape[1]
+    stacked = n // height * height
+    np.matmul(left[:stacked].reshape(-1, height, d), right, out=product[:stacked].reshape(-1, height, k))
+    if stacked < n:
+        np.matmul(left[stacked:], right, out=product[stacked:])
+    return product
+
+
+def _best(scores: Rows, doubt: Rows) -> tuple[IndexArray, IndexArray, Rows]:
+    """The best center of each row, the rows in which another comes within `doubt`, and the scores to come up to."""
+    flat = scores.reshape(-1)
+    rows = np.arange(0, flat.size, scores.shape[1])
+    best = scores.argmax(axis=1)
+    places = rows + best
+    top = flat[places]
+    flat[places] = -np.inf
+    second = flat[rows + scores.argmax(axis=1)]
+    floor = top - doubt
+    unsure = np.flatnonzero(~(second < floor))
+    flat[places[unsure]] = top[unsure]
+    return best, unsure, floor
+
+
+def _decide(rows: Rows, candidates: BoolArray, centers: Float64Array) -> IndexArray:
+    """The nearest among each row's candidate centers, by definition: rows (n, d), candidates (n, k)."""
+    decided = np.empty(len(rows), np.intp)
+    height = max(1, 2**22 // (candidates.shape[1] * rows.shape[1]))
+    for start in range(0, len(rows), height):
+        part = slice(start, start + height)
+        row, center = np.nonzero(candidates[part])
+        squared = squared_distances(rows[part][row], centers, center)
+        lowest = np.full(len(rows[part]), np.inf)
+        np.minimum.at(lowest, row, squared)
+        hits = np.flatnonzero(squared == lowest[row])
+        _, first = np.unique(row[hits], return_index=True)
+        decided[part] = center[hits[first]]
+    return decided

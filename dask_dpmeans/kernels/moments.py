@@ -1,0 +1,68 @@
+"""Moments of clusters: weight, sum of rows, squared error."""
+
+from dataclasses import dataclass
+from math import fsum
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What a pass learns of each of k clusters; sums are of the rows as given, in row order within a block."""
+
+    counts: Int64Array
+    """(k,), rows of any weight."""
+    weights: Float64Array
+    """(k,), sums of the rows' weights."""
+    sums: Float64Array
+    """(k, d), sums of weight times row."""
+    inertias: Float64Array
+    """(k,), sums of weight times squared distance to the center that the rows were assigned to."""
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(
+            self.counts + other.counts,
+            self.weights + other.weights,
+            self.sums + other.sums,
+            self.inertias + other.inertias,
+        )
+
+    @property
+    def inertia(self) -> float:
+        """The squared error of all clusters."""
+        return fsum(self.inertias)
+
+    @property
+    def means(self) -> Float64Array:
+        """(k, d), for clusters of positive weight."""
+        means: Float64Array = self.sums / self.weights[:, np.newaxis]
+        return means
+
+    def keep(self, clusters: IndexArray | BoolArray) -> "Moments":
+        """The moments of some clusters, by number or mask."""
+        return Moments(self.counts[clusters], self.weights[clusters], self.sums[clusters], self.inertias[clusters])
+
+
+def cluster_moments(
+    rows: Float64Array, weights: Float64Array | None, labels: IndexArray, squared: Float64Array, k: int
+) -> Moments:
+    """Moments of k clusters from rows (n, d), their weights, labels and squared distances (n,)."""
+    n = len(rows)
+    counts = np.bincount(labels, minlength=k).astype(np.int64)
+    each = np.ones(n) if weights is None else weights
+    # A column-wise sparse product adds the rows to their clusters one after the other, in float64.
+    members = csc_array((each, labels, np.arange(n + 1)), shape=(k, n))
+    return Moments(
+        counts,
+        counts.astype(np.float64) if weights is None else _total(labels, weights, k),
+        members @ rows,
+        _total(labels, squared if weights is None else weights * squared, k),
+    )
+
+
+def _total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
+    """(k,), the values of each cluster added one after the other."""
+    return np.bincount(labels, values, minlength=k).astype(np.float64, copy=False)

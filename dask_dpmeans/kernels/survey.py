@@ -1,0 +1,122 @@
+"""The first pass: what is wrong with the rows, and the column statistics that everything else starts from."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.moments import cluster_moments
+
+
+class Flaw(NamedTuple):
+    """The first value that cannot be used."""
+
+    row: int
+    """Global row number."""
+    column: int
+    """Column number among those used; -1 for a weight."""
+    value: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Column statistics of a run of blocks, by weight."""
+
+    flaw: Flaw | None
+    """The first flaw in row order; where there is one, the rest says nothing."""
+    weight: float
+    """Sum of the weights."""
+    sums: Float64Array
+    """(d,), sums of weight times row."""
+    squares: Float64Array
+    """(d,), weighted sums of squared differences from the column means of these rows."""
+    lowest: Float64Array
+    """(d,), least values."""
+    highest: Float64Array
+    """(d,), greatest values."""
+
+    @property
+    def mean(self) -> Float64Array:
+        """(d,), weighted column means; that of equal values is their value, whatever their sum was rounded to."""
+        mean: Float64Array = np.clip(self.sums / self.weight, self.lowest, self.highest)
+        return mean
+
+    @property
+    def deviation(self) -> Float64Array:
+        """(d,), weighted standard deviations of the columns (population form)."""
+        deviation: Float64Array = np.sqrt(self.squares / self.weight)
+        return deviation
+
+    def overflowing(self, points: Float64Array | None = None, largest: float = np.inf) -> int | None:
+        """The widest column, if squared distances among the rows, and to `points` (k, d), can overflow float64.
+
+        Or if a value exceeds `largest`.
+        """
+        lowest, highest = self.lowest, self.highest
+        if points is not None:
+            lowest, highest = np.minimum(lowest, points.min(axis=0)), np.maximum(highest, points.max(axis=0))
+        weight = max(1.0, self.weight)
+        with np.errstate(over="ignore"):
+            spans, reach = (highest - lowest) ** 2, np.maximum(-lowest, highest)
+            fits = np.isfinite(spans.sum() * weight) and np.isfinite(reach * weight).all() and (reach <= largest).all()
+            return None if fits else int(np.argmax(np.maximum(spans, reach)))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The reduction of the first pass."""
+
+    limit: float
+    """Values must lie strictly within plus and minus this; infinity for floats."""
+
+    def chunk(self, block: Block) -> Summary:
+        """The summary of one block."""
+        lowest = block.rows.min(axis=0).astype(np.float64)
+        highest = block.rows.max(axis=0).astype(np.float64)
+        flaw = first_flaw(block, self.limit)
+        n, d = block.rows.shape
+        if flaw is not None:
+            nothing = np.zeros(d)
+            return Summary(flaw, 0.0, nothing, nothing, lowest, highest)
+        labels, rows = np.zeros(n, np.intp), block.doubles()
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = cluster_moments(rows, block.weights, labels, np.zeros(n), 1)
+            weight, sums = float(moments.weights[0]), moments.sums[0]
+            mean = np.clip(sums / weight, lowest, highest) if weight > 0 else np.zeros(d)
+            differences = np.subtract(rows, mean, out=block.scratch.array("differences", rows.shape, np.float64))
+            squares = (
+                np.einsum("ij,ij->j", differences, differences)
+                if block.weights is None
+                else (np.einsum("i,ij,ij->j", block.weights, differences, differences))
+            )
+        return Summary(None, weight, sums, squares, lowest, highest)
+
+    def combine(self, left: Summary, right: Summary) -> Summary:
+        """The summary of two neighboring runs; squares as Chan, Golub & LeVeque 1983 merge them."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            weight = left.weight + right.weight
+            sums, squares = left.sums + right.sums, left.squares + right.squares
+            if left.weight > 0 and right.weight > 0:
+                squares = squares + (left.mean - right.mean) ** 2 * (left.weight * (right.weight / weight))
+        return Summary(
+            left.flaw or right.flaw,
+            weight,
+            sums,
+            squares,
+            np.minimum(left.lowest, right.lowest),
+            np.maximum(left.highest, right.highest),
+        )
+
+
+def first_flaw(block: Block, limit: float) -> Flaw | None:
+    """The first value of a block that is not strictly within plus and minus `limit`, or weight that is none."""
+    flaws = []
+    if not (np.maximum(-block.rows.min(axis=0), block.rows.max(axis=0)) < limit).all():
+        row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]
+        flaws.append(Flaw(block.start + int(row), int(column), float(block.rows[row, column])))
+    if block.weights is not None:
+        bad = np.flatnonzero(~((block.weights >= 0) & (block.weights < np.inf)))
+        if bad.size:
+            flaws.append(Flaw(block.start + int(bad[0]), -1, float(block.weights[bad[0]])))
+    return min(flaws, default=None)

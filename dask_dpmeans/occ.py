@@ -1,0 +1,87 @@
+"""Optimistic concurrency control (Pan et al. 2013), for any method whose rows may object.
+
+Every block runs a serial rule on its own rows against the state as it was; the coordinator runs the same rule once
+more on the rows that objected, and the rows are scanned again until none does.  What comes out equals one serial sweep
+over the rows in *witness order*: the opened rows first, in the order in which they opened, then the rest.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from dask_dpmeans.blocks import Source, doublings
+from dask_dpmeans.kernels.block import Block, Int64Array
+
+State = TypeVar("State")
+Answer = TypeVar("Answer")
+
+
+class Rule(Protocol[State, Answer]):
+    """A serial rule, as a value."""
+
+    def scan(self, state: State, block: Block) -> Answer:
+        """What a block answers, its own objections settled among themselves."""
+        ...
+
+    def merge(self, left: Answer, right: Answer) -> Answer:
+        """The answer of two neighboring runs of blocks."""
+        ...
+
+    def validate(self, state: State, answer: Answer) -> tuple[State, Int64Array]:
+        """The state after the objections that stand, and the numbers of the rows that opened something."""
+        ...
+
+
+@dataclass(frozen=True)
+class Round(Generic[State, Answer]):
+    """One pass of a rule against a fixed state, as a reduction."""
+
+    rule: Rule[State, Answer]
+    state: State
+
+    def chunk(self, block: Block) -> Answer:
+        """The answer of one block."""
+        return self.rule.scan(self.state, block)
+
+    def combine(self, left: Answer, right: Answer) -> Answer:
+        """The answer of two neighboring runs of blocks."""
+        return self.rule.merge(left, right)
+
+
+@dataclass(frozen=True)
+class Settled(Generic[State, Answer]):
+    """The end of a sweep: no row objects any more."""
+
+    state: State
+    answer: Answer
+    """Of the last pass over all rows, the one in which none objected."""
+    opened: Int64Array
+    """Numbers of the rows that opened something, in order: the head of the witness order."""
+    rows_read: int
+
+
+def settle(
+    source: Source, rule: Rule[State, Answer], state: State, *, gradually: bool = False
+) -> Settled[State, Answer]:
+    """Sweep until no row objects.
+
+    With `gradually` the first rounds see runs of blocks that double, each once, so that where nearly every row
+    would object at first the objections of a round stay few.
+    """
+    opened: list[Int64Array] = []
+    rows_read = 0
+    plan = source.plan
+    everything = range(plan.n_blocks)
+    for blocks in doublings(plan.n_blocks) if gradually else ():
+        answer = source.fold(Round(rule, state), blocks, "scan")
+        rows_read += plan.rows_of(blocks)
+        state, rows = rule.validate(state, answer)
+        opened.append(rows)
+    while True:
+        answer = source.fold(Round(rule, state), everything, "scan")
+        rows_read += plan.n_rows
+        state, rows = rule.validate(state, answer)
+        opened.append(rows)
+        if not rows.size:
+            return Settled(state, answer, np.concatenate(opened), rows_read)

@@ -1,0 +1,286 @@
+"""The one loop of the library, and the job around it: from rows to a run store."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from dask_dpmeans.blocks import Source
+from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.scan import Labels, Predictions
+from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.store import FORMAT, Record, RunStore, Writer, create
+from dask_dpmeans.synth import PART_ROWS, Synthetic
+
+AnyState = TypeVar("AnyState", bound=Any)
+
+
+class Algorithm(Protocol[AnyState]):
+    """A method: its parameters, and how it starts, steps and ends."""
+
+    name: ClassVar[str]
+    """What the method is called in a run store."""
+    state: ClassVar[type[Any]]
+    """The class of its states, a dataclass of arrays and numbers."""
+
+    @property
+    def max_iter(self) -> int:
+        """The most steps."""
+        ...
+
+    def init(self, source: Source) -> AnyState:
+        """The state before the first step."""
+        ...
+
+    def step(self, source: Source, state: AnyState) -> AnyState:
+        """The next state."""
+        ...
+
+    def done(self, before: AnyState, after: AnyState) -> bool:
+        """Whether `after` is the end."""
+        ...
+
+
+@dataclass(frozen=True)
+class Step(Generic[AnyState]):
+    """A committed state of a fit."""
+
+    state: AnyState
+    converged: bool
+    """Whether it is the end."""
+    seconds: float
+    """What the step took."""
+
+
+def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None = None) -> Iterator[Step[AnyState]]:
+    """Step until the method is done or `max_iter` is reached, and yield each state whose objective is lower.
+
+    Saving, progress, plots and stopping are consumers of this generator.  A step that does not lower the objective is
+    not committed: the state before it is yielded once more, as the end, with the rows read in trying.
+
+    Parameters
+    ----------
+    source : the rows
+    method : parameters and steps
+    state : where to go on from, a state that was yielded before; the method's own start by default
+    """
+    before = method.init(source) if state is None else state
+    while before.step < method.max_iter:
+        started = perf_counter()
+        after = method.step(source, before)
+        seconds = perf_counter() - started
+        if not after.objective < before.objective:
+            yield Step(replace(before, rows_read=after.rows_read), True, seconds)
+            return
+        converged = method.done(before, after)
+        yield Step(after, converged, seconds)
+        if converged:
+            return
+        before = after
+
+
+NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
+
+Arrays = dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
+"""Values and dimension names, by name."""
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What `predict` came to."""
+
+    n_rows: int
+    beyond: int
+    """Rows beyond every radius."""
+
+
+def fit(
+    data: Any,
+    run: Path,
+    method: Algorithm[Any],
+    *,
+    seed: int,
+    sample_weight: Any = None,
+    resume: bool = False,
+    force: bool = False,
+    on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
+    **where: Any,
+) -> None:
+    """Fit, and write each step and the result to a run store.
+
+    Parameters
+    ----------
+    data, sample_weight : what `as_source` takes
+    run : path or URL of the store
+    method : parameters and steps
+    seed : stored with the run
+    resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
+        it is, unless it stopped at a lower `max_iter`
+    force : remove the run that is there; nothing but a run of ours is ever removed
+    on_step : called with the number and record of each committed step, and the number of rows
+    **where : columns, scale, client, threads, memory_limit, as `as_source` takes them
+
+    Raises
+    ------
+    InputError
+        Data, parameters or paths that cannot be used; nothing was written.
+    """
+    store = RunStore.at(run)
+    store.check_target("run", [data, sample_weight], force=force, resume=resume)
+    source = as_source(data, sample_weight, **where)
+    manifest = _manifest(method, seed, source, weighted=sample_weight is not None)
+    state, history, converged = _begin(store, manifest, source, method, resume)
+    if store.finished():
+        if converged or len(history) >= method.max_iter:
+            return
+        store.reopen()
+    manifest["random_state"] = store.manifest()["random_state"]
+    for step in () if converged else iterate(source, method, state):
+        state, converged = step.state, step.converged
+        record = Record.of(state, source.plan.n_rows, step.seconds)
+        if len(history) < state.step:
+            history.append(record)
+            store.commit(state, history, converged)
+            on_step(state.step, record, source.plan.n_rows)
+        else:
+            history[-1] = replace(history[-1], passes=record.passes)
+    labels = store.create_rows("labels", source.plan.n_rows, source.plan.chunk_rows, np.int32)
+    source.map(Labels(Centers(state.centers)), Writer((labels,)), "label")
+    manifest |= {"converged": converged, "n_passes": history[-1].passes + 1}
+    store.finish(_result_arrays(state, source, method), history, manifest)
+    if not converged:
+        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
+
+
+def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: Any) -> Predicted:
+    """Label the rows of `data` with the clusters of a run.
+
+    Writes a Zarr group at `out` with arrays over the rows: ``label`` (int32), ``squared_distance`` (float64, in squared
+    units of the fit) and ``beyond`` (bool: farther than the square root of the penalty from every center).
+
+    Parameters
+    ----------
+    run : path or URL of a finished run
+    data : what `as_source` takes, with the columns that the run was fitted on
+    out : path or URL of a new group
+    force : remove the predictions or the run of ours that are there
+    **where : client, threads, memory_limit, as `as_source` takes them
+
+    Returns
+    -------
+    Predicted
+    """
+    result = RunStore.at(run).result()
+    target = RunStore.at(out)
+    target.check_target("predictions", [run, data], force=force)
+    fitted, centers = result.manifest["input"], result.arrays["cluster_centers"]
+    scale = result.arrays.get("feature_scale")
+    source = as_source(data, columns=fitted["columns"], scale=scale, centers=centers, **where)
+    if source.stored_columns != fitted["shape"][1]:
+        raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
+    manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).path, "versions": _versions()}
+    target.remove()
+    target.begin(manifest)
+    n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
+    kernel = Predictions(Centers(centers), result.manifest["parameters"]["penalty"])
+    beyond = target.create_rows("beyond", n, chunk_rows, np.bool_)
+    labels = target.create_rows("label", n, chunk_rows, np.int32)
+    squared = target.create_rows("squared_distance", n, chunk_rows, np.float64)
+    source.map(kernel, Writer((labels, squared, beyond)), "predict")
+    target.seal(manifest)
+    return Predicted(n, sum(int(np.count_nonzero(beyond[a : a + chunk_rows])) for a in range(0, n, chunk_rows)))
+
+
+def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
+    """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group: ``rows`` and ``truth``."""
+    store = RunStore.at(out)
+    store.check_target("synthetic data", [], force=force)
+    store.remove()
+    manifest = {"format": FORMAT, "kind": "synthetic data", "data": asdict(data)}
+    store.begin(manifest)
+    shape = (data.n_rows, data.n_features)
+    rows = create(store / "rows", shape, np.dtype(np.float32), ("row", "feature"), PART_ROWS)
+    truth = create(store / "truth", shape[:1], np.dtype(np.int32), ("row",), PART_ROWS)
+    write_part = Writer((rows, truth))
+    for start, part, labels in data.parts():
+        write_part(start, (part, labels))
+    store.seal(manifest)
+
+
+def _begin(
+    store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
+) -> tuple[Any, list[Record], bool]:
+    """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
+    if resume and store.finished() and not store.begun():
+        raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
+    if resume and store.begun():
+        _check_same(store.manifest(), manifest, store.path)
+        return store.restore(method.state) if store.committed() else (None, [], False)
+    method.init(source)
+    store.remove()
+    store.begin(manifest)
+    return None, [], False
+
+
+def _check_same(there: dict[str, Any], here: dict[str, Any], path: str) -> None:
+    """Refuse to go on with a run of other data or other parameters; limits may change."""
+    for key in ("method", "parameters", "input"):
+        before, now = ({"": run[key]} if key == "method" else run[key] for run in (there, here))
+        changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
+        if changed:
+            names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
+            raise InputError(f"{path} was begun with another {key}: {names}; use --force to start anew")
+
+
+def _manifest(method: Algorithm[Any], seed: int, source: RowSource, *, weighted: bool) -> dict[str, Any]:
+    """What a run is, as JSON holds it."""
+    columns = source.prepare.columns
+    summary = source.summary
+    figures = [summary.sums, summary.squares, summary.lowest, summary.highest, np.array([summary.weight])]
+    return {
+        "format": FORMAT,
+        "kind": "run",
+        "method": method.name,
+        "parameters": {key: _described(value) for key, value in vars(method).items()},
+        "random_state": seed,
+        "input": {
+            "shape": [source.plan.n_rows, source.stored_columns],
+            "dtype": source.stored_dtype.str,
+            "columns": None if columns is None else list(columns),
+            "scaled": source.scale is not None,
+            "weighted": weighted,
+            "block_rows": source.plan.block_rows,
+            "fingerprint": hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest(),
+        },
+        "versions": _versions(),
+    }
+
+
+def _described(value: Any) -> Any:
+    return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}" if isinstance(value, np.ndarray) else value
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
+
+
+def _result_arrays(state: Any, source: RowSource, method: Any) -> Arrays:
+    arrays: Arrays = {
+        "cluster_centers": (state.centers, ("cluster", "feature")),
+        "cluster_weights": (state.weights, ("cluster",)),
+        "cluster_inertias": (state.inertias, ("cluster",)),
+    }
+    if method.centers is not None:
+        arrays["first_centers"] = (method.centers, ("first_cluster", "feature"))
+    if source.scale is not None:
+        arrays["feature_scale"] = (source.scale, ("feature",))
+    return arrays

@@ -1,0 +1,108 @@
+"""Clusters: which one to work on, what it has, and how to start one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from distributed import Client, LocalCluster, default_client
+from distributed.system import MEMORY_LIMIT
+
+from dask_dpmeans.errors import NoWorkersError
+
+WORKER_TIMEOUT = 60.0
+"""Seconds to wait for the first worker."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What there is to work with."""
+
+    threads: int
+    """Of all workers."""
+    memory: int
+    """Bytes, of all workers."""
+    worker_memory: int
+    """Bytes, of the smallest worker."""
+    thread_memory: int
+    """Bytes, the smallest share of a thread."""
+
+
+def current_client() -> Client | None:
+    """The client that the user has opened, if any."""
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
+
+def own_resources(threads: int | None, memory_limit: int | None) -> Resources:
+    """What this process may use."""
+    count = own_threads() if threads is None else threads
+    memory = MEMORY_LIMIT if memory_limit is None else memory_limit
+    return Resources(count, memory, memory, memory // count)
+
+
+def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resources:
+    """What the workers have, once there is one."""
+    wait_for_worker(client, timeout)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    sizes = [(worker["nthreads"], worker["memory_limit"] or MEMORY_LIMIT) for worker in workers]
+    return Resources(
+        threads=sum(threads for threads, _ in sizes),
+        memory=sum(memory for _, memory in sizes),
+        worker_memory=min(memory for _, memory in sizes),
+        thread_memory=min(memory // threads for threads, memory in sizes),
+    )
+
+
+def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
+    """Wait until there is a worker.
+
+    Raises
+    ------
+    NoWorkersError
+        After `timeout` seconds without any.
+    """
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError as error:
+        address = client.scheduler.address if client.scheduler else "?"
+        raise NoWorkersError(
+            f"the scheduler at {address} has had no worker for {timeout:g} s: start some with `dask worker {address}`"
+        ) from error
+
+
+@contextmanager
+def connect(
+    scheduler: str | None, workers: int | None, threads: int | None, memory_limit: str | int | None, timeout: float
+) -> Iterator[Client | None]:
+    """A client of the scheduler at an address, or of worker processes on this machine, or None for plain threads."""
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, timeout=timeout, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise NoWorkersError(f"no scheduler answers at {scheduler} within {timeout:g} s: {error}") from error
+        with client:
+            wait_for_worker(client, timeout)
+            yield client
+    elif workers is not None:
+        with (
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=threads or max(1, own_threads() // workers),
+                memory_limit="auto" if memory_limit is None else memory_limit,
+                dashboard_address=None,
+                # None alone still takes port 8787, and warns where another cluster has it.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+    else:
+        yield None
+
+
+def own_threads() -> int:
+    """Threads that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

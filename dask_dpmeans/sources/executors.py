@@ -1,0 +1,190 @@
+"""Who runs the shards' jobs: threads of this process, or Dask."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
+
+import dask
+from dask.base import compute, persist
+from dask.delayed import Delayed, delayed
+from distributed import Client
+from distributed.comm.core import CommClosedError
+from threadpoolctl import ThreadpoolController
+
+from dask_dpmeans.errors import ClusterLostError
+from dask_dpmeans.sources.shards import AnyShard, FoldJob, MapJob, StoredShard
+
+Answer = TypeVar("Answer")
+Pieces = Sequence[tuple[Any, range]]
+"""Shards, each with the blocks of it that are wanted."""
+
+FAN_IN = 8
+"""Shards whose answers one task merges; a power of two, so that such a group is a subtree."""
+LARGE_GRAPH = "1GB"
+"""Centers travel in the graph, once a pass: Dask's warning about that starts at 10 MB."""
+
+
+class Executor(Protocol):
+    """Runs jobs on shards."""
+
+    @property
+    def threads(self) -> int:
+        """Jobs that run at once."""
+        ...
+
+    def hold(self, shards: Sequence[StoredShard]) -> Sequence[Any]:
+        """The shards, their rows loaded, as things that `fold` and `each` take."""
+        ...
+
+    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[Any]:
+        """The shards as they are, as things that `fold` and `each` take."""
+        ...
+
+    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
+        """The answers of all pieces, merged as the tree does."""
+        ...
+
+    def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
+        """Run a job on each piece."""
+        ...
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Threads of this process."""
+
+    threads: int
+
+    def hold(self, shards: Sequence[StoredShard]) -> Sequence[AnyShard]:
+        """Load the shards."""
+        return self._run(StoredShard.load, [(shard,) for shard in shards])
+
+    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[AnyShard]:
+        """The shards."""
+        return shards
+
+    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
+        """The answers of all pieces, merged as the tree does."""
+        with one_blas_thread():
+            return job.merge(self._run(job, pieces))
+
+    def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
+        """Run a job on each piece."""
+        with one_blas_thread():
+            self._run(job, pieces)
+
+    def _run(self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]]) -> list[Answer]:
+        if len(arguments) == 1 or self.threads == 1:
+            return [function(*each) for each in arguments]
+        with ThreadPoolExecutor(self.threads) as pool:
+            running = [pool.submit(function, *each) for each in arguments]
+            try:
+                return [future.result() for future in running]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+@dataclass(frozen=True)
+class DaskTasks:
+    """Tasks of a Dask cluster, or of Dask's local scheduler: one a shard, and a few that merge."""
+
+    client: Client | None
+    """None for Dask's own threaded scheduler."""
+    threads: int
+
+    def hold(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
+        """Loads as tasks that can be run again, should a worker be lost."""
+        run = uuid4().hex[:8]
+        return self.persist(
+            [
+                delayed(_load, pure=False)(shard, dask_key_name=f"dpmeans-load-{run}-{number}")
+                for number, shard in enumerate(self.wrap(shards))
+            ]
+        )
+
+    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[Delayed]:
+        """The shards as nodes of a graph."""
+        run = uuid4().hex[:8]
+        return [
+            delayed(shard, name=f"dpmeans-shard-{run}-{number}", traverse=False) for number, shard in enumerate(shards)
+        ]
+
+    def persist(self, shards: Sequence[Delayed]) -> Sequence[Delayed]:
+        """The shards, kept in the workers' memory."""
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
+            if self.client is None:
+                return list(persist(*shards, num_workers=self.threads))
+            return list(self.client.persist(list(shards)))
+
+    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
+        """The answers of all pieces, merged as the tree does, in tasks that take eight answers each."""
+        shared, answers, prefix = self._graph(job, pieces, name)
+        level = 0
+        while len(answers) > 1:
+            level += 1
+            groups = [answers[start : start + FAN_IN] for start in range(0, len(answers), FAN_IN)]
+            answers = [
+                delayed(_merge, pure=False)(shared, group, dask_key_name=f"{prefix}-merge-{level}-{number}")
+                for number, group in enumerate(groups)
+            ]
+        answer: Answer = self._compute(answers)[0]
+        return answer
+
+    def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
+        """Run a job on each piece."""
+        _, tasks, _ = self._graph(job, pieces, name)
+        self._compute(tasks)
+
+    def _graph(self, job: Any, pieces: Pieces, name: str) -> tuple[Delayed, list[Delayed], str]:
+        prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
+        shared = delayed(job, name=f"{prefix}-job", traverse=False)
+        tasks = [
+            delayed(_apply, pure=False)(shared, shard, (blocks.start, blocks.stop), dask_key_name=f"{prefix}-{number}")
+            for number, (shard, blocks) in enumerate(pieces)
+        ]
+        return shared, tasks, prefix
+
+    def _compute(self, tasks: list[Delayed]) -> list[Any]:
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
+            if self.client is None:
+                with one_blas_thread():
+                    return list(compute(*tasks, num_workers=self.threads))
+            futures = self.client.compute(tasks)
+            try:
+                return list(self.client.gather(futures))
+            except (CancelledError, CommClosedError) as error:
+                raise ClusterLostError(f"the cluster was lost: {error}") from error
+            except BaseException:
+                self.client.cancel(futures, force=True)
+                raise
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A context in which BLAS runs on one thread."""
+    limits: AbstractContextManager[Any] = _blas().limit(limits=1, user_api="blas")
+    return limits
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The process's BLAS libraries; looking for them takes 3 to 10 ms, as long as a small task."""
+    return ThreadpoolController()
+
+
+def _apply(job: Any, shard: AnyShard, blocks: tuple[int, int]) -> Any:
+    with one_blas_thread():
+        return job(shard, range(*blocks))
+
+
+def _merge(job: FoldJob[Answer], answers: list[Answer]) -> Answer:
+    with one_blas_thread():
+        return job.merge(answers)
+
+
+def _load(shard: StoredShard) -> AnyShard:
+    return shard.load()

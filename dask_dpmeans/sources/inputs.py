@@ -1,0 +1,394 @@
+"""`as_source`: every check of input data, and the way from what a user has to rows that a method can work on."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import scipy.sparse
+import zarr
+from dask.delayed import delayed
+from distributed import Client
+from zarr.storage import LocalStore, MemoryStore
+
+from dask_dpmeans.blocks import Plan, block_height, shard_blocks
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.survey import Flaw, Summary, Survey
+from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
+from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
+from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, piece_rows
+from dask_dpmeans.sources.source import RowSource
+
+RESIDENT_SHARE = 0.4
+"""Rows are kept in memory where they take no more than this share of it; larger input is read again each pass."""
+SHARD_SHARE = 0.1
+"""Of a thread's memory, the most that one shard takes."""
+CHUNK_SHARE = 0.25
+"""Of a worker's memory, the most that the stored chunks of a run of rows may take."""
+EXACT_INTEGERS = 2.0**53
+"""float64 tells integers apart below this."""
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """A ``.npy`` file that each task opens for itself, memory-mapped."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, rows: slice) -> np.ndarray[Any, Any]:
+        mapped: np.ndarray[Any, Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        return mapped[rows]
+
+
+def as_source(
+    data: Any,
+    sample_weight: Any = None,
+    *,
+    columns: Sequence[int] | None = None,
+    scale: Float64Array | str | None = None,
+    client: Client | None = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    centers: Float64Array | None = None,
+    block_rows: int | None = None,
+) -> RowSource:
+    """Rows that a method can work on, checked in one pass over them.
+
+    Parameters
+    ----------
+    data : NumPy array, Dask array or DataFrame, ``zarr.Array``, or the path or URL of a Zarr array or ``.npy`` file
+        (n, d).  float32 and float64 stay as they are; integers and float16 become the smaller of the two that holds
+        them exactly.
+    sample_weight : the same kinds, (n,), optional
+        Weights >= 0, not all 0.
+    columns : sequence of int, optional
+        Columns to use, in order.
+    scale : "std" or (d,) array, optional
+        What to divide each column by: its standard deviation, or the numbers given.
+    client : distributed.Client, optional
+        The cluster to work on.  By default the current client where there is one, unless `threads` or `memory_limit` is
+        given or the data is in this process's memory.
+    threads : int, optional
+        Threads of this process to work on; all that it may use by default.
+    memory_limit : int, optional
+        Bytes that this process may use, where there is no cluster.
+    centers : (k, d) array, optional
+        Centers that the rows will be measured against: their squared distances must not overflow either.
+    block_rows : int, optional
+        Rows of a block, a power of two; for tests: blocks are part of the answer.
+
+    Returns
+    -------
+    RowSource
+
+    Raises
+    ------
+    InputError
+        Data that cannot be used: what was found, where, and what to do.
+    """
+    if data is None:
+        raise InputError("data is None: pass an array, or the path of one")
+    rows, weights = _together(_opened(data, "data", 2), _opened(sample_weight, "sample_weight", 1))
+    d = rows.shape[1]
+    _check_shapes(rows, weights)
+    chosen = _checked_columns(columns, d)
+    prepare = Prepare(working_dtype(rows.dtype, "data"), chosen)
+    width = d if chosen is None else len(chosen)
+    if centers is not None and centers.shape[1] != width:
+        raise InputError(f"data has {width} columns, the centers have {centers.shape[1]}")
+    client, resources = _place(rows, client, threads, memory_limit)
+    _check_chunks(rows, resources)
+    height = block_height(width) if block_rows is None else block_rows
+    shards, executor, plan = _shards(rows, weights, height, resources, client)
+    summary = executor.fold(
+        FoldJob(Survey(limit_of(rows.dtype)), prepare, plan.block_rows),
+        [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))],
+        "survey",
+    )
+    _check_values(summary, rows, chosen)
+    source = RowSource(plan, tuple(shards), executor, prepare, summary, rows.dtype, d)
+    if scale is not None:
+        source = source.scaled(_divisors(scale, summary))
+    _check_span(source.summary, prepare.dtype, chosen, centers)
+    return source
+
+
+def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
+    """What to divide each column by, (d,)."""
+    if isinstance(scale, str):
+        if scale != "std":
+            raise InputError(f'scale must be "std" or one number > 0 a column, got {scale!r}')
+        # What is left of a constant column is the rounding of its mean.
+        rounding = 8 * np.finfo(np.float64).eps * np.maximum(np.abs(summary.lowest), np.abs(summary.highest))
+        return np.where(summary.deviation > rounding, summary.deviation, 1.0)
+    divisors = np.asarray(scale, np.float64)
+    if divisors.shape != summary.sums.shape or not ((divisors > 0) & (divisors < np.inf)).all():
+        raise InputError(f'scale must be "std" or one finite number > 0 a column, got {scale!r}')
+    return divisors
+
+
+def _place(
+    rows: Any, client: Client | None, threads: int | None, memory_limit: int | None
+) -> tuple[Client | None, Resources]:
+    """The cluster to work on, None for this process, and what there is to work with."""
+    in_process = isinstance(rows, np.ndarray) or (isinstance(rows, zarr.Array) and isinstance(rows.store, MemoryStore))
+    if client is not None and in_process:
+        raise InputError(
+            "data is in this process's memory, where the client's workers cannot reach it: pass a Dask "
+            "array, or write it to a Zarr store and pass its path; or leave the client out"
+        )
+    if client is not None and (threads is not None or memory_limit is not None):
+        raise InputError("threads and memory_limit say how to work in this process: they cannot go with a client")
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be >= 1, got {threads}")
+    if client is None and threads is None and memory_limit is None and not in_process:
+        client = current_client()
+    return client, own_resources(threads, memory_limit) if client is None else cluster_resources(client)
+
+
+def _opened(data: Any, name: str, dimensions: int) -> Any:
+    """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
+    if data is None:
+        return None
+    if isinstance(data, str | os.PathLike):
+        opened = open_path(os.fspath(data), name)
+    elif scipy.sparse.issparse(data):
+        raise InputError(f"{name} is sparse ({type(data).__name__}): pass a dense array, as {name}.toarray() gives")
+    elif isinstance(data, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array: fill or drop the masked entries first, as {name}.filled(0) does")
+    elif hasattr(data, "to_dask_array"):
+        opened = data.to_dask_array(lengths=True)
+    elif isinstance(data, da.Array):
+        opened = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
+    elif isinstance(data, zarr.Array):
+        opened = _absolute(data)
+    else:
+        opened = _as_array(data, name)
+    if opened.ndim != dimensions:
+        raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
+    return opened
+
+
+def open_path(path: str, name: str) -> Any:
+    """The array at a local path or a URL: a Zarr array or a .npy file."""
+    if path.endswith(".npy"):
+        try:
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
+        return NpyFile(os.path.abspath(path), mapped.shape, mapped.dtype)
+    try:
+        node = zarr.open(path if "://" in path else os.path.abspath(path), mode="r")
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise InputError(f"{name}: there is no Zarr array at {path}: {error}") from error
+    if isinstance(node, zarr.Group):
+        arrays = sorted(node.array_keys())
+        hint = f"one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
+        raise InputError(f"{name}: {path} is a Zarr group, not an array: give the path of {hint}")
+    return node
+
+
+def _absolute(array: zarr.Array[Any]) -> zarr.Array[Any]:
+    """The same array under an absolute path, so that workers elsewhere find it."""
+    store = array.store
+    if isinstance(store, LocalStore) and not store.root.is_absolute():
+        return zarr.open_array(LocalStore(store.root.resolve(), read_only=True), path=array.path, mode="r")
+    return array
+
+
+def _as_array(data: Any, name: str) -> np.ndarray[Any, Any]:
+    """A NumPy array of what is in this process's memory; objects become numbers, as scikit-learn has it."""
+    try:
+        array = np.asarray(data)
+        return array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is no array of numbers: {error}") from error
+
+
+def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """float32 or float64, whichever holds the values of `dtype` exactly."""
+    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        small = dtype.itemsize <= 2 or dtype == np.dtype(np.float32).newbyteorder(dtype.byteorder)
+        return np.dtype(np.float32 if small else np.float64)
+    ways = {"c": "Complex data not supported: pass real and imaginary parts as columns", "O": "convert it to floats"}
+    raise InputError(
+        f"{name} has dtype {dtype}, which is not a real number of up to 64 bits: "
+        f"{ways.get(dtype.kind, 'convert it to float32 or float64')}"
+    )
+
+
+def _together(rows: Any, weights: Any) -> tuple[Any, Any]:
+    """Rows and weights in kinds that can be cut alike: both Dask arrays, or neither."""
+    if isinstance(rows, da.Array) and weights is not None and not isinstance(weights, da.Array):
+        return rows, da.from_array(weights)
+    if isinstance(weights, da.Array) and not isinstance(rows, da.Array):
+        return da.from_array(rows), weights
+    if isinstance(rows, np.ndarray) and weights is not None:
+        return rows, np.asarray(weights[:])
+    return rows, weights
+
+
+def _check_shapes(rows: Any, weights: Any) -> None:
+    n, d = rows.shape
+    if n < 1:
+        raise InputError(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
+    if d < 1:
+        raise InputError(f"Found array with 0 feature(s) (shape={rows.shape}) while a minimum of 1 is required.")
+    if weights is not None:
+        working_dtype(weights.dtype, "sample_weight")
+        if weights.shape[0] != n:
+            raise InputError(f"sample_weight must hold one weight a row: {n:,} rows, but {weights.shape[0]:,} weights")
+
+
+def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
+    if columns is None:
+        return None
+    chosen = list(columns)
+    whole = all(isinstance(column, int | np.integer) and 0 <= column < d for column in chosen)
+    if not (chosen and whole):
+        raise InputError(f"columns must name some of the {d} columns 0 to {d - 1}, got {chosen}")
+    return tuple(int(column) for column in chosen)
+
+
+def _check_chunks(rows: Any, resources: Resources) -> None:
+    """Refuse stored chunks that no worker could hold, before any is read."""
+    if not isinstance(rows, zarr.Array):
+        return
+    height = min(int(rows.chunks[0]), rows.shape[0])
+    size, most = height * rows.shape[1] * rows.dtype.itemsize, CHUNK_SHARE * resources.thread_memory
+    if size > most:
+        raise InputError(
+            f"data is stored in chunks of {height:,} rows, {size:,} bytes across its columns: more than {most:,.0f}, "
+            f"a quarter of the {resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
+        )
+
+
+def _shards(
+    rows: Any, weights: Any, height: int, resources: Resources, client: Client | None
+) -> tuple[Sequence[Any], Executor, Plan]:
+    """The rows cut into shards, who works on them, and how they are cut."""
+    n, d = rows.shape
+    row_bytes = d * rows.dtype.itemsize
+    resident = n * row_bytes <= RESIDENT_SHARE * resources.memory
+    most_rows = int(SHARD_SHARE * resources.thread_memory) // row_bytes
+    streams = not resident and not isinstance(rows, da.Array)
+    plan = Plan(
+        n, height, shard_blocks(n, height, resources.threads, n if streams else max(1, most_rows), piece_rows(rows))
+    )
+    bounds = plan.shard_bounds()
+    if isinstance(rows, da.Array):
+        tasks = DaskTasks(client, resources.threads)
+        dask_shards = _dask_shards(rows, weights, bounds)
+        if resident:
+            return tasks.persist(dask_shards), tasks, plan
+        if len(rows.__dask_graph__()) > rows.npartitions + 1:  # more than an array and its slices, or chunks held
+            warnings.warn(
+                f"data is a Dask array of {n * row_bytes:,} bytes, more than {RESIDENT_SHARE:.0%} of the memory: each "
+                "pass computes it anew. Call persist() on it where it fits, or write it to a Zarr store first.",
+                stacklevel=4,
+            )
+        return dask_shards, tasks, plan
+    if isinstance(rows, NpyFile) and client is None:
+        rows = rows[:]
+    if isinstance(rows, np.ndarray):
+        held = [Shard(a, rows[a:b], None if weights is None else weights[a:b]) for a, b in bounds]
+        return held, Threads(resources.threads), plan
+    executor: Executor = Threads(resources.threads) if client is None else DaskTasks(client, resources.threads)
+    parts = [StoredShard(a, b, rows, weights[a:b] if isinstance(weights, np.ndarray) else weights) for a, b in bounds]
+    return (executor.hold(parts) if resident else executor.wrap(parts)), executor, plan
+
+
+def _dask_shards(rows: da.Array, weights: da.Array | None, bounds: list[tuple[int, int]]) -> list[Any]:
+    """One delayed `Shard` for each run of rows, whatever the chunks of the input."""
+    heights = tuple(stop - start for start, stop in bounds)
+    with dask.config.set({"array.rechunk.method": "tasks"}):
+        chunks = rows.rechunk((heights, (rows.shape[1],))).to_delayed().ravel()
+        weight_chunks = [None] * len(bounds) if weights is None else weights.rechunk((heights,)).to_delayed().ravel()
+    return [
+        delayed(_shard_of, pure=False)(start, stop, chunk, each)
+        for (start, stop), chunk, each in zip(bounds, chunks, weight_chunks, strict=True)
+    ]
+
+
+def _shard_of(start: int, stop: int, rows: Any, weights: Any) -> Shard:
+    check_dense(rows, "data")
+    if len(rows) != stop - start:
+        raise InputError(
+            f"the chunks of data hold {len(rows):,} rows where {stop - start:,} are declared, from row {start:,} on: "
+            "call compute_chunk_sizes() on the Dask array"
+        )
+    if weights is not None:
+        check_dense(weights, "sample_weight")
+    return Shard(start, rows, weights)
+
+
+def check_dense(chunk: Any, name: str) -> None:
+    """Refuse chunks of a Dask array that are no plain NumPy arrays."""
+    if not isinstance(chunk, np.ndarray) or isinstance(chunk, np.ma.MaskedArray):
+        raise InputError(f"{name} is a Dask array of {type(chunk).__name__}: only dense NumPy chunks can be used")
+
+
+def limit_of(dtype: np.dtype[Any]) -> float:
+    """What values must lie strictly within."""
+    return EXACT_INTEGERS if dtype.kind in "iu" else np.inf
+
+
+def describe_flaw(flaw: Flaw, place: str) -> str:
+    """What is wrong with a value, where, and what to do."""
+    if flaw.column < 0:
+        return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"
+    if np.isfinite(flaw.value):
+        return (
+            f"data holds the integer {flaw.value:.0f} at {place}: beyond 2**53 float64 cannot tell integers apart; "
+            "subtract an offset, or divide"
+        )
+    kind = "NaN" if np.isnan(flaw.value) else "infinity"
+    return f"data contains {kind} ({flaw.value}) at {place}: remove or replace such rows first"
+
+
+def _check_values(summary: Summary, rows: Any, columns: tuple[int, ...] | None) -> None:
+    """Refuse what the first pass found wrong."""
+    if summary.flaw is not None:
+        flaw = summary.flaw
+        column = "" if flaw.column < 0 else f", column {flaw.column if columns is None else columns[flaw.column]}"
+        raise InputError(describe_flaw(flaw, f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}{column}"))
+    if summary.weight == 0:
+        raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
+    if summary.weight == np.inf:
+        raise InputError("the sum of sample_weight overflows float64: divide the weights by a constant first")
+
+
+def _check_span(
+    summary: Summary, dtype: np.dtype[Any], columns: tuple[int, ...] | None, centers: Float64Array | None
+) -> None:
+    """Refuse values whose squared distances overflow."""
+    column = summary.overflowing(centers, float(np.finfo(dtype).max))
+    if column is not None:
+        raise InputError(
+            f"squared distances overflow float64: column {column if columns is None else columns[column]} reaches from "
+            f"{summary.lowest[column]:g} to {summary.highest[column]:g}; divide the data by a constant first"
+        )
+
+
+def _chunk_of(rows: Any, row: int) -> str:
+    """Which chunk of the input holds a row."""
+    if isinstance(rows, da.Array):
+        starts = np.cumsum((0, *rows.chunks[0]))
+        chunk = int(np.searchsorted(starts, row, side="right")) - 1
+        return f" (chunk {chunk}, its row {row - int(starts[chunk]):,})"
+    if isinstance(rows, zarr.Array):
+        chunk, within = divmod(row, int(rows.chunks[0]))
+        return f" (chunk {chunk}, its row {within:,})"
+    return ""

@@ -1,0 +1,56 @@
+"""Lazy results for lazy input: Dask arrays that follow the input's chunks."""
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import zarr
+from dask.delayed import delayed
+
+from dask_dpmeans.blocks import Kernel
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Block, Float64Array, Scratch
+from dask_dpmeans.kernels.survey import first_flaw
+from dask_dpmeans.sources.inputs import check_dense, describe_flaw, limit_of, working_dtype
+from dask_dpmeans.sources.shards import Prepare
+
+
+def is_lazy(data: Any) -> bool:
+    """Whether results for `data` should be Dask arrays: it is not in this process's memory."""
+    return isinstance(data, da.Array | zarr.Array) or hasattr(data, "to_dask_array")
+
+
+def lazy_rows(data: Any) -> Any:
+    """Lazy data as a Dask array."""
+    if hasattr(data, "to_dask_array"):
+        return data.to_dask_array()
+    return data if isinstance(data, da.Array) else da.from_array(data, chunks=data.chunks)
+
+
+def lazy_map(
+    data: Any, kernel: Kernel, columns: list[int] | None, scale: Float64Array | None, dtype: Any, width: int | None
+) -> Any:
+    """The first of the kernel's answers for each row, lazily, with the row chunks of the input.
+
+    The kernel, and with it the model, stands in the graph once.  `width` is the number of columns of the answer, None
+    where it has one dimension.
+    """
+    rows = lazy_rows(data)
+    rows = rows.rechunk({1: -1}) if rows.numblocks[1] > 1 else rows
+    prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale)
+    model = delayed((kernel, prepare), traverse=False)
+    if width is None:
+        return rows.map_blocks(_answer, model, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
+    chunks = (rows.chunks[0], (width,))
+    return rows.map_blocks(_answer, model, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+
+
+def _answer(rows: np.ndarray[Any, Any], model: tuple[Kernel, Prepare]) -> np.ndarray[Any, Any]:
+    kernel, prepare = model
+    check_dense(rows, "data")
+    scratch = Scratch()
+    block = Block(0, prepare(rows, scratch), None, scratch)
+    flaw = first_flaw(block, limit_of(rows.dtype)) if len(rows) else None
+    if flaw is not None:
+        raise InputError(describe_flaw(flaw, f"row {flaw.row:,} of a chunk, column {flaw.column} of those used"))
+    return kernel(block)[0]

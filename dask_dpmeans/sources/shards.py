@@ -1,0 +1,229 @@
+"""Shards: the rows that one task handles, in memory or read in pieces as they are needed."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dask_dpmeans.blocks import Kernel, Reduction, Sink, merge_tree
+from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
+
+Answer = TypeVar("Answer")
+Raw = npt.NDArray[Any]
+Piece = tuple[Raw, Raw | None]
+
+PIECE_BYTES = 2**24
+"""Read at a time from a store: whole chunks, up to about this."""
+MOST_CHUNKS = 4096
+"""Chunks of rows that are read at a time; each costs memory of its own, however small it is."""
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """How rows as they are stored become rows that kernels see."""
+
+    dtype: np.dtype[Any]
+    """float32 or float64."""
+    columns: tuple[int, ...] | None = None
+    """The columns used, in order; None for all."""
+    scale: Float64Array | None = None
+    """What each column is divided by, in float64, before rounding to `dtype`."""
+
+    def __call__(self, raw: Raw, scratch: Scratch) -> Rows:
+        """Rows, C-contiguous and aligned: the same memory where nothing changes, and in `scratch` otherwise.
+
+        Rows that came from another worker may start at an odd address, and NumPy sums such arrays in another order.
+        """
+        if self.columns is not None:
+            raw = raw[:, list(self.columns)]
+        if self.scale is not None:
+            raw = np.divide(raw, self.scale, out=scratch.array("scaled", raw.shape, np.float64))
+        return aligned(raw, self.dtype, scratch, "rows")
+
+
+def aligned(raw: Raw, dtype: np.dtype[Any], scratch: Scratch, name: str) -> np.ndarray[Any, Any]:
+    """The same numbers as `dtype`, C-contiguous and aligned; copied to `scratch` only where they are not so already."""
+    if raw.dtype == dtype and raw.flags.c_contiguous and raw.flags.aligned:
+        return raw
+    copy = scratch.array(name, raw.shape, dtype)
+    copy[...] = raw
+    return copy
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Rows in memory."""
+
+    start: int
+    """Global number of the first row."""
+    rows: Raw
+    """(height, columns as stored)."""
+    weights: Raw | None
+    """(height,)."""
+
+    def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
+        """Some of the shard's blocks, in order."""
+        scratch = Scratch()
+        for number in which:
+            part = slice(number * block_rows, (number + 1) * block_rows)
+            weights = None if self.weights is None else self.weights[part]
+            yield _block(self.start + number * block_rows, self.rows[part], weights, prepare, scratch)
+
+
+@dataclass(frozen=True)
+class StoredShard:
+    """Rows that are read from arrays (Zarr's, or any that are sliced the same way) each time they are needed."""
+
+    start: int
+    stop: int
+    data: Any
+    """(n, columns as stored)."""
+    weights: Any
+    """(n,), or None; (stop - start,) where it is a NumPy array."""
+
+    def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
+        """Some of the shard's blocks, in order; the next piece is read while one is worked on."""
+        start = self.start + which.start * block_rows
+        stop = min(self.start + which.stop * block_rows, self.stop)
+        scratch = Scratch()
+        for rows, weights in _blocks_of(self._pieces(start, stop), block_rows):
+            yield _block(start, rows, weights, prepare, scratch)
+            start += len(rows)
+
+    def load(self) -> Shard:
+        """The same rows, in memory."""
+        rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
+        for start, stop in self._bounds(self.start, self.stop):
+            rows[start - self.start : stop - self.start] = self._read(start, stop)[0]
+        return Shard(self.start, rows, self._weights(self.start, self.stop))
+
+    def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
+        bounds = self._bounds(start, stop)
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(self._read, *bounds[0])
+            for next_bounds in bounds[1:]:
+                piece = coming.result()
+                coming = ahead.submit(self._read, *next_bounds)
+                yield piece
+            yield coming.result()
+
+    def _read(self, start: int, stop: int) -> Piece:
+        try:
+            return self.data[start:stop], self._weights(start, stop)
+        except (ValueError, RuntimeError) as error:
+            raise CorruptStoreError(
+                f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}"
+            ) from error
+
+    def _weights(self, start: int, stop: int) -> Raw | None:
+        if isinstance(self.weights, np.ndarray):
+            start, stop = start - self.start, stop - self.start
+        return None if self.weights is None else np.asarray(self.weights[start:stop])
+
+    def _bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Pieces that end on chunk boundaries, so that no chunk is read twice, those at the shard's ends excepted."""
+        unit, row_bytes = piece_rows(self.data), self.data.dtype.itemsize * self.data.shape[1]
+        step = max(1, min(PIECE_BYTES // (row_bytes * unit), MOST_CHUNKS)) * unit
+        cuts = [start, *range((start // step + 1) * step, stop, step), stop]
+        return list(pairwise(cuts))
+
+
+def _block(start: int, rows: Raw, weights: Raw | None, prepare: Prepare, scratch: Scratch) -> Block:
+    each = None if weights is None else aligned(weights, np.dtype(np.float64), scratch, "weights")
+    return Block(start, prepare(rows, scratch), each, scratch)
+
+
+def _named(data: Any) -> str:
+    """An array and its chunks, for an error."""
+    chunks = f", chunks of {data.chunks[0]:,} rows" if getattr(data, "chunks", None) else ""
+    return f"{getattr(data, 'store_path', type(data).__name__)}{chunks}"
+
+
+def piece_rows(data: Any) -> int:
+    """Rows that are best read together: those of a shard of a sharded Zarr array where it is small, or of a chunk."""
+    grids = [grid for grid in (getattr(data, "shards", None), getattr(data, "chunks", None)) if grid]
+    heights = [int(grid[0]) for grid in grids if isinstance(grid[0], int)]
+    row_bytes = data.dtype.itemsize * data.shape[1]
+    small = [height for height in heights if height * row_bytes <= PIECE_BYTES]
+    return max(small) if small else min(heights, default=1)
+
+
+def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
+    """Cut a stream of pieces into blocks; only the rows of a block that spans pieces are copied."""
+    held: list[Piece] = []
+    missing = block_rows
+    for rows, weights in pieces:
+        start = 0
+        while start < len(rows):
+            stop = min(start + missing, len(rows))
+            held.append((rows[start:stop], None if weights is None else weights[start:stop]))
+            missing -= stop - start
+            start = stop
+            if not missing:
+                yield _joined(held)
+                held, missing = [], block_rows
+    if held:
+        yield _joined(held)
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    if len(pieces) == 1:
+        return pieces[0]
+    weights = [weights for _, weights in pieces if weights is not None]
+    return np.concatenate([rows for rows, _ in pieces]), np.concatenate(weights) if weights else None
+
+
+AnyShard = Shard | StoredShard
+
+
+@dataclass(frozen=True)
+class FoldJob(Generic[Answer]):
+    """What a fold runs on each shard, and on the answers of neighboring shards."""
+
+    reduction: Reduction[Answer]
+    prepare: Prepare
+    block_rows: int
+
+    def __call__(self, shard: AnyShard, blocks: range) -> Answer:
+        """The answer of some blocks of a shard."""
+        answers = map(self.reduction.chunk, shard.blocks(self.prepare, self.block_rows, blocks))
+        return merge_tree(answers, self.reduction.combine)
+
+    def merge(self, answers: list[Answer]) -> Answer:
+        """The answer of neighboring subtrees."""
+        return merge_tree(answers, self.reduction.combine)
+
+
+@dataclass(frozen=True)
+class MapJob:
+    """What a map runs on each shard."""
+
+    kernel: Kernel
+    sink: Sink
+    prepare: Prepare
+    block_rows: int
+    chunk_rows: int
+    """Rows of what the sink takes at once: whole blocks."""
+
+    def __call__(self, shard: AnyShard, blocks: range) -> None:
+        """Run the kernel on a whole shard and hand its answers on."""
+        held: list[tuple[np.ndarray[Any, Any], ...]] = []
+        per_chunk = self.chunk_rows // self.block_rows
+        start = shard.start
+        for block in shard.blocks(self.prepare, self.block_rows, blocks):
+            held.append(self.kernel(block))
+            if len(held) == per_chunk:
+                start = self._hand_on(start, held)
+                held = []
+        if held:
+            self._hand_on(start, held)
+
+    def _hand_on(self, start: int, held: list[tuple[np.ndarray[Any, Any], ...]]) -> int:
+        whole = tuple(np.concatenate(parts) for parts in zip(*held, strict=True))
+        self.sink(start, whole)
+        return start + len(whole[0])

@@ -1,0 +1,64 @@
+"""The source that every method works on."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Sink
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.survey import Summary
+from dask_dpmeans.sources.executors import Executor
+from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Checked rows, cut into shards, and who works on them."""
+
+    plan: Plan
+    shards: tuple[Any, ...]
+    """As the executor takes them."""
+    executor: Executor
+    prepare: Prepare
+    summary: Summary
+    """Of the rows as kernels see them."""
+    stored_dtype: np.dtype[Any]
+    """Of the input."""
+    stored_columns: int
+    """Columns of the input."""
+
+    @property
+    def n_features(self) -> int:
+        """Columns that kernels see."""
+        return len(self.summary.sums)
+
+    @property
+    def scale(self) -> Float64Array | None:
+        """(d,), what the columns were divided by, if anything."""
+        return self.prepare.scale
+
+    def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
+        """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
+        job = FoldJob(reduction, self.prepare, self.plan.block_rows)
+        return self.executor.fold(job, self._pieces(blocks), name)
+
+    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
+        """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
+        job = MapJob(kernel, sink, self.prepare, self.plan.block_rows, self.plan.chunk_rows)
+        self.executor.each(job, self._pieces(None), name)
+
+    def scaled(self, scale: Float64Array) -> "RowSource":
+        """The same rows, each column divided by `scale`, (d,)."""
+        summary = replace(
+            self.summary,
+            sums=self.summary.sums / scale,
+            squares=self.summary.squares / scale**2,
+            lowest=self.summary.lowest / scale,
+            highest=self.summary.highest / scale,
+        )
+        return replace(self, prepare=replace(self.prepare, scale=scale), summary=summary)
+
+    def _pieces(self, blocks: range | None) -> list[tuple[Any, range]]:
+        wanted = range(self.plan.n_blocks) if blocks is None else blocks
+        return [(self.shards[shard], which) for shard, which in self.plan.pieces(wanted)]

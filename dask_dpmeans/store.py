@@ -1,0 +1,445 @@
+"""The run store: one Zarr v3 group a run, its committed steps, and its result.
+
+Layout::
+
+    run.zarr/
+      zarr.json                     written last: until then this is no Zarr group, and nothing looks whole
+      cluster_centers               (cluster, feature)   in the units of the fit
+      cluster_weights               (cluster,)
+      cluster_inertias              (cluster,)
+      labels                        (row,)   -1 where nothing was written
+      first_centers                 (first_cluster, feature)   where the fit started from centers; in input units
+      feature_scale                 (feature,)   where the fit scaled: what the columns were divided by
+      objective, inertia, ...       (step,)   the history
+      steps/                        attributes: what the run is, and the number of the last committed step
+        000007/state                all numbers of a state in a row, below 2**53 where they are integers; the
+                                    attribute "layout" says which are whose
+        000007/history              (step, figure)
+
+Every array is compressed with a checksum and checksummed again, and every chunk is written, so that a missing one is
+known.  A step's rows are written first; committing it is one write of one small key.
+"""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.errors import ZarrUserWarning
+from zarr.storage import LocalStore
+
+from dask_dpmeans.errors import CorruptStoreError, InputError
+
+FORMAT = 1
+"""Version of this layout; a reader refuses any other."""
+MARKER = "dask_dpmeans"
+"""The attribute under which a run says what it is."""
+
+State = TypeVar("State", bound=Any)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One committed step of a fit, as the history keeps it."""
+
+    objective: float
+    """Inertia + penalty * k."""
+    inertia: float
+    """Squared error, in squared units of the rows times weight."""
+    n_clusters: int
+    births: int
+    """Clusters opened in the step."""
+    deaths: int
+    """Clusters left without weight in it."""
+    passes: float
+    """Rows read since the start, over the rows there are."""
+    seconds: float
+    """What the step took; the one figure that differs from run to run."""
+
+    @classmethod
+    def of(cls, state: Any, n_rows: int, seconds: float) -> "Record":
+        """The record of a state."""
+        return cls(
+            objective=state.objective,
+            inertia=math.fsum(state.inertias),
+            n_clusters=len(state.centers),
+            births=len(state.opened),
+            deaths=state.deaths,
+            passes=state.rows_read / n_rows,
+            seconds=seconds,
+        )
+
+
+INTEGERS = ("n_clusters", "births", "deaths")
+"""Columns of the history that hold integers."""
+
+
+RESULT = ("cluster_centers", "cluster_weights", "cluster_inertias", "labels", "first_centers", "feature_scale")
+OUR_NAMES = {"zarr.json", "steps", *RESULT, "label", "squared_distance", "beyond", "rows", "truth"}
+OUR_NAMES |= {field.name for field in fields(Record)}
+"""All that is ever written into an output."""
+
+
+@dataclass(frozen=True)
+class RunStore:
+    """A run at a path or URL."""
+
+    path: str
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> "RunStore":
+        """The run at a path or URL; local paths become absolute, so that workers elsewhere find them."""
+        text = os.fspath(path)
+        text = text.removeprefix("file://")
+        return cls(text if "://" in text else os.path.abspath(text))
+
+    def __truediv__(self, name: str) -> str:
+        return f"{self.path.rstrip('/')}/{name}"
+
+    # What is there
+
+    def finished(self) -> bool:
+        """Whether a whole result of ours is there."""
+        return MARKER in _attributes(self.path)
+
+    def begun(self) -> bool:
+        """Whether a run of ours was begun there."""
+        attributes = _attributes(self / "steps")
+        return MARKER in attributes and "committed" in attributes
+
+    def check_target(self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False) -> None:
+        """Refuse to write over anything that is there, unless it is ours, of this kind, and `force` or `resume` is set.
+
+        Nor is anything written into or around one of the `inputs`, be it with `force`.
+        """
+        for path in map(_local_path, inputs):
+            if path is not None and "://" not in self.path and _overlap(Path(path), Path(self.path)):
+                raise InputError(f"{self.path} and the input {path} lie one within the other: give another output")
+        if "://" not in self.path and not Path(self.path).parent.is_dir():
+            raise InputError(f"there is no folder {Path(self.path).parent} to put {Path(self.path).name} in")
+        there = self.kind()
+        if there is None and self._is_free():
+            return
+        if there != kind:
+            what = "no output of ours" if there is None else f"of another kind, {there}"
+            raise InputError(f"{self.path} exists and is {what}, so it is never removed: give another path")
+        if not (force or resume):
+            ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
+            raise InputError(f"{self.path} holds {'a run' if kind == 'run' else kind}: {ways}")
+
+    def kind(self) -> str | None:
+        """What of ours is there, whole or begun: a run, predictions or synthetic data."""
+        path = self.path if self.finished() else self / "steps"
+        return str(_attributes(path)[MARKER]["kind"]) if self.finished() or self.begun() else None
+
+    def _is_free(self) -> bool:
+        if "://" not in self.path:
+            empty = Path(self.path).is_dir() and not any(Path(self.path).iterdir())
+            return empty or not os.path.lexists(self.path)
+        try:
+            zarr.open(self.path, mode="r")
+        except (OSError, ValueError, KeyError):
+            return True
+        return False
+
+    def remove(self) -> None:
+        """Remove what is there of ours."""
+        if self.kind() is None:
+            return
+        foreign = [] if "://" in self.path else sorted({child.name for child in Path(self.path).iterdir()} - OUR_NAMES)
+        if foreign:
+            raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
+        self.reopen()
+        # What says that the rest is ours goes last.
+        for child in sorted(Path(self.path).iterdir(), key=lambda child: child.name == "steps"):
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
+
+    def reopen(self) -> None:
+        """Take back that a result is whole."""
+        if "://" in self.path:
+            raise InputError(f"{self.path}: only local outputs can be changed; remove it with your store's own tools")
+        Path(self.path, "zarr.json").unlink(missing_ok=True)
+
+    # Steps
+
+    def begin(self, manifest: dict[str, Any]) -> None:
+        """Begin a run: say what it is."""
+        zarr.create_group(self / "steps", attributes=_signed({MARKER: manifest, "committed": 0, "converged": False}))
+
+    def manifest(self) -> dict[str, Any]:
+        """What the run is, as `begin` was told."""
+        return _checked_manifest(_attributes(self / "steps"), self.path)
+
+    def committed(self) -> int:
+        """The number of the last committed step; 0 where there is none."""
+        return int(_attributes(self / "steps").get("committed", 0))
+
+    def commit(self, state: Any, history: Sequence[Record], converged: bool) -> None:
+        """Write a state and the history up to it, then say so in one write; older states go."""
+        step = self / f"steps/{state.step:06d}"
+        values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
+        layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
+        packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
+        write(f"{step}/state", packed, attributes={"layout": layout})
+        write(f"{step}/history", _table(history))
+        zarr.open_group(step, mode="a")
+        group = zarr.open_group(self / "steps", mode="r+")
+        word = {MARKER: group.attrs[MARKER], "committed": state.step, "converged": converged}
+        group.attrs.put(_signed(word))
+        self._prune(state.step)
+
+    def restore(self, kind: type[State]) -> tuple[State, list[Record], bool]:
+        """The last committed state, its history, and whether it is the end."""
+        step = self / f"steps/{self.committed():06d}"
+        layout: dict[str, Any] = open_whole(f"{step}/state").attrs.asdict()["layout"]  # type: ignore[assignment]
+        sizes = [math.prod(shape) for _, shape in layout.values()]
+        packed = read(f"{step}/state")
+        if len(packed) != sum(sizes):
+            raise CorruptStoreError(f"{step}/state holds {len(packed)} numbers, its layout asks for {sum(sizes)}")
+        parts = np.split(packed, np.cumsum(sizes)[:-1])
+        values = {
+            name: part.astype(dtype).reshape(shape)
+            for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
+        }
+        state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
+        return state, _records(read(f"{step}/history")), bool(_attributes(self / "steps")["converged"])
+
+    def _prune(self, newest: int) -> None:
+        if "://" in self.path:
+            return
+        for folder in Path(self.path, "steps").iterdir():
+            if folder.is_dir() and int(folder.name) < newest - 1:
+                shutil.rmtree(folder)
+
+    # The result
+
+    def create_rows(self, name: str, n_rows: int, chunk_rows: int, dtype: Any) -> "zarr.Array[Any]":
+        """A new array over the rows, in chunks that a task writes whole."""
+        return create(self / name, (n_rows,), np.dtype(dtype), ("row",), chunk_rows)
+
+    def finish(
+        self,
+        arrays: Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]],
+        history: Sequence[Record],
+        manifest: dict[str, Any],
+    ) -> None:
+        """Write the result, then the root metadata that makes it one."""
+        for name, (values, dimensions) in arrays.items():
+            write(self / name, values, dimensions)
+        for field in fields(Record):
+            column = np.array([getattr(record, field.name) for record in history])
+            write(self / field.name, column.astype(np.int64 if field.name in INTEGERS else np.float64), ("step",))
+        self.seal(manifest)
+
+    def seal(self, manifest: dict[str, Any]) -> None:
+        """Write the root metadata of a group whose arrays are whole, consolidated, so that xarray opens it silently."""
+        zarr.create_group(self.path, attributes=_signed({MARKER: manifest}))
+        if manifest["kind"] != "run" and "://" not in self.path:
+            shutil.rmtree(self / "steps")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Consolidated metadata", category=ZarrUserWarning)
+            zarr.consolidate_metadata(self.path)
+
+    def result(self) -> "Result":
+        """The whole result.
+
+        Raises
+        ------
+        InputError
+            Where there is no finished run of ours.
+        CorruptStoreError
+            Where a chunk is missing or does not match its checksum.
+        """
+        attributes = _attributes(self.path)
+        if MARKER not in attributes or attributes[MARKER].get("kind") != "run":
+            state = "a run that has not finished: --resume goes on with it" if self.begun() else "no run of ours"
+            raise InputError(f"{self.path} holds {state}")
+        manifest = _checked_manifest(attributes, self.path)
+        names = ["cluster_centers", "cluster_weights", "cluster_inertias"]
+        names += ["feature_scale"] * manifest["input"]["scaled"]
+        names += ["first_centers"] * (manifest["parameters"]["centers"] is not None)
+        history = np.column_stack([read(self / field.name) for field in fields(Record)])
+        return Result(manifest, {name: read(self / name) for name in names}, _records(history), self / "labels")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run holds, labels aside."""
+
+    manifest: dict[str, Any]
+    """What the run is: method, parameters, seed, input, versions."""
+    arrays: dict[str, np.ndarray[Any, Any]]
+    """By name: cluster_centers, cluster_weights, cluster_inertias, and feature_scale, first_centers where there are."""
+    history: list[Record]
+    labels_path: str
+    """Where the labels are."""
+
+    def open_labels(self) -> "CheckedArray":
+        """The label array, after a look that no chunk is missing."""
+        return CheckedArray(open_whole(self.labels_path))
+
+
+@dataclass(frozen=True)
+class CheckedArray:
+    """A Zarr array of ours, whose damage is an error that names it."""
+
+    array: "zarr.Array[Any]"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As NumPy has it."""
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        """As NumPy has it."""
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As NumPy has it."""
+        return np.dtype(self.array.dtype)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Of the store."""
+        return self.array.chunks
+
+    def __getitem__(self, part: Any) -> np.ndarray[Any, Any]:
+        try:
+            return np.asarray(self.array[part])
+        except (ValueError, RuntimeError) as error:
+            raise CorruptStoreError(f"{self.array.store_path}: a chunk does not match its checksum: {error}") from error
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Where a map's answers go: arrays over the rows."""
+
+    arrays: tuple["zarr.Array[Any] | np.ndarray[Any, Any]", ...]
+
+    def __call__(self, start: int, answers: tuple[np.ndarray[Any, Any], ...]) -> None:
+        """Write the answers of the rows from `start` on."""
+        for array, answer in zip(self.arrays, answers, strict=True):
+            array[start : start + len(answer)] = answer
+
+
+# Arrays: checksummed, every chunk written, a missing one is an error
+
+
+def create(
+    path: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    dimensions: tuple[str, ...] | None,
+    chunk_rows: int,
+    attributes: dict[str, Any] | None = None,
+) -> "zarr.Array[Any]":
+    """A new array of ours; `chunk_rows` rows to a chunk, all columns.
+
+    What was not written reads as NaN, -1 or False, whoever reads it.
+    """
+    return zarr.create_array(
+        path,
+        shape=shape,
+        dtype=dtype,
+        chunks=(max(1, chunk_rows), *(max(1, size) for size in shape[1:])),
+        compressors=[ZstdCodec(level=3, checksum=True), Crc32cCodec()],
+        fill_value={"f": np.nan, "i": -1}.get(dtype.kind, False),
+        dimension_names=dimensions,
+        attributes=attributes,
+        config={"write_empty_chunks": True},
+        overwrite=True,
+    )
+
+
+def write(
+    path: str,
+    values: np.ndarray[Any, Any],
+    dimensions: tuple[str, ...] | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> None:
+    """Write a small array in one chunk."""
+    array = create(path, values.shape, values.dtype, dimensions, len(values), attributes=attributes)
+    if values.size:
+        array[...] = values
+
+
+def open_whole(path: str) -> "zarr.Array[Any]":
+    """An array of ours, after a look that no chunk is missing (a missing one would read as the fill value)."""
+    try:
+        array = zarr.open_array(path, mode="r")
+    except (OSError, ValueError, KeyError) as error:
+        raise CorruptStoreError(f"{path} cannot be opened: {error}") from error
+    missing = array.nchunks - array.nchunks_initialized
+    if array.size and missing:
+        raise CorruptStoreError(f"{path}: {missing} of {array.nchunks} chunks are missing")
+    return array
+
+
+def read(path: str) -> np.ndarray[Any, Any]:
+    """Read a small array of ours whole."""
+    return CheckedArray(open_whole(path))[...]
+
+
+def _signed(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes with a digest of them, since JSON has no checksum of its own."""
+    unsigned = {key: value for key, value in attributes.items() if key != "digest"}
+    digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
+    return unsigned | {"digest": digest}
+
+
+def _attributes(path: str) -> dict[str, Any]:
+    """The attributes of a group; none where there is no group."""
+    try:
+        attributes = dict(zarr.open_group(path, mode="r").attrs)
+    except (OSError, ValueError, KeyError):
+        return {}
+    if MARKER in attributes and attributes != _signed(attributes):
+        raise CorruptStoreError(f"{path}/zarr.json: the attributes do not match their digest")
+    return attributes
+
+
+def _checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
+    manifest: dict[str, Any] = attributes[MARKER]
+    if manifest.get("format") != FORMAT:
+        raise InputError(
+            f"{path} is a run of format {manifest.get('format')!r}, this version reads format {FORMAT}: "
+            "open it with the version that wrote it, or fit again"
+        )
+    return manifest
+
+
+def _local_path(data: Any) -> str | None:
+    """Where data lies on this machine's disk, if that can be told."""
+    if isinstance(data, str | os.PathLike):
+        text = os.fspath(data).removeprefix("file://")
+        return None if "://" in text else os.path.realpath(text)
+    store = getattr(data, "store", None)
+    return os.path.realpath(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    other = Path(os.path.realpath(other))
+    return one == other or one in other.parents or other in one.parents
+
+
+def _table(history: Sequence[Record]) -> np.ndarray[Any, Any]:
+    """(steps, figures) float64: integers below 2**53 are exact."""
+    return np.array([[getattr(record, field.name) for field in fields(Record)] for record in history], np.float64)
+
+
+def _records(table: np.ndarray[Any, Any]) -> list[Record]:
+    return [
+        Record(**{f.name: int(v) if f.name in INTEGERS else v for f, v in zip(fields(Record), row, strict=True)})
+        for row in table.tolist()
+    ]

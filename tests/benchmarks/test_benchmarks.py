@@ -1,0 +1,165 @@
+"""The benchmarks at a small size: their competitors answer the same, and their tables have all lines.  Never a time."""
+
+import os
+from pathlib import Path
+
+import assignment
+import numpy as np
+import out_of_core
+import pytest
+import ratios
+import resident
+from click.testing import CliRunner
+
+from dask_dpmeans.kernels.distance import squared_distances
+from dask_dpmeans.kernels.scan import Scan
+
+SMALL = assignment.Shape(n=1500, d=6, k=9, most_gemm=1.6, least_lloyd=2.0)
+
+
+def brute_force(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """The nearest center of each row, by definition."""
+    each = [squared_distances(rows, centers, np.full(len(rows), center)) for center in range(len(centers))]
+    return np.argmin(each, axis=0)
+
+
+def assert_same(left: Scan, right: Scan) -> None:
+    """Sums in another order, of the same rows in the same clusters."""
+    np.testing.assert_array_equal(left.moments.counts, right.moments.counts)
+    np.testing.assert_allclose(left.moments.sums, right.moments.sums, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(left.moments.inertias, right.moments.inertias, rtol=1e-9)
+    assert len(left.proposals) == len(right.proposals) == 0
+
+
+def test_the_assignment_is_the_one_that_brute_force_finds() -> None:
+    problem = assignment.Problem.of(SMALL)
+    labels = problem.nearest()
+    np.testing.assert_array_equal(labels, brute_force(problem.rows, problem.centers))
+    np.testing.assert_array_equal(problem.scan().moments.counts, np.bincount(labels, minlength=SMALL.k))
+
+
+def test_the_assignment_is_the_one_that_lloyd_makes() -> None:
+    problem = assignment.Problem.of(SMALL)
+    lloyd = problem.lloyd(2)
+    ours = assignment.Problem(problem.rows, lloyd.cluster_centers_.astype(np.float64))
+    # scikit-learn ranks by float32: its labels may differ from the definition's in near-ties alone.
+    distances = [squared_distances(ours.rows, ours.centers, labels) for labels in (ours.nearest(), lloyd.labels_)]
+    np.testing.assert_allclose(*distances, rtol=1e-4)
+
+
+def test_a_lloyd_iteration_is_timed_over_iterations_that_were_made() -> None:
+    problem = assignment.Problem.of(SMALL)
+    assert tuple(problem.lloyd(each).n_iter_ for each in assignment.LLOYD_ITERATIONS) == assignment.LLOYD_ITERATIONS
+
+
+def test_the_table_of_assignments_has_its_lines() -> None:
+    lines = assignment.lines(SMALL, assignment.compare(SMALL, repeats=2))
+    assert [line.what for line in lines] == [
+        "bare GEMM",
+        "nearest",
+        "scan",
+        "Lloyd iteration",
+        "nearest / bare GEMM",
+        "scan / bare GEMM",
+        "Lloyd iteration / nearest",
+        "Lloyd iteration / scan",
+    ]
+
+
+def test_parts_of_the_resident_rows_are_those_of_the_array() -> None:
+    rows = resident.Rows(chunks=5, chunk_rows=30, d=3)
+    np.testing.assert_array_equal(rows.part(20, 130), rows.array()[20:130].compute(scheduler="sync"))
+
+
+@pytest.mark.timeout(120)
+def test_a_resident_pass_answers_as_the_kernel_alone() -> None:
+    comparison = resident.compare(resident.Rows(chunks=50, chunk_rows=700, d=16), k=5, repeats=1)
+    assert_same(comparison.answers[resident.KERNEL], comparison.answers[resident.PASS])
+    assert comparison.answers[resident.PASS].moments.counts.sum() == 50 * 700
+    assert [line.what for line in comparison.lines] == [
+        "kernel alone",
+        "pass",
+        "pass / kernel alone",
+        "building the source, once",
+    ]
+
+
+@pytest.mark.timeout(120)
+def test_a_pass_out_of_core_sums_what_zarr_reads(tmp_path: Path) -> None:
+    layout = out_of_core.Layout(n=8 * 500, d=64, chunk_rows=500)
+    array = out_of_core.stored(tmp_path / "whole.zarr", layout)
+    comparison = out_of_core.compare(tmp_path / "whole.zarr", k=4, repeats=1)
+    assert comparison.answer.moments.counts.sum() == layout.n
+    np.testing.assert_allclose(comparison.answer.moments.sums.sum(axis=0), array[:].sum(axis=0, dtype=np.float64))
+    assert comparison.total == pytest.approx(float(array[:].sum(dtype=np.float64)), rel=1e-3)
+    assert [line.what for line in comparison.lines] == ["reading and summing", "pass", "pass / reading and summing"]
+
+
+@pytest.mark.timeout(120)
+def test_the_peak_memory_is_that_of_the_workers(tmp_path: Path) -> None:
+    layout = out_of_core.Layout(n=8 * 500, d=64, chunk_rows=500)
+    stores = tmp_path / "eighth.zarr", tmp_path / "whole.zarr"
+    for path, rows in zip(stores, (layout.eighth(), layout), strict=True):
+        out_of_core.stored(path, rows)
+    lines = out_of_core.memory_lines(*stores, k=4)
+    assert [line.what for line in lines] == [
+        "peak of a worker, 1/8 of the rows",
+        "peak of a worker, all rows",
+        "all rows / 1/8 of the rows",
+    ]
+    assert 10 < float(lines[0].value.removesuffix(" MB")) < 10_000
+
+
+def test_a_store_is_written_once_and_not_taken_for_another(tmp_path: Path) -> None:
+    path, layout = tmp_path / "whole.zarr", out_of_core.Layout(n=80, d=2, chunk_rows=10)
+    first = out_of_core.stored(path, layout)[:]
+    np.testing.assert_array_equal(out_of_core.stored(path, layout)[:], first)
+    assert [each.name for each in tmp_path.iterdir()] == ["whole.zarr"]
+    with pytest.raises(out_of_core.click.UsageError, match="remove it, or say where"):
+        out_of_core.stored(path, layout.eighth())
+
+
+def test_an_eighth_of_a_store_has_an_eighth_of_its_chunks() -> None:
+    layout = out_of_core.Layout.of(8.0)
+    assert 7.9e9 < 4 * layout.d * layout.n < 8.1e9
+    assert len(layout.eighth().starts) == len(layout.starts) // 8
+
+
+def test_a_folder_that_nobody_named_is_gone_afterwards(tmp_path: Path) -> None:
+    with out_of_core.folder(None) as place:
+        (place / "store").mkdir()
+    assert not place.exists()
+    with out_of_core.folder(tmp_path / "kept") as place:
+        pass
+    assert place.exists()
+
+
+def test_what_starts_later_does_not_inherit_what_dask_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPT", "1")
+    with ratios.same_environment():
+        os.environ.update(KEPT="2", MALLOC_TRIM_THRESHOLD_="65536")
+    assert os.environ["KEPT"] == "1"
+    assert "MALLOC_TRIM_THRESHOLD_" not in os.environ
+
+
+def test_competitors_take_turns_after_a_warm_up() -> None:
+    calls: list[str] = []
+
+    def competitor(name: str, seconds: float) -> float:
+        calls.append(name)
+        return seconds
+
+    times = ratios.interleaved({"a": lambda: competitor("a", 3.0), "b": lambda: competitor("b", 2.0)}, repeats=2)
+    assert calls == ["a", "b"] * 3
+    assert ratios.ratio_line(times, "a", "b", most=1.4) == ratios.Line(
+        "a / b", "1.50 (1.50 to 1.50)", "at most 1.4", "missed"
+    )
+    assert ratios.ratio_line(times, "a", "b", least=1.5).verdict == "met"
+
+
+def test_the_command_prints_a_table_for_each_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "SHAPES", (SMALL,))
+    result = CliRunner().invoke(assignment.main, ["--rows-fraction", "0.5", "--repeats", "1"], catch_exceptions=False)
+    first, *lines = result.output.splitlines()
+    assert first == "n=750 d=6 k=9, float32, one thread"
+    assert len(lines) == 8

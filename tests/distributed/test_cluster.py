@@ -1,0 +1,141 @@
+"""Two worker processes: the same bytes as threads, whatever happens to a worker."""
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from strategies import Nested, contents, table, trace
+from zarr.storage import MemoryStore
+
+from dask_dpmeans.algorithms.dpmeans import Method
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.run import iterate
+from dask_dpmeans.sources import as_source, connect, inputs
+from dask_dpmeans.sources.executors import DaskTasks, Threads
+
+ROWS = table("clouds", (1200, 2), np.float32, 0)
+WEIGHTS = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.7], len(ROWS))
+BLOCK_ROWS = 64
+METHOD = {"penalty": 6.0, "max_iter": 3}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path_factory.mktemp("workers"))}),
+        connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client,
+    ):
+        yield client
+    assert multiprocessing.active_children() == []
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """The fit on threads."""
+    return trace(on_threads(), **METHOD)
+
+
+@pytest.fixture
+def path(tmp_path):
+    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
+    made[:] = ROWS
+    return tmp_path / "rows.zarr"
+
+
+def as_npy(path):
+    np.save(path.with_suffix(".npy"), ROWS)
+    return path.with_suffix(".npy")
+
+
+FORMS = {
+    "zarr path": lambda path: path,
+    "zarr": lambda path: zarr.open_array(path, mode="r"),
+    "npy": as_npy,
+    "dask": lambda path: da.from_array(ROWS, chunks=((0, 7, 500, 0, 693), (1, 1))),
+    "dask of zarr": da.from_zarr,
+}
+
+
+def on_threads():
+    return as_source(ROWS, WEIGHTS, threads=2, block_rows=BLOCK_ROWS)
+
+
+def on_cluster(data, client):
+    source = as_source(data, WEIGHTS, client=client, block_rows=BLOCK_ROWS)
+    assert isinstance(source.executor, DaskTasks)
+    assert source.plan.n_shards > 8
+    return source
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_fit_on_workers_gives_the_bytes_of_threads(client, path, expected, form):
+    assert trace(on_cluster(FORMS[form](path), client), **METHOD) == expected
+
+
+@pytest.mark.parametrize("form", ["zarr path", "npy"])
+def test_rows_that_workers_read_again_each_pass_give_the_same_bytes(client, path, expected, form, monkeypatch):
+    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(inputs, "shard_blocks", lambda *_: 2)
+    assert trace(on_cluster(FORMS[form](path), client), **METHOD) == expected
+
+
+def test_rows_in_the_memory_of_this_process_stay_there(client):
+    made = zarr.create_array(MemoryStore(), shape=ROWS.shape, chunks=(300, 2), dtype=ROWS.dtype)
+    with client.as_current():
+        assert all(isinstance(as_source(data).executor, Threads) for data in (ROWS, made))
+    for data in (ROWS, made):
+        with pytest.raises(InputError, match=r"where the client's workers cannot reach it"):
+            as_source(data, client=client)
+
+
+def test_the_current_client_is_taken_unless_threads_are_asked_for(client, path):
+    with client.as_current():
+        assert as_source(path).executor == DaskTasks(client, 2)
+        assert as_source(path, threads=1).executor == Threads(1)
+
+
+def test_a_bad_number_that_a_worker_finds_is_named(client, path):
+    zarr.open_array(path, mode="r+")[1134, 1] = np.nan
+    with pytest.raises(InputError, match=r"NaN \(nan\) at row 1,134 \(chunk 22, its row 34\), column 1"):
+        on_cluster(path, client)
+
+
+def test_a_map_on_workers_hands_on_every_row_once(client, path, tmp_path):
+    def sink(start, answers):
+        np.save(tmp_path / f"{start:06}.npy", answers[0], allow_pickle=False)
+
+    on_cluster(path, client).map(lambda block: (block.rows.copy(),), sink)
+    handed = [np.load(part) for part in sorted(tmp_path.glob("*.npy"))]
+    assert np.concatenate(handed).tobytes() == ROWS.tobytes()
+
+
+@pytest.mark.parametrize("form", ["zarr path", "dask of zarr"])
+def test_a_fit_that_loses_a_worker_between_passes_ends_in_the_same_bytes(client, path, expected, form):
+    client.wait_for_workers(2, timeout=60)
+    steps = iterate(on_cluster(FORMS[form](path), client), Method(**METHOD))
+    found = [next(steps)]
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    found += steps
+    assert [contents(step.state) | {"end": step.converged} for step in found] == expected
+
+
+def test_a_pass_in_which_a_worker_is_killed_gives_the_same_bytes(client, path, tmp_path):
+    once = str(tmp_path / "killed")
+
+    class Deadly(Nested):
+        def chunk(self, block):
+            if block.start == 10 * BLOCK_ROWS and not Path(once).exists():
+                Path(once).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().chunk(block)
+
+    client.wait_for_workers(2, timeout=60)
+    source = on_cluster(path, client)
+    assert source.fold(Deadly()) == on_threads().fold(Nested())
+    assert Path(once).exists()

@@ -1,0 +1,121 @@
+import threading
+from time import sleep
+
+import numpy as np
+import pytest
+from dask.callbacks import Callback
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import Nested
+
+from dask_dpmeans.blocks import Plan, doublings, merge_tree
+from dask_dpmeans.kernels.block import Block
+from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Threads
+from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard
+
+ROWS = np.arange(600.0).reshape(-1, 1)
+EXECUTORS = [Threads(1), Threads(2), DaskTasks(None, 1), DaskTasks(None, 2)]
+FLOAT64 = Prepare(np.dtype(np.float64))
+
+executors = pytest.mark.parametrize("executor", EXECUTORS, ids=["1 thread", "2 threads", "Dask, 1", "Dask, 2"])
+
+
+def shards_of(plan):
+    return [Shard(start, ROWS[start:stop], None) for start, stop in plan.shard_bounds()]
+
+
+def pieces_of(executor, plan, blocks):
+    shards = executor.wrap(shards_of(plan))
+    return [(shards[shard], which) for shard, which in plan.pieces(blocks)]
+
+
+@executors
+@settings(max_examples=8)
+@given(st.integers(1, 150), st.integers(0, 1), st.integers(0, 1))
+def test_every_executor_merges_as_the_tree_does(executor, n_rows, height, per_shard):
+    plan = Plan(n_rows, 2**height, 2**per_shard)
+    blocks = [
+        Nested().chunk(Block(start, ROWS[start : min(start + plan.block_rows, n_rows)], None))
+        for start in range(0, n_rows, plan.block_rows)
+    ]
+    job = FoldJob(Nested(), FLOAT64, plan.block_rows)
+    for run in (range(plan.n_blocks), *list(doublings(plan.n_blocks))[-2:]):
+        found = executor.fold(job, pieces_of(executor, plan, run), "test")
+        assert found == merge_tree([blocks[number] for number in run], Nested().combine)
+
+
+@executors
+def test_each_runs_on_every_piece_once(executor):
+    handed = []
+    plan = Plan(37, 2, 2)
+    job = MapJob(
+        lambda block: (block.rows[:, 0].copy(),), lambda start, answers: handed.append(answers[0]), FLOAT64, 2, 4
+    )
+    executor.each(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
+    assert sorted(np.concatenate(handed)) == list(range(37))
+
+
+@executors
+def test_held_shards_are_loaded_once(executor):
+    reads = []
+
+    class Noted:
+        dtype, shape = ROWS.dtype, ROWS.shape
+
+        def __getitem__(self, part):
+            reads.append(part.start)
+            return ROWS[part]
+
+    plan = Plan(24, 2, 2)
+    held = executor.hold([StoredShard(start, stop, Noted(), None) for start, stop in plan.shard_bounds()])
+    assert sorted(reads) == [start for start, _ in plan.shard_bounds()]
+    pieces = [(held[shard], which) for shard, which in plan.pieces(range(plan.n_blocks))]
+    job = FoldJob(Nested(), FLOAT64, plan.block_rows)
+    assert executor.fold(job, pieces, "test") == executor.fold(job, pieces, "test")
+    assert len(reads) == plan.n_shards
+
+
+class Refusing(Nested):
+    """Fails on one block, and counts those that it saw."""
+
+    def __init__(self):
+        object.__setattr__(self, "seen", [])
+
+    def chunk(self, block):
+        self.seen.append(block.start)
+        if block.start == 3:
+            raise ZeroDivisionError("row 3")
+        sleep(0.005)
+        return super().chunk(block)
+
+
+@executors
+def test_an_error_in_a_job_is_what_the_caller_gets(executor):
+    plan = Plan(300, 1, 1)
+    reduction = Refusing()
+    with pytest.raises(ZeroDivisionError, match=r"^row 3$"):
+        executor.fold(FoldJob(reduction, FLOAT64, 1), pieces_of(executor, plan, range(300)), "test")
+    assert len(reduction.seen) < 300
+
+
+@pytest.mark.parametrize("executor", [Threads(2), DaskTasks(None, 2)], ids=["threads", "Dask"])
+def test_two_threads_work_at_once(executor):
+    both = threading.Barrier(2, timeout=60)
+
+    class Meeting(Nested):
+        def chunk(self, block):
+            both.wait()
+            return super().chunk(block)
+
+    plan = Plan(2, 1, 1)
+    assert executor.fold(FoldJob(Meeting(), FLOAT64, 1), pieces_of(executor, plan, range(2)), "test").startswith("([0 ")
+
+
+def test_a_pass_of_dask_is_a_task_a_shard_and_a_few_that_merge():
+    executor, plan = DaskTasks(None, 2), Plan(100, 1, 1)
+    pieces = pieces_of(executor, plan, range(100))
+    ran = []
+    with Callback(pretask=lambda key, *_: ran.append(str(key))):
+        executor.fold(FoldJob(Nested(), FLOAT64, 1), pieces, "test")
+    work = [key for key in ran if "dpmeans-test-" in key and "-job" not in key]
+    assert len(work) == 100 + -(-100 // FAN_IN) + -(-13 // FAN_IN) + 1

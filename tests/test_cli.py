@@ -1,0 +1,253 @@
+"""The command line: options, what it prints, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+from click.testing import CliRunner, Result
+
+from dask_dpmeans import DPMeans, load
+from dask_dpmeans.cli import main
+from dask_dpmeans.progress import PlainLines, TerminalLine, progress
+from dask_dpmeans.store import Record
+from dask_dpmeans.synth import Synthetic
+
+
+@pytest.fixture
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.uniform(-9, 9, (5, 3))[rng.integers(5, size=1000)] + rng.standard_normal((1000, 3))).astype(np.float32)
+
+
+@pytest.fixture
+def data(tmp_path: Path, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    array = zarr.create_group("data.zarr").create_array(
+        "group/rows", shape=rows.shape, chunks=(300, 3), dtype=rows.dtype
+    )
+    array[:] = rows
+    return "data.zarr/group/rows"
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments: str) -> Result:
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_fit_writes_a_run_and_says_what_was_found(data: str, rows: np.ndarray) -> None:
+    result = succeed("fit", data, "run.zarr", "--penalty", 25, "--seed", 3)
+    model = load("run.zarr")
+    assert f"clusters    {model.n_clusters_}" in result.stdout
+    assert f"{model.objective_:.9g}" in result.stdout
+    assert str(Path("run.zarr").absolute()) in result.stdout
+    assert result.stderr.startswith("sweep 1: k=")
+    assert len(result.stderr.splitlines()) == model.n_iter_
+    np.testing.assert_array_equal(model.labels_.compute(), DPMeans(25.0).fit(rows).labels_)
+    assert model.random_state_ == 3
+
+
+def test_every_option_of_fit_reaches_the_library(data: str, rows: np.ndarray) -> None:
+    np.save("weights.npy", np.linspace(0, 2, 1000))
+    options = ["--weights", "weights.npy", "--columns", "2,0-1", "--scale", "std", "--tol", 0, "--max-clusters", 90]
+    succeed("fit", data, "run.zarr", "--penalty", 0.5, "--threads", 1, "--memory-limit", "1GB", *options)
+    divided = rows[:, [2, 0, 1]] / load("run.zarr").feature_scale_
+    expected = DPMeans(0.5, tol=0).fit(divided.astype(np.float32), sample_weight=np.linspace(0, 2, 1000))
+    np.testing.assert_array_equal(load("run.zarr").labels_.compute(), expected.labels_)
+    assert load("run.zarr").get_params()["max_clusters"] == 90
+
+
+def test_json_is_one_object_a_line(data: str) -> None:
+    events = [
+        json.loads(line) for line in succeed("fit", data, "run.zarr", "--penalty", 25, "--json").stdout.splitlines()
+    ]
+    model = load("run.zarr")
+    assert [event["event"] for event in events] == ["step"] * model.n_iter_ + ["done"]
+    assert [event["objective"] for event in events[:-1]] == [record.objective for record in model.history_]
+    assert events[-1]["n_clusters"] == model.n_clusters_
+    assert events[-1]["converged"] is True
+
+
+def test_show(data: str) -> None:
+    succeed("fit", data, "run.zarr", "--penalty", 25)
+    model = load("run.zarr")
+    assert f"clusters    {model.n_clusters_}" in succeed("show", "run.zarr").stdout
+    shown = json.loads(succeed("show", "run.zarr", "--json").stdout)
+    assert shown["parameters"]["penalty"] == 25
+    assert [each["weight"] for each in shown["clusters"]] == model.cluster_weights_.tolist()
+    assert shown["result"]["objective"] == model.objective_
+
+
+def test_predict_writes_labels_distances_and_rows_beyond(data: str) -> None:
+    succeed("fit", data, "run.zarr", "--penalty", 25)
+    far = np.concatenate([zarr.open_array(data)[:], np.full((7, 3), 1e3, np.float32)])
+    np.save("far.npy", far)
+    result = succeed("predict", "run.zarr", "far.npy", "out.zarr")
+    assert "1,007 rows labelled, 7 of them beyond every radius: out.zarr" in result.stdout
+    out = xarray.open_zarr("out.zarr")
+    np.testing.assert_array_equal(out.label, load("run.zarr").predict(far))
+    np.testing.assert_array_equal(np.flatnonzero(out.beyond), np.arange(1000, 1007))
+    shown = json.loads(succeed("predict", "run.zarr", "far.npy", "out.zarr", "--force", "--json").stdout)
+    assert (shown["n_rows"], shown["beyond"]) == (1007, 7)
+
+
+def test_synth_writes_what_fit_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in ("blobs", "outliers", "uniform"):
+        succeed("synth", kind, f"{kind}.zarr", "--rows", 2000, "--features", 2, "--centers", 3, "--seed", 2)
+    succeed("fit", "blobs.zarr/rows", "run.zarr", "--penalty", 60)
+    truth = zarr.open_array("blobs.zarr/truth")[:]
+    labels = load("run.zarr").labels_.compute()
+    assert len(set(zip(truth.tolist(), labels.tolist(), strict=True))) == 3
+
+
+def test_a_warm_start_from_a_run(data: str) -> None:
+    succeed("fit", data, "run.zarr", "--penalty", 25, "--tol", 0)
+    succeed("fit", data, "warm.zarr", "--penalty", 25, "--tol", 0, "--init", "run.zarr")
+    assert load("warm.zarr").n_iter_ == 1
+
+
+def test_force_and_resume(data: str) -> None:
+    succeed("fit", data, "run.zarr", "--penalty", 25)
+    assert "--resume goes on with it, --force removes it" in call("fit", data, "run.zarr", "--penalty", 25).output
+    assert succeed("fit", data, "run.zarr", "--penalty", 25, "--resume").stderr == ""
+    succeed("fit", data, "run.zarr", "--penalty", 9, "--force")
+    assert load("run.zarr").penalty == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.zarr", "run.zarr", "--penalty", 1], "there is no Zarr array at nowhere.zarr"),
+        (["data.zarr/group", "run.zarr", "--penalty", 1], "is a Zarr group, not an array"),
+        (["{data}", "run.zarr", "--penalty", 0], "penalty must be a finite number > 0"),
+        (["{data}", "run.zarr"], "Missing option '--penalty'"),
+        (["{data}", "no/such/run.zarr", "--penalty", 1], "there is no folder"),
+        (["{data}", "run.zarr", "--penalty", 1, "--columns", "3"], "columns must name some of the 3 columns 0 to 2"),
+        (["{data}", "run.zarr", "--penalty", 1, "--columns", "a-b"], "'a-b' is not a list of columns"),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--columns", "0-99999999999"],
+            "is not a list of columns below 1,000,000",
+        ),
+        (["{data}", "run.zarr", "--penalty", 1, "--columns", "2-1"], "'2-1' is not a list of columns"),
+        (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "0"], "'0' is no memory at all"),
+        (["{data}", "run.zarr", "--penalty", 1, "--worker-timeout", "nan"], "nan is not a finite number of seconds"),
+        (["empty.npy", "run.zarr", "--penalty", 1], "empty.npy cannot be read as a .npy file"),
+        (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "much"], "'much' is not a size"),
+        (["{data}", "run.zarr", "--penalty", 1, "--resume", "--force"], "give one of them"),
+        (["{data}", "run.zarr", "--penalty", 1, "--init", "data.zarr"], "holds no run of ours"),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--scheduler", "tcp://127.0.0.1:1", "--threads", 2],
+            "cannot change it",
+        ),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--scheduler", "tcp://127.0.0.1:1", "--worker-timeout", 1],
+            "no scheduler answers at tcp://127.0.0.1:1 within 1 s",
+        ),
+    ],
+)
+def test_wrong_use_exits_2_and_writes_nothing(data: str, tmp_path: Path, arguments: list, message: str) -> None:
+    Path("empty.npy").touch()
+    before = sorted(tmp_path.rglob("*"))
+    result = call("fit", *[str(argument).format(data=data) for argument in arguments])
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.output.split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_too_many_clusters_exit_2_and_keep_the_run(data: str) -> None:
+    result = call("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 10)
+    assert result.exit_code == 2
+    assert "more than max_clusters=10: raise the penalty, or max_clusters" in " ".join(result.output.split())
+    succeed("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 2000, "--resume")
+    assert load("run.zarr").n_clusters_ > 10
+
+
+def test_damage_exits_1(data: str) -> None:
+    succeed("fit", data, "run.zarr", "--penalty", 25)
+    Path("run.zarr/cluster_centers/c/0/0").unlink()
+    result = call("show", "run.zarr")
+    assert result.exit_code == 1
+    assert "cluster_centers: 1 of 1 chunks are missing" in result.output
+
+
+def test_max_iter_is_a_warning(data: str) -> None:
+    result = succeed("fit", data, "run.zarr", "--penalty", 0.5, "--max-iter", 1)
+    assert "Warning: the fit stopped at max_iter=1 before it converged" in result.stderr
+    assert "stopped at max_iter" in result.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_fit_exits_3_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.chdir(tmp_path)
+    succeed("synth", "uniform", "data.zarr", "--rows", 60_000, "--features", 4)
+    command = ["fit", "data.zarr/rows", "run.zarr", "--penalty", "40", "--tol", "0", "--seed", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask_dpmeans", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("sweep 3:"):
+            os.kill(process.pid, number)
+            break
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 3, said
+    assert "--resume goes on" in said
+    succeed(*command, "--resume")
+    succeed(*[part.replace("run.zarr", "whole.zarr") for part in command])
+    broken, whole = load("run.zarr"), load("whole.zarr")
+    np.testing.assert_array_equal(broken.cluster_centers_, whole.cluster_centers_)
+    np.testing.assert_array_equal(broken.labels_.compute(), whole.labels_.compute())
+    assert broken.n_passes_ == whole.n_passes_
+
+
+def test_the_same_commands_under_dask() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "dask", "dpmeans", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    for command in ("fit", "predict", "show", "synth", "demo"):
+        assert command in shown
+
+
+def test_progress_follows_where_the_output_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(progress(False), PlainLines)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert isinstance(progress(False), TerminalLine)
+
+
+def record(n_clusters: int) -> Record:
+    return Record(objective=9.5, inertia=1.0, n_clusters=n_clusters, births=2, deaths=1, passes=3.0, seconds=0.5)
+
+
+def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+    shown: Callable = TerminalLine()
+    shown.step(1, record(3), 1000)
+    shown.step(2, record(4), 1000)
+    shown.end()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.count("\r") == 2
+    assert "sweep 1: k=3  J=9.5  births=2  deaths=1  6,000 rows/s" in said
+
+
+def test_demo_keeps_to_its_own_names(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeed("fit", data, "run.zarr", "--penalty", 25)
+    monkeypatch.setattr("dask_dpmeans.cli.Synthetic", lambda kind, **sizes: Synthetic(kind, 20_000, 16, 100, 0))
+    result = succeed("demo", ".")
+    assert "the farthest of the 100 true centers lies 0." in result.stdout
+    assert load("run.zarr").penalty == 25
+    succeed("demo", ".")
+    Path("file").touch()
+    assert call("demo", "file").exit_code == 2

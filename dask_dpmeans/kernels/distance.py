@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
 
 _DOUBLE = float(np.finfo(np.float64).eps) / 2
@@ -69,7 +70,7 @@ class Ranking:
         """The ranking of `values`, (k, d), in precision `dtype`."""
         k, d = values.shape
         with np.errstate(all="ignore"):
-            shift: Rows = np.median(values, axis=0).astype(dtype)
+            shift: Rows = values.mean(axis=0).astype(dtype)
             shifted = values - shift
             squared_norms = np.einsum("ij,ij->i", shifted, shifted)
             matrix: Rows = np.empty((d + 1, k), dtype)
@@ -80,6 +81,15 @@ class Ranking:
         height = min(tile, SMALL_PRODUCT // matrix.size)
         return cls(
             matrix, shift, radius, float(np.finfo(dtype).eps) / 2, tile, height if height >= LEAST_HEIGHT else tile
+        )
+
+    @cached_property
+    def bounds(self) -> Float64Array:
+        """(5,), what the compiled ranking makes `doubt` of."""
+        d, limits = len(self.shift), np.finfo(self.matrix.dtype)
+        terms = 2 * (d + 8)
+        return np.array(
+            [self.radius, 1.01 * terms * self.unit, 2 * terms * _DOUBLE, terms * float(limits.tiny), limits.max / 4]
         )
 
     def doubt(self, rows: Rows) -> Rows:
@@ -116,6 +126,9 @@ def squared_distances(
     """
     n, d = rows.shape
     squared = np.empty(n)
+    if compiled.AVAILABLE:
+        compiled.squared_distances(rows, centers, labels, squared)
+        return squared
     scratch = scratch or Scratch()
     tile = max(1, 2**15 // d)
     for start in range(0, n, tile):
@@ -149,27 +162,40 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
     -------
     (n,) numbers of centers
     """
-    labels = np.zeros(len(rows), np.intp)
-    if len(centers) == 1:
-        return labels
-    ranking = centers.ranking(rows.dtype)
-    scratch = scratch or Scratch()
-    with np.errstate(all="ignore"):
-        if rows.dtype == np.float64:
-            for part, shifted, scores in _scores(rows, ranking, scratch):
-                labels[part], unsure, floor = _best(scores, ranking.doubt(shifted))
-                if unsure.size:
-                    candidates = ~(scores[unsure] < floor[unsure, np.newaxis])
-                    labels[part.start + unsure] = _decide(rows[part][unsure], candidates, centers.values)
-            return labels
-        doubtful = []
-        for part, shifted, scores in _scores(rows, ranking, scratch):
-            labels[part], unsure, _ = _best(scores, ranking.doubt(shifted))
-            doubtful.append(part.start + unsure)
-    again = np.concatenate(doubtful) if doubtful else np.empty(0, np.intp)
-    if again.size:
-        labels[again] = nearest(rows[again].astype(np.float64), centers)
+    if len(centers) == 1 or not len(rows):
+        return np.zeros(len(rows), np.intp)
+    labels, unsure = (_compiled if compiled.AVAILABLE else _ranked)(rows, centers, scratch or Scratch())
+    if unsure.size:
+        labels[unsure] = nearest(rows[unsure].astype(np.float64), centers)
     return labels
+
+
+def _compiled(rows: Rows, centers: Centers, scratch: Scratch) -> tuple[IndexArray, IndexArray]:
+    """As `_ranked`, by compiled loops."""
+    ranking = centers.ranking(rows.dtype)
+    labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
+    height = min(ranking.tile, len(rows))
+    left = scratch.array("left", (height, rows.shape[1] + 1), rows.dtype)
+    product = scratch.array("product", (height, len(centers)), rows.dtype)
+    loop = compiled.nearest_single if rows.dtype == np.float32 else compiled.nearest_double
+    loop(rows, centers.values, ranking.shift, ranking.matrix, ranking.bounds, left, product, labels, sure)
+    return labels, np.flatnonzero(~sure)
+
+
+def _ranked(rows: Rows, centers: Centers, scratch: Scratch) -> tuple[IndexArray, IndexArray]:
+    """The nearest center of each row, (n,), and the rows in which that is left to the ranking in float64."""
+    ranking = centers.ranking(rows.dtype)
+    labels = np.empty(len(rows), np.intp)
+    doubtful = [np.empty(0, np.intp)]
+    with np.errstate(all="ignore"):
+        for part, shifted, scores in _scores(rows, ranking, scratch):
+            labels[part], unsure, floor = _best(scores, ranking.doubt(shifted))
+            if unsure.size and rows.dtype == np.float64:
+                candidates = ~(scores[unsure] < floor[unsure, np.newaxis])
+                labels[part.start + unsure] = _decide(rows[part][unsure], candidates, centers.values)
+            elif unsure.size:
+                doubtful.append(part.start + unsure)
+    return labels, np.concatenate(doubtful)
 
 
 def _scores(rows: Rows, ranking: Ranking, scratch: Scratch) -> Iterator[tuple[slice, Rows, Rows]]:

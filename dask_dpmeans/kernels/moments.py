@@ -6,7 +6,8 @@ from math import fsum
 import numpy as np
 from scipy.sparse import csc_array
 
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,28 @@ class Moments:
         return Moments(self.counts[clusters], self.weights[clusters], self.sums[clusters], self.inertias[clusters])
 
 
-def cluster_moments(
-    rows: Float64Array, weights: Float64Array | None, labels: IndexArray, squared: Float64Array, k: int
-) -> Moments:
-    """Moments of k clusters from rows (n, d), their weights, labels and squared distances (n,)."""
-    n = len(rows)
+def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int) -> Moments:
+    """Moments of k clusters from a block, and the labels and squared distances of its rows, (height,) each."""
+    weights, n = block.weights, len(labels)
     counts = np.bincount(labels, minlength=k).astype(np.int64)
-    each = np.ones(n) if weights is None else weights
-    # A column-wise sparse product adds the rows to their clusters one after the other, in float64.
-    members = csc_array((each, labels, np.arange(n + 1)), shape=(k, n))
     return Moments(
         counts,
         counts.astype(np.float64) if weights is None else _total(labels, weights, k),
-        members @ rows,
+        _sums(block, np.ones(n) if weights is None else weights, labels, k),
         _total(labels, squared if weights is None else weights * squared, k),
     )
+
+
+def _sums(block: Block, weights: Float64Array, labels: IndexArray, k: int) -> Float64Array:
+    """(k, d), the rows times their weights, added to their clusters one after the other."""
+    if compiled.AVAILABLE:
+        sums = np.zeros((k, block.rows.shape[1]))
+        compiled.add_rows(block.rows, weights, labels, sums)
+        return sums
+    n = len(labels)
+    members = csc_array((weights, labels, np.arange(n + 1)), shape=(k, n))
+    added: Float64Array = members @ block.doubles()  # column after column, a row each
+    return added
 
 
 def _total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:

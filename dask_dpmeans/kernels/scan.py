@@ -25,13 +25,13 @@ class Scan:
 def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
     """Labels and squared distances of a block's rows, (height,) each."""
     labels = nearest(block.rows, centers, block.scratch)
-    return labels, squared_distances(block.doubles(), centers.values, labels, block.scratch)
+    return labels, squared_distances(block.rows, centers.values, labels, block.scratch)
 
 
 def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     """The answer of one block."""
     labels, squared = assign(block, centers)
-    moments = cluster_moments(block.doubles(), block.weights, labels, squared, len(centers))
+    moments = cluster_moments(block, labels, squared, len(centers))
     which = np.flatnonzero(objects(squared, block.weights, penalty))
     proposals = Proposals(
         block.start + which.astype(np.int64),

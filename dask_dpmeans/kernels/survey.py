@@ -81,7 +81,7 @@ class Survey:
             return Summary(flaw, 0.0, nothing, nothing, lowest, highest)
         labels, rows = np.zeros(n, np.intp), block.doubles()
         with np.errstate(over="ignore", invalid="ignore"):
-            moments = cluster_moments(rows, block.weights, labels, np.zeros(n), 1)
+            moments = cluster_moments(block, labels, np.zeros(n), 1)
             weight, sums = float(moments.weights[0]), moments.sums[0]
             mean = np.clip(sums / weight, lowest, highest) if weight > 0 else np.zeros(d)
             differences = np.subtract(rows, mean, out=block.scratch.array("differences", rows.shape, np.float64))

@@ -14,7 +14,7 @@ workers can change a result::
                            o
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -76,6 +76,10 @@ class Source(Protocol):
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
         """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
+        ...
+
+    def run(self, jobs: Sequence[Callable[[], Answer]], name: str = "run") -> list[Answer]:
+        """Run jobs that need no rows, side by side where there are workers."""
         ...
 
 

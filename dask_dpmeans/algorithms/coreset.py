@@ -14,11 +14,10 @@ from dask_dpmeans.blocks import Source
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.scan import Scan, assign
+from dask_dpmeans.kernels.moments import Moments
+from dask_dpmeans.kernels.scan import assign
 from dask_dpmeans.occ import Round
 
-CORESET_ROWS = 2**16
-"""Rows of a coreset, about: each row is drawn by itself."""
 SAMPLE_ROWS = 2**13
 """Rows of the uniform sample, about."""
 SEEDS = 2**7
@@ -75,27 +74,42 @@ class BySensitivity:
         return _joined(left, right)
 
 
-def coreset_of(source: Source, seed: int, most: int = CORESET_ROWS) -> tuple[HeldRows, int]:
-    """A coreset of about `most` rows, and the passes that it took."""
-    sample = source.fold(Uniform(min(1.0, SAMPLE_ROWS / source.plan.n_rows), seed), name="sample")
-    seeds = Centers(d2_seeds(sample, SEEDS, np.random.default_rng([seed, 3])))
-    cells: Scan = source.fold(Round(Openings(np.inf), seeds), name="cells")
-    drawn = source.fold(by_sensitivity(seeds, cells, most, seed), name="draw")
-    return HeldRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale), 3
+@dataclass(frozen=True)
+class Sensitivity:
+    """How much each row matters: seeds, and the weights and errors of their cells."""
 
+    seeds: Centers
+    cells: Moments
+    seed: int
 
-def by_sensitivity(seeds: Centers, cells: Scan, most: int, seed: int) -> BySensitivity:
-    """The draw of about `most` rows.
+    @classmethod
+    def of(cls, source: Source, seed: int) -> tuple["Sensitivity", int]:
+        """The sensitivity of a source's rows, and the passes that it took."""
+        sample = source.fold(Uniform(min(1.0, SAMPLE_ROWS / source.plan.n_rows), seed), name="sample")
+        if not len(sample.rows):
+            sample = Drawn(source.summary.mean[np.newaxis], np.ones(1))
+        seeds = Centers(d2_seeds(sample, SEEDS, np.random.default_rng([seed, 3])))
+        return cls(seeds, source.fold(Round(Openings(np.inf), seeds), name="cells").moments, seed), 2
 
-    The three terms of the sensitivity, of a row's own error, of its cell's and of its cell's weight, share the draws
-    as one, one and two do; the second and the third hang on the cell alone.
-    """
-    moments, inertia = cells.moments, cells.moments.inertia
-    alive = moments.weights > 0
-    weights = np.where(alive, moments.weights, 1.0)
-    errors = moments.inertias / inertia if inertia > 0 else np.zeros(len(weights))
-    of_cells = (errors / weights + 2 * alive / (weights * np.count_nonzero(alive))) * (most / 4)
-    return BySensitivity(seeds, most / 4 / inertia if inertia > 0 else 0.0, of_cells, seed)
+    def coreset(self, source: Source, size: int) -> HeldRows:
+        """About `size` rows, in one pass; the mean of all rows where none was drawn."""
+        drawn = source.fold(self.draw(size), name="draw")
+        if not len(drawn.rows):
+            drawn = Drawn(source.summary.mean[np.newaxis], np.array([source.summary.weight]))
+        return HeldRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale)
+
+    def draw(self, size: int) -> BySensitivity:
+        """The draw of about `size` rows.
+
+        The three terms of the sensitivity, of a row's own error, of its cell's and of its cell's weight, share the
+        draws as one, one and two do; the second and the third hang on the cell alone.
+        """
+        weights, inertia = self.cells.weights, self.cells.inertia
+        alive = weights > 0
+        weights = np.where(alive, weights, 1.0)
+        errors = self.cells.inertias / inertia if inertia > 0 else np.zeros(len(weights))
+        of_cells = (errors / weights + 2 * alive / (weights * np.count_nonzero(alive))) * (size / 4)
+        return BySensitivity(self.seeds, size / 4 / inertia if inertia > 0 else 0.0, of_cells, self.seed)
 
 
 def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Array:

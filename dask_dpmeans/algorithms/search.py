@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from dask_dpmeans.algorithms import dpmeans
-from dask_dpmeans.algorithms.coreset import coreset_of
+from dask_dpmeans.algorithms.coreset import Sensitivity
 from dask_dpmeans.algorithms.dpmeans import Parameters
 from dask_dpmeans.algorithms.moves import Findings, Moves, around, deletions, gains_of, moved, none_of, profitable
 from dask_dpmeans.blocks import Source
@@ -38,8 +38,20 @@ CHILDREN_GAIN = 1.01
 """Where centers stand still, passes go on as long as splits would save so much more with each."""
 FINER = 5
 """Settling goes on until the objective falls by less than tol / FINER of it in a pass."""
-CORESET_ABOVE = 2**17
-"""Rows above which the search runs on a coreset first, and all rows see no trials."""
+HOPE = 5
+"""A trial is given up where so many gains like that of its last pass would not make it lower."""
+CORESET_ABOVE = 2**15
+"""Rows above which the search runs on a coreset first."""
+LEAST_CORESET = 2**14
+"""Rows of a coreset, about, ..."""
+ROWS_A_CLUSTER = 64
+"""... or so many for each cluster that moves and means find on one of that size."""
+NO_LIMIT = 10**6
+"""Steps of a search on a coreset."""
+LAST_SHARES = 2
+"""Shares that trials on all rows go on with after that, ..."""
+TRIALS_BELOW = 2**17
+"""... up to this many rows; above, all rows see moves and means alone."""
 RESTARTS = 2
 """Searches of a coreset, each with a seed of its own."""
 
@@ -108,8 +120,9 @@ class Method(Parameters):
 
     seed: int = 0
     """Of all random numbers."""
-    coreset_above: int = CORESET_ABOVE
-    """Rows above which the search starts on a coreset."""
+    coreset_rows: int | None = None
+    """Rows of the coreset that the search starts on, about; 0 for none, None for the rule: more than `CORESET_ABOVE`
+    rows have one, of so many rows a cluster that a first search of few rows opens, unless that is half of them."""
 
     def seeded(self, seed: int) -> "Method":
         """The same search with another seed."""
@@ -144,7 +157,7 @@ class Method(Parameters):
 
     def step(self, source: Source, state: State) -> State:
         """The next state that is lower: one pass where the search has not settled, or else a trial that succeeds."""
-        if state.step == 0 and self.centers is None and source.plan.n_rows > self.coreset_above:
+        if state.step == 0 and self.centers is None:
             state = self._from_coreset(source, state)
         saved = 0.0
         while not state.settled:
@@ -227,20 +240,24 @@ class Method(Parameters):
     # Where a search starts that would read the rows too often
 
     def _from_coreset(self, source: Source, state: State) -> State:
-        """The start with the centers that searches of a coreset end with; all rows are left to moves and means."""
-        coreset, passes = coreset_of(source, self.seed)
-        own = replace(self, max_clusters=None, coreset_above=len(coreset.rows))
-        restarts = [Restart(replace(own, seed=self.seed + number), coreset) for number in range(RESTARTS)]
-        ends = source.run(restarts, name="search")
-        best = min(ends, key=lambda end: end.objective)
-        return replace(
-            state,
-            next_centers=best.centers,
-            next_children=best.children,
-            share=len(SHARES),
-            passes=state.passes + passes,
-            rows_read=state.rows_read + passes * source.plan.n_rows,
-        )
+        """The start with the centers that searches of a coreset end with; the same where the rule wants no coreset."""
+        n, size = source.plan.n_rows, self.coreset_rows
+        if size == 0 or (size is None and n <= CORESET_ABOVE):
+            return state
+        sensitivity, passes = Sensitivity.of(source, self.seed)
+        coreset, passes = sensitivity.coreset(source, size or LEAST_CORESET), passes + 1
+        alone = replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
+        if size is None:
+            size = ROWS_A_CLUSTER * len(Restart(alone, coreset, trials=False)().centers)
+            if 2 * size > n:
+                return _read(source, state, passes)
+            if size > LEAST_CORESET:
+                coreset, passes = sensitivity.coreset(source, size), passes + 1
+        restarts = [Restart(alone.seeded(self.seed + number), coreset) for number in range(RESTARTS)]
+        best = min(source.run(restarts, "search"), key=lambda end: end.objective)
+        share = len(SHARES) - (LAST_SHARES if n <= TRIALS_BELOW else 0)
+        start = replace(state, next_centers=best.centers, next_children=best.children, share=share)
+        return _read(source, start, passes)
 
     # Trials
 
@@ -289,7 +306,7 @@ class Method(Parameters):
             centers, children = moved(found, closing(found, count, random), random)
             centers, children = self._freely(source, centers, children, random)
             passes += FREE_PASSES
-        found, settling = self._settle(source, centers, children, random)
+        found, settling = self._settle(source, centers, children, state.objective, random)
         moves = np.array([0, 0, 0, *(kind == each for each in KINDS)], np.int64)
         return Trial(found, passes + settling, moves)
 
@@ -303,9 +320,12 @@ class Method(Parameters):
         return centers, children
 
     def _settle(
-        self, source: Source, centers: Float64Array, children: Float64Array, random: np.random.Generator
+        self, source: Source, centers: Float64Array, children: Float64Array, goal: float, random: np.random.Generator
     ) -> tuple[Findings, int]:
-        """The lowest findings of moves and means until these gain little, and the passes that it took."""
+        """The lowest findings of moves and means until these gain little, and the passes that it took.
+
+        They end before where so many gains as the last one would not reach below the goal.
+        """
         best = self._probe(source, centers, children)
         for passes in range(2, MOST_PASSES + 1):
             moves = profitable(best)
@@ -313,7 +333,8 @@ class Method(Parameters):
             gained = best.objective - found.objective
             if gained > 0:
                 best = found
-            if not gained > 0 or (not moves.any and gained < self.tol / FINER * found.objective):
+            hopeless = best.objective - HOPE * gained > goal
+            if not gained > 0 or hopeless or (not moves.any and gained < self.tol / FINER * found.objective):
                 return best, passes
         return best, MOST_PASSES
 
@@ -324,12 +345,14 @@ class Restart:
 
     method: Method
     rows: HeldRows
+    trials: bool = True
+    """Whether there are any after moves and means."""
 
     def __call__(self) -> State:
         """The state that it ends with."""
-        for step in iterate(self.rows, self.method):  # noqa: B007
-            pass
-        return step.state
+        start = self.method.init(self.rows)
+        *_, end = iterate(self.rows, self.method, start if self.trials else replace(start, share=len(SHARES)))
+        return end.state
 
 
 def opening(found: Findings, count: int, random: np.random.Generator, *, noisy: bool) -> Moves:

@@ -24,6 +24,7 @@ from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 
 Answer = TypeVar("Answer")
+Carried = TypeVar("Carried")
 
 BLOCK_ELEMENTS = 2**19
 """Numbers in a block, about; 2 MB of float32."""
@@ -72,6 +73,10 @@ class Source(Protocol):
 
     def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
+        ...
+
+    def carry(self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry") -> Carried:
+        """Take a state through all blocks in row order, one after the other: for what is serial by nature."""
         ...
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:

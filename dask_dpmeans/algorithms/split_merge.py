@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.algorithms.online import check_clusters, check_parameters, most_clusters
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels import online
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.ward import merge
@@ -45,6 +46,8 @@ class Method:
 
     def __post_init__(self) -> None:
         check_parameters(self.penalty, self.max_clusters)
+        if not isinstance(self.merge, bool | np.bool_):
+            raise InputError(f"merge must be True or False, got {self.merge!r}")
 
     def init(self, n_features: int) -> State:
         """The state before the first row."""

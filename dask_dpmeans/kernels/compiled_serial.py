@@ -136,7 +136,7 @@ def merge_cheapest(penalty, centers, weights, sums, groups):
     costs, partners = np.empty(k), np.zeros(k, np.intp)
     for a in range(k):
         _cheapest_after(a, centers, weights, groups, costs, partners)
-    while True:
+    while k:
         a = np.argmin(costs)
         if not costs[a] < penalty:
             return

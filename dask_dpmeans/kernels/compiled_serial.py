@@ -147,11 +147,5 @@ def merge_cheapest(penalty, centers, weights, sums, groups):
             sums[a, j] += sums[b, j]
             centers[a, j] = sums[a, j] / weights[a]
         for c in range(b):
-            if groups[c] != c:
-                continue
-            if c == a or partners[c] == a or partners[c] == b:
+            if groups[c] == c and (partners[c] == a or partners[c] == b):
                 _cheapest_after(c, centers, weights, groups, costs, partners)
-            elif c < a:
-                cost = _merge_cost(c, a, centers, weights)
-                if cost < costs[c] or (cost == costs[c] and a < partners[c]):
-                    costs[c], partners[c] = cost, a

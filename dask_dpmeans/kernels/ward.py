@@ -37,8 +37,9 @@ def merge_cheapest(
 ) -> None:
     """Merge in place: centers and sums (k, d), weights and groups (k,), each cluster its own group at first.
 
-    Every cluster knows the partner after it whose merge costs least.  A merge changes what those know that it touches,
-    and for the others offers one new partner.
+    Every cluster knows the partner after it whose merge costs least.  To a third one the union of two is never cheaper
+    than the cheaper of the two (Lance & Williams' formula, where their own merge was the cheapest), so that a merge
+    changes what those know whose partner it takes, and nothing else.
     """
     k = len(weights)
     costs, partners = np.full(k, np.inf), np.zeros(k, np.intp)
@@ -52,13 +53,8 @@ def merge_cheapest(
         sums[a] += sums[b]
         centers[a] = sums[a] / weights[a]
         before = np.flatnonzero(groups[:b] == np.arange(b))
-        touched = (before == a) | (partners[before] == a) | (partners[before] == b)
-        for c in before[touched]:
+        for c in before[(partners[before] == a) | (partners[before] == b)]:
             _cheapest_after(c, centers, weights, groups, costs, partners)
-        others = before[~touched & (before < a)]
-        offers = merge_costs(a, others, centers, weights)
-        better = (offers < costs[others]) | ((offers == costs[others]) & (a < partners[others]))
-        costs[others[better]], partners[others[better]] = offers[better], a
 
 
 def _cheapest_after(

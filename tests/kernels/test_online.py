@@ -81,10 +81,17 @@ def test_what_is_given_stays_as_it_was():
 
 
 def test_a_mean_that_rounding_has_moved_out_of_its_box_splits_it_at_the_end():
-    """Ten times 0.1 and its successor: no half of the weight may be negative."""
-    rows = np.full((11, 1), 0.1)
-    rows[10] = np.nextafter(0.1, 1.0)
-    found = split(rows, 1e-36, no_boxes(1))
-    assert boxes_of(found) == reference.split_dp_means(rows.tolist(), 1e-36)
-    assert found.weights.sum() == 11.0
-    assert (found.weights >= 0).all()
+    """No half gets a weight below 0."""
+    outside = 1.0 + 4 * np.finfo(np.float64).eps
+    boxes = Boxes(np.array([[outside]]), np.array([7.0]), np.array([[0.5]]), np.array([[1.0]]))
+    found = split(np.array([[1.0]]), 1 / 16, boxes)
+    assert boxes_of(found) == reference.split_dp_means([[1.0]], 1 / 16, boxes_of(boxes))
+    assert found.weights.tolist() == [8.0, 0.0]
+    assert found.centers.tolist() == [[0.75], [1.0]]
+
+
+def test_of_columns_of_equal_range_the_first_is_cut():
+    boxes = Boxes(np.array([[4.0, 4.0]]), np.array([7.0]), np.array([[0.0, 0.0]]), np.array([[8.0, 8.0]]))
+    found = split(np.array([[4.0, 4.0]]), 20.0, boxes)
+    assert found.centers.tolist() == [[2.0, 4.0], [6.0, 4.0]]
+    assert (found.lows.tolist(), found.highs.tolist()) == ([[0.0, 0.0], [4.0, 0.0]], [[4.0, 8.0], [8.0, 8.0]])

@@ -6,9 +6,9 @@ of all final centers, after the one pass: mean of five orders of the rows and ha
 
 What can differ: the paper takes the order of the file and four random ones; here all five are random.  Its components
 come of another randomized decomposition, and splits follow the components: on the same rows, three random rotations of
-them moved the costs of SD and SMD by up to 4 % (at penalty 8 by 1 %), those of OD not at all.  At penalty 40, 4 of 200
-orders give OD a second cluster, as one of the paper's five must have had.  Without the data, synthetic rows of the same
-shape stand in, with nothing published to compare them with.
+them moved the costs of SD and SMD by up to 4 % (at penalty 8 by 1 %); OD does not see them.  At penalty 40, 4 of 200
+orders give OD a second cluster, as at least one of the paper's five must have had.  Without the data,
+synthetic rows of the same shape stand in, with nothing published to compare them with.
 """
 
 from collections.abc import Iterator, Sequence

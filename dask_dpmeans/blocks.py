@@ -14,7 +14,7 @@ workers can change a result::
                            o
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -75,12 +75,12 @@ class Source(Protocol):
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
         ...
 
-    def carry(self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry") -> Carried:
-        """Take a state through all blocks in row order, one after the other: for what is serial by nature."""
-        ...
-
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
         """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
+        ...
+
+    def run(self, jobs: Sequence[Callable[[], Answer]], name: str = "run") -> list[Answer]:
+        """Run jobs that need no rows, side by side where there are workers."""
         ...
 
 

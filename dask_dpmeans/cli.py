@@ -130,6 +130,7 @@ def main() -> None:
 @click.argument("data")
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="Price of a cluster; its square root is a radius.")
+@click.option("--search", is_flag=True, help="Take the penalty as a price and search for the lowest objective.")
 @click.option("--init", default="mean", show_default=True, metavar="mean|RUN", help="Start from the mean, or a run.")
 @click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file.")
 @click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5.")
@@ -142,7 +143,7 @@ def main() -> None:
 )
 @SEED
 @_with(*WHERE)
-@click.option("--max-iter", default=300, show_default=True, help="The most sweeps.")
+@click.option("--max-iter", default=300, show_default=True, help="The most sweeps or steps.")
 @click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share of it.")
 @click.option("--max-clusters", type=int, help="Stop with an error where there are more.")
 @click.option("--resume", is_flag=True, help="Go on with the run that is there.")
@@ -152,6 +153,7 @@ def fit_command(
     data: str,
     run: str,
     penalty: float,
+    search: bool,
     init: str,
     weights: str | None,
     columns: list[int] | None,
@@ -171,7 +173,15 @@ def fit_command(
     """
     if resume and force:
         raise click.UsageError("--resume goes on with the run that is there, --force removes it: give one of them")
-    method = DPMeans(penalty, init=init, max_iter=max_iter, tol=tol, max_clusters=max_clusters, random_state=seed)
+    method = DPMeans(
+        penalty,
+        search=search,
+        init=init,
+        max_iter=max_iter,
+        tol=tol,
+        max_clusters=max_clusters,
+        random_state=seed,
+    )
     shown = progress(as_json)
     with _place(**where) as place, _resumable(run):
         fit(
@@ -287,7 +297,7 @@ def _resumable(run: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, ClusterLostError) as error:
         why = str(error) or "stopped"
-        raise StoppedError(f"{why}; the same command with --resume goes on from the last sweep of {run}") from None
+        raise StoppedError(f"{why}; the same command with --resume goes on from the last step of {run}") from None
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
@@ -329,7 +339,7 @@ def _table(described: dict[str, Any]) -> str:
         f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
         f"clusters    {found['n_clusters']:,}",
         f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g} + penalty x clusters",
-        f"sweeps      {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
+        f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
         f"{elapsed(sum(step['seconds'] for step in described['history']))}",
         "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} rows)" for each in heaviest),

@@ -12,11 +12,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.algorithms import dpmeans, search
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
+from dask_dpmeans.loop import Algorithm, iterate
 from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, lazy_rows
 from dask_dpmeans.store import Record, RunStore, Writer
 
@@ -78,22 +79,27 @@ class DPMeans(CentersMixin, BaseEstimator):
     penalty : float
         The price of a cluster, in squared units of the rows (lambda of the paper); its square root is a radius that no
         row of weight 1 or more lies beyond.
+    search : bool, default False
+        Take the penalty as a price, and search for the lowest objective with splits, merges, deletes and trials of
+        them (after Odashima et al. 2016 and Fritzke 2020), beside births.  Data of more than 131,072 rows is searched
+        on a coreset (Bachem et al. 2015) first, and all rows see moves and means, but no trials.
     init : "mean", array of shape (k, d), path or fitted DPMeans, default "mean"
         The first centers: the mean of all rows as in the paper, centers, or those of an earlier run or fit.
     max_iter : int, default 300
-        The most sweeps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+        The most sweeps, or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
         The fit has converged when a sweep opens nothing and lowers the objective by less than ``tol`` times it.  With 0
-        it goes on until the centers repeat to the bit.
+        it goes on until the centers repeat to the bit.  The search ends when no trial lowers the objective, and takes
+        a fifth of ``tol`` for what counts as lower.
     max_clusters : int, optional
         `TooManyClustersError` where the penalty opens more.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`.  This method draws nothing else.
+        Drawn once and kept in `random_state_`.  Nothing but the search draws from it.
 
     Attributes
     ----------
     cluster_centers_ : (k, d) float64
-        Clusters are numbered in the order in which they opened.
+        Clusters are numbered in the order in which they opened; a split opens the second of its halves.
     labels_ : (n,) int32
         The nearest center of each row, the lowest number among equals; a lazy Dask array where the input is one, or a
         ``zarr.Array``.
@@ -105,11 +111,12 @@ class DPMeans(CentersMixin, BaseEstimator):
     objective_ : float
         ``inertia_ + penalty * n_clusters_``.
     n_iter_ : int
-        Sweeps.
+        Sweeps, or steps of the search.
     n_passes_ : float
         Rows read, over the rows there are.
     history_ : list of `dask_dpmeans.store.Record`
-        One a sweep: objective, inertia, clusters, births, deaths, passes, seconds.
+        One a sweep or step: objective, inertia, clusters, births, deaths, moves of the search and what they gained,
+        passes, seconds.
     random_state_ : int
     n_features_in_ : int
 
@@ -127,6 +134,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         self,
         penalty: float,
         *,
+        search: bool = False,
         init: Any = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -134,6 +142,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         random_state: Any = None,
     ) -> None:
         self.penalty = penalty
+        self.search = search
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -155,14 +164,14 @@ class DPMeans(CentersMixin, BaseEstimator):
         -------
         self
         """
-        method = self.method()
+        method: Algorithm[Any] = self.method()
+        self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
         source = as_source(rows, sample_weight)
         history: list[Record] = []
-        for step in runs.iterate(source, method):
+        for step in iterate(source, method.seeded(self.random_state_)):
             record = Record.of(step.state, source.plan.n_rows, step.seconds)
             history[step.state.step - 1 :] = [record]
-        self.random_state_ = seed_of(self.random_state)
         self.feature_columns_: list[int] | None = None
         self.feature_scale_: Float64Array | None = None
         _set_fitted(self, step.state.centers, step.state.weights, history)
@@ -177,9 +186,11 @@ class DPMeans(CentersMixin, BaseEstimator):
             warnings.warn(runs.NOT_CONVERGED.format(self.max_iter), ConvergenceWarning, stacklevel=2)
         return self
 
-    def method(self) -> dpmeans.Method:
+    def method(self) -> dpmeans.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
-        return dpmeans.Method(
+        if not isinstance(self.search, bool | np.bool_):
+            raise InputError(f"search must be True or False, got {self.search!r}")
+        return (search.Method if self.search else dpmeans.Method)(
             penalty=self.penalty,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
@@ -240,10 +251,12 @@ def load(run: str | os.PathLike[str]) -> DPMeans:
         Where something in it is missing or does not match its checksum.
     """
     result = RunStore.at(run).result()
-    parameters = dict(result.manifest["parameters"])
-    centers = parameters.pop("centers")
+    parameters = result.manifest["parameters"]
+    shared = {name: parameters[name] for name in ("penalty", "max_iter", "tol", "max_clusters")}
+    centers = parameters["centers"]
     model = DPMeans(
-        **parameters,
+        **shared,
+        search=result.manifest["method"] == search.Method.name,
         init="mean" if centers is None else result.arrays["first_centers"],
         random_state=result.manifest["random_state"],
     )

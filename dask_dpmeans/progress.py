@@ -9,7 +9,7 @@ from typing import Protocol
 
 import click
 
-from dask_dpmeans.store import Record
+from dask_dpmeans.store import MOVES, Record
 
 
 class Progress(Protocol):
@@ -42,9 +42,10 @@ class Pace:
         """A step in one line."""
         rows_read, self.passes = (record.passes - self.passes) * n_rows, record.passes
         pace = rows_read / record.seconds if record.seconds > 0 else 0.0
+        moves = "".join(f"{name}={getattr(record, name):,}  " for name in MOVES if getattr(record, name))
         return (
-            f"sweep {number}: k={record.n_clusters:,}  J={record.objective:.9g}  births={record.births:,}  "
-            f"deaths={record.deaths:,}  {pace:,.0f} rows/s  {elapsed(perf_counter() - self.started)}"
+            f"step {number}: k={record.n_clusters:,}  J={record.objective:.9g}  births={record.births:,}  "
+            f"deaths={record.deaths:,}  {moves}{pace:,.0f} rows/s  {elapsed(perf_counter() - self.started)}"
         )
 
 

@@ -1,13 +1,12 @@
-"""The one loop of the library, and the job around it: from rows to a run store."""
+"""The job around the loop: from rows to a run store."""
 
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
-from time import perf_counter
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -16,76 +15,10 @@ from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Labels, Predictions
+from dask_dpmeans.loop import Algorithm, iterate
 from dask_dpmeans.sources import RowSource, as_source
 from dask_dpmeans.store import FORMAT, Record, RunStore, Writer, create
 from dask_dpmeans.synth import PART_ROWS, Synthetic
-
-AnyState = TypeVar("AnyState", bound=Any)
-
-
-class Algorithm(Protocol[AnyState]):
-    """A method: its parameters, and how it starts, steps and ends."""
-
-    name: ClassVar[str]
-    """What the method is called in a run store."""
-    state: ClassVar[type[Any]]
-    """The class of its states, a dataclass of arrays and numbers."""
-
-    @property
-    def max_iter(self) -> int:
-        """The most steps."""
-        ...
-
-    def init(self, source: Source) -> AnyState:
-        """The state before the first step."""
-        ...
-
-    def step(self, source: Source, state: AnyState) -> AnyState:
-        """The next state."""
-        ...
-
-    def done(self, before: AnyState, after: AnyState) -> bool:
-        """Whether `after` is the end."""
-        ...
-
-
-@dataclass(frozen=True)
-class Step(Generic[AnyState]):
-    """A committed state of a fit."""
-
-    state: AnyState
-    converged: bool
-    """Whether it is the end."""
-    seconds: float
-    """What the step took."""
-
-
-def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None = None) -> Iterator[Step[AnyState]]:
-    """Step until the method is done or `max_iter` is reached, and yield each state whose objective is lower.
-
-    Saving, progress, plots and stopping are consumers of this generator.  A step that does not lower the objective is
-    not committed: the state before it is yielded once more, as the end, with the rows read in trying.
-
-    Parameters
-    ----------
-    source : the rows
-    method : parameters and steps
-    state : where to go on from, a state that was yielded before; the method's own start by default
-    """
-    before = method.init(source) if state is None else state
-    while before.step < method.max_iter:
-        started = perf_counter()
-        after = method.step(source, before)
-        seconds = perf_counter() - started
-        if not after.objective < before.objective:
-            yield Step(replace(before, rows_read=after.rows_read), True, seconds)
-            return
-        converged = method.done(before, after)
-        yield Step(after, converged, seconds)
-        if converged:
-            return
-        before = after
-
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
 
@@ -137,13 +70,15 @@ def fit(
     store = RunStore.at(run)
     store.check_target("run", [data, sample_weight], force=force, resume=resume)
     source = as_source(data, sample_weight, **where)
+    if resume and store.begun():
+        seed = store.manifest()["random_state"]
+    method = method.seeded(seed)
     manifest = _manifest(method, seed, source, weighted=sample_weight is not None)
     state, history, converged = _begin(store, manifest, source, method, resume)
     if store.finished():
         if converged or len(history) >= method.max_iter:
             return
         store.reopen()
-    manifest["random_state"] = store.manifest()["random_state"]
     for step in () if converged else iterate(source, method, state):
         state, converged = step.state, step.converged
         record = Record.of(state, source.plan.n_rows, step.seconds)

@@ -60,6 +60,24 @@ class Record:
     """Clusters opened in the step."""
     deaths: int
     """Clusters left without weight in it."""
+    merges: int
+    """Pairs of clusters that became one, by the search."""
+    splits: int
+    """Clusters that became two."""
+    deletes: int
+    """Clusters whose rows went to their neighbors."""
+    openings: int
+    """Trials that opened clusters, settled and were kept: 0 or 1, as the next two."""
+    closings: int
+    """Trials that deleted clusters."""
+    swaps: int
+    """Trials that did both."""
+    merge_gain: float
+    """What the merges lowered the objective by."""
+    split_gain: float
+    """What the splits did, before the means moved."""
+    delete_gain: float
+    """What the deletes did at least."""
     passes: float
     """Rows read since the start, over the rows there are."""
     seconds: float
@@ -74,12 +92,16 @@ class Record:
             n_clusters=len(state.centers),
             births=len(state.opened),
             deaths=state.deaths,
+            **dict(zip(MOVES, state.moves.tolist(), strict=True)),
+            **dict(zip(GAINS, state.gains.tolist(), strict=True)),
             passes=state.rows_read / n_rows,
             seconds=seconds,
         )
 
 
-INTEGERS = ("n_clusters", "births", "deaths")
+MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
+GAINS = ("merge_gain", "split_gain", "delete_gain")
+INTEGERS = ("n_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
 
 

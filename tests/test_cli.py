@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from dask_dpmeans import DPMeans, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
-from dask_dpmeans.store import Record
+from dask_dpmeans.store import GAINS, MOVES, Record
 from dask_dpmeans.synth import Synthetic
 
 
@@ -53,7 +53,7 @@ def test_fit_writes_a_run_and_says_what_was_found(data: str, rows: np.ndarray) -
     assert f"clusters    {model.n_clusters_}" in result.stdout
     assert f"{model.objective_:.9g}" in result.stdout
     assert str(Path("run.zarr").absolute()) in result.stdout
-    assert result.stderr.startswith("sweep 1: k=")
+    assert result.stderr.startswith("step 1: k=")
     assert len(result.stderr.splitlines()) == model.n_iter_
     np.testing.assert_array_equal(model.labels_.compute(), DPMeans(25.0).fit(rows).labels_)
     assert model.random_state_ == 3
@@ -199,7 +199,7 @@ def test_a_stopped_fit_exits_3_and_goes_on(tmp_path: Path, monkeypatch: pytest.M
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("sweep 3:"):
+        if line.startswith("step 3:"):
             os.kill(process.pid, number)
             break
     _, said = process.communicate(timeout=60)
@@ -227,8 +227,12 @@ def test_progress_follows_where_the_output_goes(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(progress(False), TerminalLine)
 
 
+NO_MOVES = dict.fromkeys(MOVES, 0) | dict.fromkeys(GAINS, 0.0)
+
+
 def record(n_clusters: int) -> Record:
-    return Record(objective=9.5, inertia=1.0, n_clusters=n_clusters, births=2, deaths=1, passes=3.0, seconds=0.5)
+    figures = {"objective": 9.5, "inertia": 1.0, "births": 2, "deaths": 1, "passes": 3.0, "seconds": 0.5}
+    return Record(n_clusters=n_clusters, **figures, **NO_MOVES)
 
 
 def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,7 +243,7 @@ def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert said.count("\r") == 2
-    assert "sweep 1: k=3  J=9.5  births=2  deaths=1  6,000 rows/s" in said
+    assert "step 1: k=3  J=9.5  births=2  deaths=1  6,000 rows/s" in said
 
 
 def test_demo_keeps_to_its_own_names(data: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from strategies import TAME, contents, spread, tables
 
 from dask_dpmeans.algorithms.dpmeans import Method
-from dask_dpmeans.run import iterate
+from dask_dpmeans.loop import iterate
 from dask_dpmeans.sources import as_source
 
 

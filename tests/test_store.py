@@ -14,7 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
 from dask_dpmeans.algorithms import dpmeans
-from dask_dpmeans.run import iterate, write_synthetic
+from dask_dpmeans.loop import iterate
+from dask_dpmeans.run import write_synthetic
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.store import Record, RunStore
 from dask_dpmeans.synth import Synthetic

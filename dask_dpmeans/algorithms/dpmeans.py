@@ -39,6 +39,16 @@ class State:
     rows_read: int
     """Rows read since the start, every pass counted."""
 
+    @property
+    def moves(self) -> Int64Array:
+        """(6,), moves of the search: none."""
+        return np.zeros(6, np.int64)
+
+    @property
+    def gains(self) -> Float64Array:
+        """(3,), what they gained: nothing."""
+        return np.zeros(3)
+
 
 @dataclass(frozen=True)
 class Openings:
@@ -76,20 +86,18 @@ def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
 
 
 @dataclass(frozen=True)
-class Method:
-    """Parameters of DP-means."""
-
-    name: ClassVar[str] = "dpmeans"
-    state: ClassVar[type[State]] = State
+class Parameters:
+    """What every method that minimizes the DP-means objective is told."""
 
     penalty: float
     """The price of a cluster, in squared units of the rows times weight: lambda of Kulis & Jordan 2012."""
     centers: Float64Array | None = None
     """(k, d), the first centers, in the units of the input; None for the mean of all rows, as the paper has it."""
     max_iter: int = 300
-    """The most sweeps."""
+    """The most steps."""
     tol: float = 1e-4
-    """The fit has converged when a sweep opens nothing and lowers J by less than tol * J.  0: when centers repeat."""
+    """The fit has converged when a step changes no cluster number and lowers J by less than tol * J.  0: when centers
+    repeat."""
     max_clusters: int | None = None
     """More clusters than this are an error."""
 
@@ -107,15 +115,40 @@ class Method:
         if self.max_clusters is not None and not (isinstance(self.max_clusters, Integral) and self.max_clusters >= 1):
             raise InputError(f"max_clusters must be an integer >= 1 or None, got {self.max_clusters!r}")
 
-    def init(self, source: Source) -> State:
-        """The state before the first sweep."""
+    def first_centers(self, source: Source) -> Float64Array:
+        """(k, d), where the fit starts, in the units that kernels see."""
         mean = source.summary.mean[np.newaxis]
         centers = mean if self.centers is None else self.centers / (1.0 if source.scale is None else source.scale)
-        k, d = centers.shape
+        d = centers.shape[1]
         if d != mean.shape[1]:
             raise InputError(f"the first centers have {d} columns, the data has {mean.shape[1]}")
         if source.summary.overflowing(centers) is not None:
             raise InputError("squared distances of rows to the first centers overflow float64: divide both first")
+        return centers
+
+    def objective(self, inertia: float, k: int) -> float:
+        """Inertia + penalty * k, which must be finite."""
+        objective = inertia + self.penalty * k
+        if not math.isfinite(objective):
+            raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
+        return objective
+
+
+@dataclass(frozen=True)
+class Method(Parameters):
+    """DP-means, with its parameters."""
+
+    name: ClassVar[str] = "dpmeans"
+    state: ClassVar[type[State]] = State
+
+    def seeded(self, seed: int) -> "Method":
+        """This method: it draws nothing."""
+        return self
+
+    def init(self, source: Source) -> State:
+        """The state before the first sweep."""
+        centers = self.first_centers(source)
+        k = len(centers)
         return State(
             step=0,
             centers=centers,
@@ -135,9 +168,7 @@ class Method:
         alive = settled.answer.moments.weights > 0
         moments = settled.answer.moments.keep(alive)
         check_number(len(moments.weights), self.max_clusters, self.penalty)
-        objective = moments.inertia + self.penalty * len(moments.weights)
-        if not math.isfinite(objective):
-            raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
+        objective = self.objective(moments.inertia, len(moments.weights))
         return State(
             step=state.step + 1,
             centers=settled.state.values[alive],

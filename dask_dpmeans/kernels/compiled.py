@@ -86,7 +86,7 @@ def add_rows(rows, weights, labels, sums):
             sums[label, j] += weight * np.float64(rows[i, j])
 
 
-def _nearest_of(integer: type[np.signedinteger[Any]], most_candidates: int) -> Callable[..., None]:
+def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
     """The nearest center of rows whose numbers are as wide as `integer`.
 
     It fills `labels`, (n,), by definition, and `sure`, (n,): whether that is done.  Rows with more than
@@ -96,7 +96,7 @@ def _nearest_of(integer: type[np.signedinteger[Any]], most_candidates: int) -> C
     none = integer(0)
 
     @_compiled
-    def nearest(rows, centers, shift, matrix, bounds, left, scores, labels, sure):
+    def nearest(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, sure):
         n, d = rows.shape
         height, k = scores.shape
         radius, of_scores, of_squares, least, most = bounds
@@ -159,5 +159,72 @@ def _nearest_among(row, centers, scores, floor):
     return label
 
 
-nearest_single = _nearest_of(np.int32, most_candidates=16)
-nearest_double = _nearest_of(np.int64, most_candidates=2**62)
+nearest_single = _nearest_of(np.int32)
+nearest_double = _nearest_of(np.int64)
+
+
+@_compiled
+def nearest_two(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, seconds, sure):
+    """The nearest and the second nearest center of each row, with the arguments of the ranking above."""
+    n, d = rows.shape
+    height, k = scores.shape
+    radius, of_scores, of_squares, least, most = bounds
+    left[:, d] = 1
+    for start in range(0, n, height):
+        count = min(height, n - start)
+        for i in range(count):
+            for j in range(d):
+                left[i, j] = rows[start + i, j] - shift[j]
+        if count == height:
+            np.dot(left, matrix, scores)
+        else:
+            np.dot(left[:count], matrix, scores[:count])
+        for i in range(count):
+            values = scores[i]
+            first, second, third = -np.inf, -np.inf, -np.inf
+            label, other = 0, 1
+            for c in range(k):
+                value = values[c]
+                if value > third:
+                    if value > first:
+                        first, second, third = value, first, second
+                        label, other = c, label
+                    elif value > second:
+                        second, third = value, second
+                        other = c
+                    else:
+                        third = value
+            norm = np.sqrt(_squared_norm(left[i], d))
+            reach = radius * (norm + radius)
+            doubt = of_scores * reach + of_squares * (norm * norm + radius * radius) + least
+            safe = reach < most
+            known = True
+            if not (safe and first - second > doubt and second - third > doubt):
+                floor = second - doubt if safe else -np.inf
+                candidates = 0
+                for c in range(k):
+                    if not values[c] < floor:
+                        candidates += 1
+                known = candidates <= most_candidates
+                if known:
+                    label, other = _nearest_two_among(rows[start + i], centers, values, floor)
+            labels[start + i], seconds[start + i], sure[start + i] = label, other, known
+
+
+@_compiled
+def _nearest_two_among(row, centers, scores, floor):
+    """The two centers of least squared distance, lower numbers first among equals, of those not below `floor`."""
+    first, second = np.inf, np.inf
+    label, other = -1, -1
+    for c in range(len(centers)):
+        if not scores[c] < floor:
+            squared = 0.0
+            for j in range(len(row)):
+                difference = np.float64(row[j]) - centers[c, j]
+                squared += difference * difference
+            if squared < first or label < 0:
+                first, second = squared, first
+                label, other = c, label
+            elif squared < second or other < 0:
+                second, other = squared, c
+    return label, other

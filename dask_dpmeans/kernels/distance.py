@@ -21,6 +21,9 @@ _DOUBLE = float(np.finfo(np.float64).eps) / 2
 SMALL_PRODUCT = 10**6
 """Multiplications up to which OpenBLAS does not pack the factors first: at d = 16, k = 512 products of 1,024 rows took
 0.79 of the time of one large product, stacks of products of this size 0.5 to 0.6."""
+MOST_CANDIDATES = 16
+"""Centers between which the definition decides at once, for a row whose ranking in float32 leaves them in doubt; where
+there are more, the row is ranked again in float64."""
 LEAST_HEIGHT = 32
 """Rows of a small product; at d = 128, k = 1,000 products of fewer rows were slower than one of 1,024."""
 
@@ -170,16 +173,80 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
     return labels
 
 
+def nearest_two(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> tuple[IndexArray, IndexArray]:
+    """The numbers of the nearest and the second nearest center of each row, the lower first among equals.
+
+    Parameters
+    ----------
+    rows : (n, d), float32 or float64
+    centers : k >= 2 centers of d columns
+    scratch : memory to work in
+
+    Returns
+    -------
+    (n,) and (n,) numbers of centers
+    """
+    ranking, scratch = centers.ranking(rows.dtype), scratch or Scratch()
+    labels, seconds = np.empty(len(rows), np.intp), np.empty(len(rows), np.intp)
+    if not len(rows):
+        return labels, seconds
+    if compiled.AVAILABLE:
+        sure = np.empty(len(rows), np.bool_)
+        most = MOST_CANDIDATES if rows.dtype == np.float32 else len(centers)
+        memory = _memory(rows, ranking, scratch)
+        parts = ranking.shift, ranking.matrix, ranking.bounds
+        compiled.nearest_two(rows, centers.values, *parts, most, *memory, labels, seconds, sure)
+        unsure = np.flatnonzero(~sure)
+    else:
+        unsure = _ranked_two(rows, centers, scratch, labels, seconds)
+    if unsure.size:
+        labels[unsure], seconds[unsure] = nearest_two(rows[unsure].astype(np.float64), centers)
+    return labels, seconds
+
+
+def _ranked_two(rows: Rows, centers: Centers, scratch: Scratch, labels: IndexArray, seconds: IndexArray) -> IndexArray:
+    """Fill the two nearest centers of each row, (n,), and return the rows that are left to the ranking in float64."""
+    ranking = centers.ranking(rows.dtype)
+    unsure = np.zeros(len(rows), np.bool_)
+    with np.errstate(all="ignore"):
+        for part, shifted, scores in _scores(rows, ranking, scratch):
+            doubt, row = ranking.doubt(shifted), np.arange(len(scores))
+            three, tops = [], []
+            for _ in range(3):
+                three.append(scores.argmax(axis=1))
+                tops.append(scores[row, three[-1]])
+                scores[row, three[-1]] = -np.inf
+            for place in (2, 1, 0):
+                scores[row, three[place]] = tops[place]
+            labels[part], seconds[part] = three[0], three[1]
+            near = np.flatnonzero(~((tops[1] < tops[0] - doubt) & (tops[2] < tops[1] - doubt)))
+            if near.size and rows.dtype == np.float64:
+                candidates = ~(scores[near] < (tops[1] - doubt)[near, np.newaxis])
+                exact = rows[part][near]
+                labels[part.start + near] = first = _decide(exact, candidates, centers.values)
+                candidates[np.arange(len(near)), first] = False
+                seconds[part.start + near] = _decide(exact, candidates, centers.values)
+            elif near.size:
+                unsure[part.start + near] = True
+    return np.flatnonzero(unsure)
+
+
 def _compiled(rows: Rows, centers: Centers, scratch: Scratch) -> tuple[IndexArray, IndexArray]:
     """As `_ranked`, by compiled loops."""
     ranking = centers.ranking(rows.dtype)
     labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
-    height = min(ranking.tile, len(rows))
-    left = scratch.array("left", (height, rows.shape[1] + 1), rows.dtype)
-    product = scratch.array("product", (height, len(centers)), rows.dtype)
-    loop = compiled.nearest_single if rows.dtype == np.float32 else compiled.nearest_double
-    loop(rows, centers.values, ranking.shift, ranking.matrix, ranking.bounds, left, product, labels, sure)
+    single = rows.dtype == np.float32
+    loop = compiled.nearest_single if single else compiled.nearest_double
+    parts = ranking.shift, ranking.matrix, ranking.bounds, MOST_CANDIDATES if single else len(centers)
+    loop(rows, centers.values, *parts, *_memory(rows, ranking, scratch), labels, sure)
     return labels, np.flatnonzero(~sure)
+
+
+def _memory(rows: Rows, ranking: Ranking, scratch: Scratch) -> tuple[Rows, Rows]:
+    """What the compiled ranking works in, for a tile: shifted rows with a column more, and scores."""
+    height = min(ranking.tile, len(rows))
+    d, k = ranking.matrix.shape
+    return scratch.array("left", (height, d), rows.dtype), scratch.array("product", (height, k), rows.dtype)
 
 
 def _ranked(rows: Rows, centers: Centers, scratch: Scratch) -> tuple[IndexArray, IndexArray]:

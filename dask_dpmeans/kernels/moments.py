@@ -53,9 +53,9 @@ def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: 
     counts = np.bincount(labels, minlength=k).astype(np.int64)
     return Moments(
         counts,
-        counts.astype(np.float64) if weights is None else _total(labels, weights, k),
+        counts.astype(np.float64) if weights is None else total(labels, weights, k),
         _sums(block, np.ones(n) if weights is None else weights, labels, k),
-        _total(labels, squared if weights is None else weights * squared, k),
+        total(labels, squared if weights is None else weights * squared, k),
     )
 
 
@@ -71,6 +71,6 @@ def _sums(block: Block, weights: Float64Array, labels: IndexArray, k: int) -> Fl
     return added
 
 
-def _total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
+def total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
     """(k,), the values of each cluster added one after the other."""
     return np.bincount(labels, values, minlength=k).astype(np.float64, copy=False)

@@ -32,13 +32,18 @@ def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     """The answer of one block."""
     labels, squared = assign(block, centers)
     moments = cluster_moments(block, labels, squared, len(centers))
+    return Scan(moments, propose(block, squared, penalty))
+
+
+def propose(block: Block, squared: Float64Array, penalty: float) -> Proposals:
+    """A cover of the rows that object to every center, by their squared distances to the nearest, (height,)."""
     which = np.flatnonzero(objects(squared, block.weights, penalty))
     proposals = Proposals(
         block.start + which.astype(np.int64),
         block.rows[which].astype(np.float64),
         np.ones(len(which)) if block.weights is None else block.weights[which],
     )
-    return Scan(moments, cover(proposals, penalty))
+    return cover(proposals, penalty)
 
 
 def merge_scans(left: Scan, right: Scan, penalty: float) -> Scan:

@@ -65,6 +65,10 @@ class Executor(Protocol):
         """Run a job on each piece."""
         ...
 
+    def run(self, jobs: Sequence[Callable[[], Answer]], name: str) -> list[Answer]:
+        """Run jobs that need no shard."""
+        ...
+
 
 @dataclass(frozen=True)
 class Threads:
@@ -96,6 +100,11 @@ class Threads:
         """Run a job on each piece."""
         with one_blas_thread():
             self._run(job, pieces)
+
+    def run(self, jobs: Sequence[Callable[[], Answer]], name: str) -> list[Answer]:
+        """Run jobs that need no shard."""
+        with one_blas_thread():
+            return self._run(_call, [(job,) for job in jobs])
 
     def _run(self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]]) -> list[Answer]:
         if len(arguments) == 1 or self.threads == 1:
@@ -177,6 +186,17 @@ class DaskTasks:
         _, tasks, _ = self._graph(job, pieces, name)
         self._compute(tasks)
 
+    def run(self, jobs: Sequence[Callable[[], Answer]], name: str) -> list[Answer]:
+        """Run jobs that need no shard."""
+        prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
+        nodes = [delayed(job, name=f"{prefix}-job-{number}", traverse=False) for number, job in enumerate(jobs)]
+        return self._compute(
+            [
+                delayed(_call_alone, pure=False)(node, dask_key_name=f"{prefix}-{number}")
+                for number, node in enumerate(nodes)
+            ]
+        )
+
     def _graph(self, job: Any, pieces: Pieces, name: str) -> tuple[Delayed, list[Delayed], str]:
         prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
         shared = delayed(job, name=f"{prefix}-job", traverse=False)
@@ -231,6 +251,15 @@ def _apply(job: Any, shard: AnyShard, blocks: tuple[int, int], *carried: Any) ->
     _keep_freed_memory()
     with one_blas_thread():
         return job(shard, range(*blocks), *carried)
+
+
+def _call(job: Callable[[], Answer]) -> Answer:
+    return job()
+
+
+def _call_alone(job: Callable[[], Answer]) -> Answer:
+    with one_blas_thread():
+        return job()
 
 
 def _merge(job: FoldJob[Answer], answers: list[Answer]) -> Answer:

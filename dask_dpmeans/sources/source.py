@@ -1,6 +1,6 @@
 """The source that every method works on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +53,10 @@ class RowSource:
         """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
         job = MapJob(kernel, sink, self.prepare, self.plan.block_rows, self.plan.chunk_rows)
         self.executor.each(job, self._pieces(None), name)
+
+    def run(self, jobs: Sequence[Callable[[], Answer]], name: str = "run") -> list[Answer]:
+        """Run jobs that need no rows, side by side where there are workers."""
+        return self.executor.run(jobs, name)
 
     def scaled(self, scale: Float64Array) -> "RowSource":
         """The same rows, each column divided by `scale`, (d,)."""

@@ -12,7 +12,7 @@ from dask_dpmeans.algorithms.dpmeans import Method, State
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Labels
-from dask_dpmeans.run import iterate
+from dask_dpmeans.loop import iterate
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=25)

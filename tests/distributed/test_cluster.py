@@ -15,7 +15,7 @@ from zarr.storage import MemoryStore
 
 from dask_dpmeans.algorithms.dpmeans import Method
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.run import iterate
+from dask_dpmeans.loop import iterate
 from dask_dpmeans.sources import as_source, connect, inputs
 from dask_dpmeans.sources.executors import DaskTasks, Threads
 

@@ -6,7 +6,7 @@ from strategies import rows_and_centers, seeds, table
 
 from dask_dpmeans import reference
 from dask_dpmeans.kernels.block import Scratch
-from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
+from dask_dpmeans.kernels.distance import Centers, nearest, nearest_two, squared_distances
 
 drawn_problems = rows_and_centers(columns=(1, 24))
 
@@ -103,3 +103,26 @@ def test_what_a_scratch_held_before_does_not_show(one, other):
         assert labels.tolist() == nearest(rows, Centers(centers)).tolist()
         squared = squared_distances(rows, centers, labels, used)
         assert squared.tobytes() == squared_distances(rows, centers, labels).tobytes()
+
+
+def two_nearest(rows, centers):
+    order = by_definition(rows, centers).argsort(axis=1, kind="stable")
+    return order[:, 0].tolist(), order[:, 1].tolist()
+
+
+@given(rows_and_centers(columns=(1, 24)).filter(lambda drawn: len(drawn[1]) > 1))
+def test_the_two_nearest_centers_are_the_first_of_least_squared_distance(drawn):
+    rows, centers = drawn
+    labels, seconds = nearest_two(rows, Centers(centers))
+    assert (labels.tolist(), seconds.tolist()) == two_nearest(rows, centers)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["grid", "offset", "outliers", "huge", "tiny", "subnormal", "uneven"])
+@pytest.mark.parametrize(("n", "d", "k"), [(2500, 2, 300), (2500, 64, 9), (700, 3, 2)])
+def test_the_two_nearest_centers_are_those_of_the_definition_over_many_tiles(kind, dtype, n, d, k):
+    rows = table(kind, (n, d), dtype, 0)
+    centers = rows[::-1][:k].astype(np.float64) / 2 + rows[:k] / 2
+    labels, seconds = nearest_two(rows, Centers(centers))
+    assert (labels.tolist(), seconds.tolist()) == two_nearest(rows, centers)
+    assert labels.tolist() == nearest(rows, Centers(centers)).tolist()

@@ -1,0 +1,361 @@
+"""The search for the lowest objective: moves, and trials of several passes, each judged by the objective.
+
+Threshold births stop far above the optimum (Bachem et al. 2015, table 3), since they look at the distance of one row
+and never at how many rows would gain (Odashima et al. 2016, theorem 1).  This search takes the penalty as a price.  It
+goes on with the moves of `moves` and with means until nothing moves; then it tries, as Breathing k-means does (Fritzke
+2020), to open clusters where a split saves most, to delete those whose rows lose least, or both, settles again, and
+keeps what ends lower.  How many clusters a trial opens or deletes shrinks as trials fail.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.algorithms.coreset import coreset_of
+from dask_dpmeans.algorithms.dpmeans import Parameters
+from dask_dpmeans.algorithms.moves import Findings, Moves, around, deletions, gains_of, moved, none_of, profitable
+from dask_dpmeans.blocks import Source
+from dask_dpmeans.held import HeldRows
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.probe import Probing
+from dask_dpmeans.loop import iterate
+
+SHARES = (0.3, 0.1, 0.05, 0.02)
+"""Clusters that a trial opens or deletes, as a share of those there are: the larger ones first."""
+KINDS = ("open", "delete", "swap")
+"""Trials, in turn."""
+TRIES = 3
+"""Rounds of all kinds that must fail before a share is given up."""
+FREE_PASSES = 2
+"""Passes after a trial's change in which only means and children move."""
+MOST_PASSES = 60
+"""Passes in which a trial settles."""
+CHILDREN_GAIN = 1.01
+"""Where centers stand still, passes go on as long as splits would save so much more with each."""
+FINER = 5
+"""Settling goes on until the objective falls by less than tol / FINER of it in a pass."""
+CORESET_ABOVE = 2**17
+"""Rows above which the search runs on a coreset first, and all rows see no trials."""
+RESTARTS = 2
+"""Searches of a coreset, each with a seed of its own."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a search stands after a number of steps: all that the next one needs."""
+
+    step: int
+    """Steps done."""
+    centers: Float64Array
+    """(k, d), the centers of the last committed pass.  A cluster that is split goes on under its number with one half,
+    the other is added at the end; of a merged pair the lower number stays; where one leaves, those after it move up."""
+    children: Float64Array
+    """(k, 2, d), their children in that pass."""
+    next_centers: Float64Array
+    """(k', d), of the next pass, where the search has not settled."""
+    next_children: Float64Array
+    """(k', 2, d)."""
+    weights: Float64Array
+    """(k,), weights of the clusters."""
+    inertias: Float64Array
+    """(k,), squared error of the clusters, in squared units of the rows times weight."""
+    objective: float
+    """Inertia + penalty * k, of these centers on the data."""
+    opened: Int64Array
+    """(births,), the rows that open clusters in the next pass, in order."""
+    deaths: int
+    """Clusters that were left without weight."""
+    moves: Int64Array
+    """(6,), merges, splits and deletes, and trials to open, delete and swap, that led here from the step before."""
+    gains: Float64Array
+    """(3,), what merges, splits and deletes were to gain at least."""
+    planned: Int64Array
+    """(3,), merges, splits and deletes of the next pass."""
+    promised: Float64Array
+    """(3,), what these are to gain at least."""
+    settled: bool
+    """Whether no move is planned and means gain little."""
+    share: int
+    """Index of the share that trials are at."""
+    failures: int
+    """Trials in a row that gained little."""
+    passes: int
+    """Probes so far; each draws its own random numbers."""
+    rows_read: int
+    """Rows read since the start, every pass counted."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where a trial came to."""
+
+    found: Findings
+    passes: int
+    moves: Int64Array
+    """(6,), as a state has them."""
+
+
+@dataclass(frozen=True)
+class Method(Parameters):
+    """The search, with its parameters."""
+
+    name: ClassVar[str] = "dpmeans-search"
+    state: ClassVar[type[State]] = State
+
+    seed: int = 0
+    """Of all random numbers."""
+    coreset_above: int = CORESET_ABOVE
+    """Rows above which the search starts on a coreset."""
+
+    def seeded(self, seed: int) -> "Method":
+        """The same search with another seed."""
+        return replace(self, seed=seed)
+
+    def init(self, source: Source) -> State:
+        """The state before the first step."""
+        centers = self.first_centers(source)
+        spread = math.sqrt(float(source.summary.squares.sum()) / source.summary.weight)
+        children = around(centers, np.full(len(centers), spread), self._random(0))
+        return State(
+            step=0,
+            centers=centers,
+            children=children,
+            next_centers=centers,
+            next_children=children,
+            weights=np.zeros(len(centers)),
+            inertias=np.zeros(len(centers)),
+            objective=math.inf,
+            opened=np.zeros(0, np.int64),
+            deaths=0,
+            moves=np.zeros(6, np.int64),
+            gains=np.zeros(3),
+            planned=np.zeros(3, np.int64),
+            promised=np.zeros(3),
+            settled=False,
+            share=0,
+            failures=0,
+            passes=1,
+            rows_read=source.plan.n_rows,
+        )
+
+    def step(self, source: Source, state: State) -> State:
+        """The next state that is lower: one pass where the search has not settled, or else a trial that succeeds."""
+        if state.step == 0 and self.centers is None and source.plan.n_rows > self.coreset_above:
+            state = self._from_coreset(source, state)
+        saved = 0.0
+        while not state.settled:
+            after, savings = self._pass(source, state)
+            if after.objective < state.objective:
+                return after
+            # The centers stand still; their children may not, and show a split yet.
+            stalled = not savings > CHILDREN_GAIN * saved
+            state, saved = (
+                replace(
+                    state,
+                    next_centers=after.next_centers,
+                    next_children=after.next_children,
+                    planned=after.planned,
+                    settled=stalled and not after.planned.any(),
+                    passes=after.passes,
+                    rows_read=after.rows_read,
+                ),
+                savings,
+            )
+        return self._try(source, state)
+
+    def done(self, before: State, after: State) -> bool:
+        """Never: the search ends with the step in which no trial and no birth lowers the objective."""
+        return False
+
+    def _random(self, passes: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, passes])
+
+    def _probe(
+        self, source: Source, centers: Float64Array, children: Float64Array, penalty: float = math.inf
+    ) -> Findings:
+        """A pass; rows object beyond `penalty`."""
+        return Findings(
+            centers, children, source.fold(Probing(Centers(centers), children, penalty), name="probe"), self.penalty
+        )
+
+    def _pass(self, source: Source, state: State) -> tuple[State, float]:
+        """A pass against the next centers, what it plans, and the squared error that splits would save."""
+        found = self._probe(source, state.next_centers, state.next_children)
+        after = self._committed(state, found)
+        small = state.objective - after.objective < self.tol / FINER * after.objective
+        done = replace(
+            after,
+            moves=np.append(state.planned, [0, 0, 0]),
+            gains=state.promised,
+            settled=after.settled and small,
+            passes=state.passes + 1,
+            rows_read=state.rows_read + source.plan.n_rows,
+        )
+        return done, float(found.savings.sum())
+
+    def _committed(self, state: State, found: Findings) -> State:
+        """The state that findings make, with the moves and the centers of the next pass."""
+        alive = found.weights > 0
+        k = int(np.count_nonzero(alive))
+        dpmeans.check_number(k, self.max_clusters, self.penalty)
+        moves = profitable(found)
+        next_centers, next_children = moved(found, moves, self._random(state.passes))
+        planned = len(moves.merged), np.count_nonzero(moves.split), np.count_nonzero(moves.deleted & alive)
+        return replace(
+            state,
+            step=state.step + 1,
+            centers=found.centers[alive],
+            children=found.children[alive],
+            next_centers=next_centers,
+            next_children=next_children,
+            weights=found.weights[alive],
+            inertias=found.probe.inertias[alive],
+            objective=self.objective(found.inertia, k),
+            opened=np.zeros(0, np.int64),
+            deaths=found.k - k,
+            moves=np.zeros(6, np.int64),
+            gains=np.zeros(3),
+            planned=np.array(planned, np.int64),
+            promised=gains_of(found, moves),
+            settled=not any(planned),
+        )
+
+    # Where a search starts that would read the rows too often
+
+    def _from_coreset(self, source: Source, state: State) -> State:
+        """The start with the centers that searches of a coreset end with; all rows are left to moves and means."""
+        coreset, passes = coreset_of(source, self.seed)
+        own = replace(self, max_clusters=None, coreset_above=len(coreset.rows))
+        restarts = [Restart(replace(own, seed=self.seed + number), coreset) for number in range(RESTARTS)]
+        ends = source.run(restarts, name="search")
+        best = min(ends, key=lambda end: end.objective)
+        return replace(
+            state,
+            next_centers=best.centers,
+            next_children=best.children,
+            share=len(SHARES),
+            passes=state.passes + passes,
+            rows_read=state.rows_read + passes * source.plan.n_rows,
+        )
+
+    # Trials
+
+    def _try(self, source: Source, state: State) -> State:
+        """The state of the first trial that ends lower, or of births; the same objective where there is none."""
+        found = self._probe(source, state.centers, state.children, self.penalty)
+        state = _read(source, state, 1)
+        while state.share < len(SHARES):
+            trial = self._trial(source, found, state)
+            gained = state.objective - trial.found.objective
+            state = _read(source, _judged(state, gained > self.tol / FINER * state.objective), trial.passes)
+            if gained > 0:
+                return replace(self._committed(state, trial.found), moves=trial.moves)
+        return self._births(source, state, found)
+
+    def _births(self, source: Source, state: State, found: Findings) -> State:
+        """Clusters at the rows beyond every center, the next means beside them; the same state where there is none."""
+        proposals = found.probe.proposals
+        if not len(proposals):
+            return state
+        random = self._random(state.passes)
+        centers, children = moved(found, none_of(found), random)
+        radii = np.full(len(proposals), math.sqrt(self.penalty))
+        found = self._probe(
+            source,
+            np.concatenate([centers, proposals.rows]),
+            np.concatenate([children, around(proposals.rows, radii, random)]),
+        )
+        after = self._committed(_read(source, state, 1), found)
+        return replace(after, opened=proposals.numbers, settled=False)
+
+    def _trial(self, source: Source, found: Findings, state: State) -> Trial:
+        """Open, delete or swap clusters, and settle."""
+        random = self._random(state.passes)
+        kind = KINDS[state.failures % len(KINDS)]
+        count = max(1, int(SHARES[state.share] * found.k))
+        passes = 0
+        centers, children = found.centers, found.children
+        if kind != "delete":
+            centers, children = moved(found, opening(found, count, random, noisy=state.failures > 0), random)
+            centers, children = self._freely(source, centers, children, random)
+            passes += FREE_PASSES
+        if kind != "open":
+            if kind == "swap":
+                found, passes = self._probe(source, centers, children), passes + 1
+            centers, children = moved(found, closing(found, count, random), random)
+            centers, children = self._freely(source, centers, children, random)
+            passes += FREE_PASSES
+        found, settling = self._settle(source, centers, children, random)
+        moves = np.array([0, 0, 0, *(kind == each for each in KINDS)], np.int64)
+        return Trial(found, passes + settling, moves)
+
+    def _freely(
+        self, source: Source, centers: Float64Array, children: Float64Array, random: np.random.Generator
+    ) -> tuple[Float64Array, Float64Array]:
+        """Centers and children after some passes of means alone."""
+        for _ in range(FREE_PASSES):
+            found = self._probe(source, centers, children)
+            centers, children = moved(found, none_of(found), random)
+        return centers, children
+
+    def _settle(
+        self, source: Source, centers: Float64Array, children: Float64Array, random: np.random.Generator
+    ) -> tuple[Findings, int]:
+        """The lowest findings of moves and means until these gain little, and the passes that it took."""
+        best = self._probe(source, centers, children)
+        for passes in range(2, MOST_PASSES + 1):
+            moves = profitable(best)
+            found = self._probe(source, *moved(best, moves, random))
+            gained = best.objective - found.objective
+            if gained > 0:
+                best = found
+            if not gained > 0 or (not moves.any and gained < self.tol / FINER * found.objective):
+                return best, passes
+        return best, MOST_PASSES
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A search of a coreset, as a job."""
+
+    method: Method
+    rows: HeldRows
+
+    def __call__(self) -> State:
+        """The state that it ends with."""
+        for step in iterate(self.rows, self.method):  # noqa: B007
+            pass
+        return step.state
+
+
+def opening(found: Findings, count: int, random: np.random.Generator, *, noisy: bool) -> Moves:
+    """Splits of the clusters in which these save the most, or nearly."""
+    chances = found.savings * (random.exponential(size=found.k) if noisy else 1.0)
+    chosen = np.argsort(-chances, kind="stable")[:count]
+    split = np.zeros(found.k, np.bool_)
+    split[chosen[found.savings[chosen] > 0]] = True
+    return replace(none_of(found), split=split)
+
+
+def closing(found: Findings, count: int, random: np.random.Generator) -> Moves:
+    """Deletes of the clusters whose rows lose the least, or nearly; those that receive them stay."""
+    losses = found.transfer_losses * random.exponential(size=found.k) ** 0.3
+    nothing = none_of(found)
+    return replace(nothing, deleted=nothing.deleted | deletions(found, losses, math.inf, count)[0])
+
+
+def _judged(state: State, success: bool) -> State:
+    """The state after a trial: shares shrink as trials fail."""
+    failures = 0 if success else state.failures + 1
+    if failures < TRIES * len(KINDS):
+        return replace(state, failures=failures)
+    return replace(state, share=state.share + 1, failures=0)
+
+
+def _read(source: Source, state: State, passes: int) -> State:
+    """The state after so many passes more."""
+    return replace(state, passes=state.passes + passes, rows_read=state.rows_read + passes * source.plan.n_rows)

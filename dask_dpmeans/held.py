@@ -1,0 +1,53 @@
+"""Rows held in memory, as a source: what a search on a coreset works on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Sink, block_height, merge_tree
+from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
+from dask_dpmeans.kernels.survey import Summary, Survey
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Rows as kernels see them, and their weights; one thread works on them."""
+
+    rows: Rows
+    """(n, d), float32 or float64, C-contiguous."""
+    weights: Float64Array | None
+    """(n,)."""
+    scale: Float64Array | None = None
+    """(d,), what the columns were divided by before."""
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Blocks as any source has them, in one shard."""
+        height = block_height(self.rows.shape[1])
+        return Plan(len(self.rows), height, -(-len(self.rows) // height))
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Column statistics."""
+        return self.fold(Survey(float("inf")))
+
+    def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
+        """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
+        wanted = range(self.plan.n_blocks) if blocks is None else blocks
+        scratch = Scratch()
+        return merge_tree((reduction.chunk(self._block(number, scratch)) for number in wanted), reduction.combine)
+
+    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
+        """Run a kernel on every block."""
+        scratch = Scratch()
+        for number in range(self.plan.n_blocks):
+            sink(number * self.plan.block_rows, kernel(self._block(number, scratch)))
+
+    def run(self, jobs: Sequence[Callable[[], Answer]], name: str = "run") -> list[Answer]:
+        """Run jobs one after the other."""
+        return [job() for job in jobs]
+
+    def _block(self, number: int, scratch: Scratch) -> Block:
+        start = number * self.plan.block_rows
+        part = slice(start, start + self.plan.block_rows)
+        return Block(start, self.rows[part], None if self.weights is None else self.weights[part], scratch)

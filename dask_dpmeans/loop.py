@@ -1,0 +1,78 @@
+"""The one loop of the library."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from dask_dpmeans.blocks import Source
+
+AnyState = TypeVar("AnyState", bound=Any)
+
+
+class Algorithm(Protocol[AnyState]):
+    """A method: its parameters, and how it starts, steps and ends."""
+
+    name: ClassVar[str]
+    """What the method is called in a run store."""
+    state: ClassVar[type[Any]]
+    """The class of its states, a dataclass of arrays and numbers."""
+
+    @property
+    def max_iter(self) -> int:
+        """The most steps."""
+        ...
+
+    def seeded(self, seed: int) -> Self:
+        """The same method, with this seed for what it draws."""
+        ...
+
+    def init(self, source: Source) -> AnyState:
+        """The state before the first step."""
+        ...
+
+    def step(self, source: Source, state: AnyState) -> AnyState:
+        """The next state."""
+        ...
+
+    def done(self, before: AnyState, after: AnyState) -> bool:
+        """Whether `after` is the end."""
+        ...
+
+
+@dataclass(frozen=True)
+class Step(Generic[AnyState]):
+    """A committed state of a fit."""
+
+    state: AnyState
+    converged: bool
+    """Whether it is the end."""
+    seconds: float
+    """What the step took."""
+
+
+def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None = None) -> Iterator[Step[AnyState]]:
+    """Step until the method is done or `max_iter` is reached, and yield each state whose objective is lower.
+
+    Saving, progress, plots and stopping are consumers of this generator.  A step that does not lower the objective is
+    not committed: the state before it is yielded once more, as the end, with the rows read in trying.
+
+    Parameters
+    ----------
+    source : the rows
+    method : parameters and steps
+    state : where to go on from, a state that was yielded before; the method's own start by default
+    """
+    before = method.init(source) if state is None else state
+    while before.step < method.max_iter:
+        started = perf_counter()
+        after = method.step(source, before)
+        seconds = perf_counter() - started
+        if not after.objective < before.objective:
+            yield Step(replace(before, rows_read=after.rows_read), True, seconds)
+            return
+        converged = method.done(before, after)
+        yield Step(after, converged, seconds)
+        if converged:
+            return
+        before = after

@@ -3,6 +3,7 @@
 from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
 from dask_dpmeans.estimators import DPMeans, fit, load
 from dask_dpmeans.run import predict
+from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
 __version__ = "0.1.0"
 
@@ -11,6 +12,8 @@ __all__ = [
     "DPMeans",
     "InputError",
     "NoWorkersError",
+    "OnlineDPMeans",
+    "SplitMergeDPMeans",
     "TooManyClustersError",
     "fit",
     "load",

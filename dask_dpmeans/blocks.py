@@ -24,6 +24,7 @@ from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 
 Answer = TypeVar("Answer")
+Carried = TypeVar("Carried")
 
 BLOCK_ELEMENTS = 2**19
 """Numbers in a block, about; 2 MB of float32."""

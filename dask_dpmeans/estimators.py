@@ -22,7 +22,51 @@ from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, lazy_r
 from dask_dpmeans.store import Record, RunStore, Writer
 
 
-class DPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin):
+    """What every fitted estimator with centers does, whichever method found them."""
+
+    def predict(self, X: Any) -> Any:
+        """The number of the nearest center of each row, (n,) int32; lazy where X is."""
+        check_is_fitted(self)
+        return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32, None)
+
+    def transform(self, X: Any) -> Any:
+        """The distance of each row to each center, (n, k) float64; lazy where X is."""
+        check_is_fitted(self)
+        return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of X: the weighted sum of squared distances to the nearest centers."""
+        check_is_fitted(self)
+        return -dpmeans.inertia_of(
+            self._source(checked_rows(self, X, reset=False), sample_weight), self.cluster_centers_
+        )
+
+    def _mapped(self, X: Any, kernel: Callable[[Block], Any], dtype: Any, width: int | None) -> Any:
+        rows = checked_rows(self, X, reset=False)
+        if is_lazy(rows):
+            return lazy_map(rows, kernel, self.feature_columns_, self.feature_scale_, dtype, width)
+        source = self._source(rows)
+        answer = np.empty(len(rows) if width is None else (len(rows), width), dtype)
+        source.map(kernel, Writer((answer,)), "predict")
+        return answer
+
+    def _source(self, rows: Any, sample_weight: Any = None) -> RowSource:
+        """Rows, in the columns and units of the fit."""
+        return as_source(
+            rows,
+            sample_weight,
+            columns=self.feature_columns_,
+            scale=self.feature_scale_,
+            centers=self.cluster_centers_,
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_clusters_)
+
+
+class DPMeans(CentersMixin, BaseEstimator):
     """DP-means clustering: the number of clusters follows from the penalty of one.
 
     Minimizes inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012: a row farther than the square root of the
@@ -123,7 +167,7 @@ class DPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
         """
         method: Algorithm[Any] = self.method()
         self.random_state_ = seed_of(self.random_state)
-        rows = _checked(self, X, reset=True)
+        rows = checked_rows(self, X, reset=True)
         source = as_source(rows, sample_weight)
         history: list[Record] = []
         for step in iterate(source, method.seeded(self.random_state_)):
@@ -154,44 +198,6 @@ class DPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, B
             tol=self.tol,
             max_clusters=self.max_clusters,
         )
-
-    def predict(self, X: Any) -> Any:
-        """The number of the nearest center of each row, (n,) int32; lazy where X is."""
-        check_is_fitted(self)
-        return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32, None)
-
-    def transform(self, X: Any) -> Any:
-        """The distance of each row to each center, (n, k) float64; lazy where X is."""
-        check_is_fitted(self)
-        return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of X: the weighted sum of squared distances to the nearest centers."""
-        check_is_fitted(self)
-        return -dpmeans.inertia_of(self._source(_checked(self, X, reset=False), sample_weight), self.cluster_centers_)
-
-    def _mapped(self, X: Any, kernel: Callable[[Block], Any], dtype: Any, width: int | None) -> Any:
-        rows = _checked(self, X, reset=False)
-        if is_lazy(rows):
-            return lazy_map(rows, kernel, self.feature_columns_, self.feature_scale_, dtype, width)
-        source = self._source(rows)
-        answer = np.empty(len(rows) if width is None else (len(rows), width), dtype)
-        source.map(kernel, Writer((answer,)), "predict")
-        return answer
-
-    def _source(self, rows: Any, sample_weight: Any = None) -> RowSource:
-        """Rows, in the columns and units of the fit."""
-        return as_source(
-            rows,
-            sample_weight,
-            columns=self.feature_columns_,
-            scale=self.feature_scale_,
-            centers=self.cluster_centers_,
-        )
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_clusters_)
 
 
 def fit(
@@ -288,7 +294,7 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _checked(model: DPMeans, X: Any, *, reset: bool) -> Any:
+def checked_rows(model: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """X, its columns compared with those of the fit, or noted where `reset`."""
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")

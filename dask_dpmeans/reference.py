@@ -97,3 +97,165 @@ def objective(rows: Sequence[Row], penalty: float, found: Sweep, weights: Sequen
     for row, weight, label in zip(rows, weights, found.labels, strict=True):
         error += weight * squared_distance(row, found.centers[label])
     return error + penalty * len(found.means)
+
+
+class Online(NamedTuple):
+    """What Algorithm 2 of Odashima et al. 2016 keeps."""
+
+    centers: list[list[float]]
+    """The running means of the clusters, in order of opening."""
+    weights: list[float]
+    """The rows that each has taken."""
+
+
+def online_dp_means(rows: Sequence[Row], penalty: float, before: Online | None = None) -> Online:
+    """Algorithm 2 of Odashima et al. 2016: each row once, in order, after those that made `before`."""
+    centers = [list(center) for center in before.centers] if before else []
+    weights = list(before.weights) if before else []
+    for row in rows:
+        nearest, squared = nearest_center(row, centers) if centers else (-1, float("inf"))
+        if squared > penalty:
+            centers.append(list(row))
+            weights.append(1.0)
+        else:
+            centers[nearest] = running_mean(centers[nearest], weights[nearest], row)
+            weights[nearest] += 1.0
+    return Online(centers, weights)
+
+
+def running_mean(center: Row, weight: float, row: Row) -> list[float]:
+    """The mean of `weight` rows around `center`, and one more row."""
+    return [(weight * middle + value) / (weight + 1.0) for middle, value in zip(center, row, strict=True)]
+
+
+class Box(NamedTuple):
+    """A cluster of Algorithm 3 of Odashima et al. 2016: all that it remembers of its rows."""
+
+    center: list[float]
+    """mu, their mean."""
+    weight: float
+    """w, their number; a split divides it, so that it need not be whole."""
+    low: list[float]
+    """p, their least values."""
+    high: list[float]
+    """q, their greatest values."""
+
+
+def split_dp_means(rows: Sequence[Row], penalty: float, before: Sequence[Box] = ()) -> list[Box]:
+    """Algorithm 3 of Odashima et al. 2016: each row once, in order, after those that made `before`.
+
+    The comparison with the least distance so far is printed as ``>``.  That would look for the farthest cluster beyond
+    the radius; the text (section 3.2) describes the nearest within it, so that ``<`` must be meant.
+    """
+    boxes = list(before)
+    for row in rows:
+        best, least = -1, penalty
+        for number, box in enumerate(boxes):
+            if is_outside(row, box) and should_split(with_row(box, row), penalty):
+                continue
+            if squared_distance(row, box.center) < least:
+                best, least = number, squared_distance(row, box.center)
+        if best < 0:
+            boxes.append(Box(list(row), 1.0, list(row), list(row)))
+            continue
+        boxes[best] = with_row(boxes[best], row)
+        if should_split(boxes[best], penalty):
+            boxes[best], right = halves(boxes[best])
+            boxes.append(right)
+    return boxes
+
+
+def is_outside(row: Row, box: Box) -> bool:
+    """Whether a row lies outside the box of a cluster."""
+    return any(not low <= value <= high for value, low, high in zip(row, box.low, box.high, strict=True))
+
+
+def with_row(box: Box, row: Row) -> Box:
+    """Eq. 5: a cluster, and one more row."""
+    low = [min(least, value) for least, value in zip(box.low, row, strict=True)]
+    high = [max(greatest, value) for greatest, value in zip(box.high, row, strict=True)]
+    return Box(running_mean(box.center, box.weight, row), box.weight + 1.0, low, high)
+
+
+def ranges(box: Box) -> list[float]:
+    """sigma, the range of a cluster in each column."""
+    return [high - low for low, high in zip(box.low, box.high, strict=True)]
+
+
+def should_split(box: Box, penalty: float) -> bool:
+    """Eq. 4, w > 16 penalty / sigma_j^2, in any column j: two halves of a uniform cluster would cost less than it."""
+    return any(box.weight * (width * width) > 16.0 * penalty for width in ranges(box))
+
+
+def halves(box: Box) -> tuple[Box, Box]:
+    """Eq. 6: a cluster cut at its center, in the first of its widest columns."""
+    widths = ranges(box)
+    j = widths.index(max(widths))
+    low, high = box.low[j], box.high[j]
+    middle = min(max(box.center[j], low), high)  # rounding may have moved a mean out of its box
+    left = Box(
+        replaced(box.center, j, (middle + low) / 2.0),
+        box.weight * ((middle - low) / widths[j]),
+        box.low,
+        replaced(box.high, j, middle),
+    )
+    right = Box(
+        replaced(box.center, j, (middle + high) / 2.0),
+        box.weight * ((high - middle) / widths[j]),
+        replaced(box.low, j, middle),
+        box.high,
+    )
+    return left, right
+
+
+def replaced(values: Row, place: int, value: float) -> list[float]:
+    """The values, with another one at a place."""
+    return [*values[:place], value, *values[place + 1 :]]
+
+
+class Merged(NamedTuple):
+    """What Algorithm 4 of Odashima et al. 2016 ends with."""
+
+    members: list[list[int]]
+    """The clusters that became one, for each that is left, in order of their first numbers."""
+    centers: list[list[float]]
+    """The weighted mean of each."""
+    weights: list[float]
+    """The weight of each."""
+
+
+def merge_dp_means(centers: Sequence[Row], weights: Sequence[float], penalty: float) -> Merged:
+    """Algorithm 4 of Odashima et al. 2016: the pair whose merge costs least, until none costs less than 0.
+
+    Clusters without weight, for which eq. 10 has no centroid, are left out.
+    """
+    groups = [[number] for number, weight in enumerate(weights) if weight > 0]
+    while len(groups) > 1:
+        pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1, len(groups))]
+        costs = [merge_cost(groups[i], groups[j], centers, weights, penalty) for i, j in pairs]
+        if not min(costs) < 0:
+            break
+        i, j = pairs[costs.index(min(costs))]
+        groups[i] = groups[i] + groups[j]
+        del groups[j]
+    means = [group_mean(group, centers, weights) for group in groups]
+    return Merged(groups, means, [sum(weights[number] for number in group) for group in groups])
+
+
+def merge_cost(
+    left: Sequence[int], right: Sequence[int], centers: Sequence[Row], weights: Sequence[float], penalty: float
+) -> float:
+    """Eq. 10: what merging two groups of clusters adds to the objective, summed over the clusters in them."""
+    new = group_mean([*left, *right], centers, weights)
+    total = 0.0
+    for group in (left, right):
+        old = group_mean(group, centers, weights)
+        for number in group:
+            moved = squared_distance(centers[number], new) - squared_distance(centers[number], old)
+            total += weights[number] * moved
+    return total - penalty
+
+
+def group_mean(group: Sequence[int], centers: Sequence[Row], weights: Sequence[float]) -> list[float]:
+    """The weighted mean of the centers of a group of clusters."""
+    return mean_of([centers[number] for number in group], [weights[number] for number in group])

@@ -1,6 +1,24 @@
 """The oracle, against numbers worked out by hand."""
 
-from dask_dpmeans.reference import dpmeans, mean_of, nearest_center, objective, squared_distance, sweep
+import pytest
+
+from dask_dpmeans.reference import (
+    Box,
+    Merged,
+    Online,
+    dpmeans,
+    halves,
+    mean_of,
+    merge_cost,
+    merge_dp_means,
+    nearest_center,
+    objective,
+    online_dp_means,
+    should_split,
+    split_dp_means,
+    squared_distance,
+    sweep,
+)
 
 LINE = [[0.0], [1.0], [10.0]]
 ONES = [1.0, 1.0, 1.0]
@@ -60,3 +78,59 @@ def test_the_objective_is_the_error_and_a_penalty_for_each_cluster_with_weight()
     found = sweep(LINE, 24.9, [[5.0]], range(3), ONES)
     assert objective(LINE, 24.9, found) == 1.0 + 2 * 24.9
     assert objective(LINE, 24.9, found, [1.0, 3.0, 1.0]) == 3.0 + 2 * 24.9
+
+
+def test_online_rows_beyond_the_radius_open_and_others_move_the_nearest_mean():
+    found = online_dp_means([[0.0], [4.0], [10.0], [9.0], [5.0]], 16.0)
+    assert found == Online([[3.0], [9.5]], [3.0, 2.0])
+    assert online_dp_means([[0.0], [4.0]], 15.9).weights == [1.0, 1.0]
+
+
+def test_online_goes_on_where_it_was():
+    rows = [[0.0], [4.0], [10.0], [9.0], [5.0]]
+    assert online_dp_means(rows[2:], 16.0, online_dp_means(rows[:2], 16.0)) == online_dp_means(rows, 16.0)
+
+
+def test_a_row_within_the_radius_joins_the_nearest_box_and_one_at_it_opens():
+    assert split_dp_means([[0.0], [5.0], [2.0]], 16.0) == [
+        Box([1.0], 2.0, [0.0], [2.0]),
+        Box([5.0], 1.0, [5.0], [5.0]),
+    ]
+    assert len(split_dp_means([[0.0], [4.0]], 16.0)) == 2
+
+
+def test_a_row_outside_a_box_that_it_would_split_opens_instead():
+    """Weight times squared range: 3 * 4 is not above 16, with the fourth row outside 4 * 9 would be."""
+    box = Box([1.0], 3.0, [0.0], [2.0])
+    assert should_split(box, 0.74)
+    assert not should_split(box, 0.75)
+    assert split_dp_means([[3.0]], 4.0, [Box([2.0], 7.0, [1.0], [2.0])]) == [Box([2.125], 8.0, [1.0], [3.0])]
+    assert split_dp_means([[3.0]], 1.9, [Box([2.0], 7.0, [1.0], [2.0])]) == [
+        Box([2.0], 7.0, [1.0], [2.0]),
+        Box([3.0], 1.0, [3.0], [3.0]),
+    ]
+
+
+def test_a_row_inside_a_box_splits_it_at_the_mean_in_the_widest_column():
+    box = Box([2.0, 0.5], 7.0, [0.0, 0.0], [8.0, 1.0])
+    left, right = split_dp_means([[2.0, 0.5]], 20.0, [box])
+    assert left == Box([1.0, 0.5], 2.0, [0.0, 0.0], [2.0, 1.0])
+    assert right == Box([5.0, 0.5], 6.0, [2.0, 0.0], [8.0, 1.0])
+
+
+def test_of_columns_of_equal_range_the_first_is_cut():
+    left, right = halves(Box([1.0, 1.0], 4.0, [0.0, 0.0], [2.0, 2.0]))
+    assert (left.high, right.low) == ([1.0, 2.0], [1.0, 0.0])
+
+
+def test_a_merge_costs_the_squared_error_that_it_adds_less_the_penalty():
+    """Groups {0, 2} and {6}: the mean goes from 1 to 8/3, and the errors from 2 + 0 to 56/3."""
+    centers = [[0.0], [2.0], [6.0]]
+    assert merge_cost([0, 1], [2], centers, [1.0, 1.0, 1.0], 0.0) == pytest.approx(56 / 3 - 2)
+    assert merge_cost([0], [1], centers, [3.0, 1.0, 1.0], 2.0) == pytest.approx(3 * 0.25 + 2.25 - 2.0)
+
+
+def test_the_cheapest_merges_come_first_and_end_where_none_pays():
+    found = merge_dp_means([[0.0], [9.0], [1.0], [11.0], [30.0]], [1.0, 1.0, 3.0, 1.0, 0.0], 2.5)
+    assert found == Merged([[0, 2], [1, 3]], [[0.75], [10.0]], [4.0, 2.0])
+    assert merge_dp_means([[0.0], [2.0]], [1.0, 1.0], 2.0).members == [[0], [1]]

@@ -17,8 +17,9 @@ from distributed import Client
 from distributed.comm.core import CommClosedError
 from threadpoolctl import ThreadpoolController
 
+from dask_dpmeans.blocks import Carried
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.shards import AnyShard, FoldJob, MapJob, StoredShard
+from dask_dpmeans.sources.shards import AnyShard, CarryJob, FoldJob, MapJob, StoredShard
 
 Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]
@@ -56,6 +57,10 @@ class Executor(Protocol):
         """The answers of all pieces, merged as the tree does."""
         ...
 
+    def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
+        """The state after all pieces, in order."""
+        ...
+
     def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
         """Run a job on each piece."""
         ...
@@ -83,6 +88,13 @@ class Threads:
         """The answers of all pieces, merged as the tree does."""
         with one_blas_thread():
             return job.merge(self._run(job, pieces))
+
+    def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
+        """The state after all pieces, in order."""
+        with one_blas_thread():
+            for shard, blocks in pieces:
+                state = job(shard, blocks, state)
+        return state
 
     def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
         """Run a job on each piece."""
@@ -152,6 +164,23 @@ class DaskTasks:
         answer: Answer = self._compute(answers)[0]
         return answer
 
+    def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
+        """The state after all pieces, in order: it travels, the rows stay.
+
+        Eight shards at a time, so that no more than these are loaded ahead of the one that is worked on.
+        """
+        for start in range(0, len(pieces), FAN_IN):
+            prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
+            shared = delayed(job, name=f"{prefix}-job", traverse=False)
+            reached = delayed(state, name=f"{prefix}-state", traverse=False)
+            for number, (shard, blocks) in enumerate(pieces[start : start + FAN_IN], start):
+                bounds = (blocks.start, blocks.stop)
+                reached = delayed(_apply, pure=False)(
+                    shared, shard, bounds, reached, dask_key_name=f"{prefix}-{number}"
+                )
+            state = self._compute([reached])[0]
+        return state
+
     def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
         """Run a job on each piece."""
         _, tasks, _ = self._graph(job, pieces, name)
@@ -218,10 +247,10 @@ def _keep_freed_memory() -> None:
             adjust(parameter, value)
 
 
-def _apply(job: Any, shard: AnyShard, blocks: tuple[int, int]) -> Any:
+def _apply(job: Any, shard: AnyShard, blocks: tuple[int, int], *carried: Any) -> Any:
     _keep_freed_memory()
     with one_blas_thread():
-        return job(shard, range(*blocks))
+        return job(shard, range(*blocks), *carried)
 
 
 def _call(job: Callable[[], Answer]) -> Answer:

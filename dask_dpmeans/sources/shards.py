@@ -1,6 +1,6 @@
 """Shards: the rows that one task handles, in memory or read in pieces as they are needed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.blocks import Kernel, Reduction, Sink, merge_tree
+from dask_dpmeans.blocks import Carried, Kernel, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 
@@ -197,6 +197,21 @@ class FoldJob(Generic[Answer]):
     def merge(self, answers: list[Answer]) -> Answer:
         """The answer of neighboring subtrees."""
         return merge_tree(answers, self.reduction.combine)
+
+
+@dataclass(frozen=True)
+class CarryJob(Generic[Carried]):
+    """What a carry runs on each shard, one after the other."""
+
+    take: Callable[[Carried, Block], Carried]
+    prepare: Prepare
+    block_rows: int
+
+    def __call__(self, shard: AnyShard, blocks: range, state: Carried) -> Carried:
+        """The state after some blocks of a shard."""
+        for block in shard.blocks(self.prepare, self.block_rows, blocks):
+            state = self.take(state, block)
+        return state
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Sink
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.blocks import Answer, Carried, Kernel, Plan, Reduction, Sink
+from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources.executors import Executor
-from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare
+from dask_dpmeans.sources.shards import CarryJob, FoldJob, MapJob, Prepare
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class RowSource:
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
         job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         return self.executor.fold(job, self._pieces(blocks), name)
+
+    def carry(self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry") -> Carried:
+        """Take a state through all blocks in row order, one after the other: for what is serial by nature."""
+        job = CarryJob(take, self.prepare, self.plan.block_rows)
+        return self.executor.carry(job, state, self._pieces(None), name)
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
         """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""

@@ -1,0 +1,151 @@
+"""The inner loops of `online` and `ward`, compiled by Numba where it is installed: the same bytes with and without."""
+
+import numpy as np
+
+from dask_dpmeans.kernels.compiled import _compiled
+
+ABREAST = 512
+"""Centers whose distances to a row are summed side by side, in the nearest cache."""
+
+
+@_compiled
+def _squared_to_all(row, centers, k, squared):
+    """The squared distance of a row to each of the first k centers, (d, room): many centers at a time."""
+    for first in range(0, k, ABREAST):
+        part = squared[first : min(first + ABREAST, k)]
+        part[:] = 0.0
+        for j in range(len(row)):
+            value, middles = row[j], centers[j, first : first + len(part)]
+            for c in range(len(part)):
+                difference = value - middles[c]
+                part[c] += difference * difference
+
+
+@_compiled
+def _take(row, c, centers, weights):
+    """Move a running mean, and count the row."""
+    weight = weights[c]
+    for j in range(len(row)):
+        centers[j, c] = (weight * centers[j, c] + row[j]) / (weight + 1.0)
+    weights[c] = weight + 1.0
+
+
+@_compiled
+def join_or_open(rows, done, penalty, k, centers, weights):
+    """As `online.join_or_open`."""
+    room = len(weights)
+    squared = np.empty(room)
+    for i in range(done, len(rows)):
+        if k == room:
+            return i, k
+        _squared_to_all(rows[i], centers, k, squared)
+        best, least = -1, np.inf
+        for c in range(k):
+            if squared[c] < least:
+                best, least = c, squared[c]
+        if least > penalty:
+            centers[:, k] = rows[i]
+            weights[k] = 1.0
+            k += 1
+        else:
+            _take(rows[i], best, centers, weights)
+    return len(rows), k
+
+
+@_compiled
+def _bursts(row, c, penalty, weights, lows, highs):
+    """Whether a row lies outside a cluster, (d, room), that it would make so heavy and wide that it splits."""
+    outside, widest = False, 0.0
+    for j in range(len(row)):
+        low, high = lows[j, c], highs[j, c]
+        outside = outside or row[j] < low or row[j] > high
+        widest = max(widest, max(high, row[j]) - min(low, row[j]))
+    return outside and (weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
+
+
+@_compiled
+def join_split_or_open(rows, done, penalty, k, centers, weights, lows, highs):
+    """As `online.join_split_or_open`."""
+    room = len(weights)
+    squared = np.empty(room)
+    for i in range(done, len(rows)):
+        if k == room:
+            return i, k
+        row = rows[i]
+        _squared_to_all(row, centers, k, squared)
+        best, least = -1, penalty
+        for c in range(k):
+            if squared[c] < least and not _bursts(row, c, penalty, weights, lows, highs):
+                best, least = c, squared[c]
+        if best < 0:
+            centers[:, k], lows[:, k], highs[:, k] = row, row, row
+            weights[k] = 1.0
+            k += 1
+            continue
+        _take(row, best, centers, weights)
+        widest, column = -1.0, 0
+        for j in range(len(row)):
+            lows[j, best] = min(lows[j, best], row[j])
+            highs[j, best] = max(highs[j, best], row[j])
+            if highs[j, best] - lows[j, best] > widest:
+                widest, column = highs[j, best] - lows[j, best], j
+        if weights[best] * (widest * widest) > 16.0 * penalty:
+            _split(best, k, column, centers, weights, lows, highs)
+            k += 1
+    return len(rows), k
+
+
+@_compiled
+def _split(c, new, j, centers, weights, lows, highs):
+    """Cut cluster c in column j: the lower half keeps the number, the upper one gets the number `new`."""
+    low, high, weight = lows[j, c], highs[j, c], weights[c]
+    middle = min(max(centers[j, c], low), high)
+    for every in (centers, lows, highs):
+        every[:, new] = every[:, c]
+    centers[j, c], centers[j, new] = (middle + low) / 2.0, (middle + high) / 2.0
+    highs[j, c], lows[j, new] = middle, middle
+    weights[c] = weight * ((middle - low) / (high - low))
+    weights[new] = weight * ((high - middle) / (high - low))
+
+
+@_compiled
+def _merge_cost(a, b, centers, weights):
+    """What merging two clusters, (k, d), adds to the squared error."""
+    squared = 0.0
+    for j in range(centers.shape[1]):
+        difference = centers[a, j] - centers[b, j]
+        squared += difference * difference
+    return weights[a] * weights[b] / (weights[a] + weights[b]) * squared
+
+
+@_compiled
+def _cheapest_after(a, centers, weights, groups, costs, partners):
+    """Find the partner after cluster a whose merge with it costs least."""
+    costs[a] = np.inf
+    for b in range(a + 1, len(weights)):
+        if groups[b] == b:
+            cost = _merge_cost(a, b, centers, weights)
+            if cost < costs[a]:
+                costs[a], partners[a] = cost, b
+
+
+@_compiled
+def merge_cheapest(penalty, centers, weights, sums, groups):
+    """As `ward.merge_cheapest`."""
+    k = len(weights)
+    costs, partners = np.empty(k), np.zeros(k, np.intp)
+    for a in range(k):
+        _cheapest_after(a, centers, weights, groups, costs, partners)
+    while k:
+        a = np.argmin(costs)
+        if not costs[a] < penalty:
+            return
+        b = partners[a]
+        groups[b], costs[b] = a, np.inf
+        weights[a] += weights[b]
+        for j in range(centers.shape[1]):
+            sums[a, j] += sums[b, j]
+            centers[a, j] = sums[a, j] / weights[a]
+        for c in range(b):
+            if groups[c] == c and (partners[c] == a or partners[c] == b):
+                _cheapest_after(c, centers, weights, groups, costs, partners)

@@ -1,0 +1,191 @@
+"""The rules of one pass in row order: each row joins a cluster or opens one, and what it does the next row sees.
+
+Clusters are columns here, with room for more: a row's distances to all of them are then sums of contiguous runs.  Every
+row adds one cluster at most, so that a rule stops where the room is used up, and goes on when there is more.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_dpmeans.kernels import compiled, compiled_serial
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
+
+LEAST_ROOM = 64
+"""Clusters that there is room for at first."""
+ENDLESS = 2**62
+"""As good as no limit on the number of clusters."""
+
+
+class Boxes(NamedTuple):
+    """Clusters that remember the range of their rows: Odashima et al. 2016, section 3.2."""
+
+    centers: Float64Array
+    """(k, d), mu."""
+    weights: Float64Array
+    """(k,), w; a split divides it, so that it need not be whole."""
+    lows: Float64Array
+    """(k, d), p, the least values in a cluster."""
+    highs: Float64Array
+    """(k, d), q, the greatest."""
+
+
+def online(
+    rows: Float64Array, penalty: float, centers: Float64Array, weights: Float64Array, most: int = ENDLESS
+) -> tuple[Float64Array, Float64Array]:
+    """Algorithm 2 of Odashima et al. 2016 over rows, (n, d), from given centers, (k, d), and weights, (k,).
+
+    It ends early where there are more than `most` clusters.
+    """
+    loop = compiled_serial.join_or_open if compiled.AVAILABLE else join_or_open
+    columns, weights = _run(loop, rows, penalty, (centers.T, weights), most)
+    return np.ascontiguousarray(columns.T), weights
+
+
+def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS) -> Boxes:
+    """Algorithm 3 of Odashima et al. 2016 over rows, (n, d), from given clusters.
+
+    It ends early where there are more than `most` clusters.
+    """
+    loop = compiled_serial.join_split_or_open if compiled.AVAILABLE else join_split_or_open
+    columns = boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T
+    centers, weights, lows, highs = _run(loop, rows, penalty, columns, most)
+    return Boxes(*(np.ascontiguousarray(each) for each in (centers.T, weights, lows.T, highs.T)))
+
+
+def _run(
+    loop: Callable[..., tuple[int, int]],
+    rows: Float64Array,
+    penalty: float,
+    clusters: tuple[Float64Array, ...],
+    most: int,
+) -> tuple[Float64Array, ...]:
+    """All rows, with room made for as many clusters again each time that it is used up."""
+    k, done = clusters[-1].shape[-1], 0
+    while done < len(rows) and k <= most:
+        room = min(max(LEAST_ROOM, 2 * k), most + 1)
+        clusters = tuple(_widened(each[..., :k], room) for each in clusters)
+        done, k = loop(rows, done, float(penalty), k, *clusters)
+    return tuple(each[..., :k].copy() for each in clusters)
+
+
+def _widened(values: Float64Array, room: int) -> Float64Array:
+    """A copy with a last axis of length `room`."""
+    wide = np.zeros((*values.shape[:-1], room))
+    wide[..., : values.shape[-1]] = values
+    return wide
+
+
+def join_or_open(
+    rows: Float64Array, done: int, penalty: float, k: int, centers: Float64Array, weights: Float64Array
+) -> tuple[int, int]:
+    """Algorithm 2, from row number `done` on, in place; centers (d, room), of which k are there, weights (room,).
+
+    Returns
+    -------
+    Rows done, and clusters.
+    """
+    for i in range(done, len(rows)):
+        if k == len(weights):
+            return i, k
+        squared = _squared_to_all(rows[i], centers[:, :k])
+        best = int(squared.argmin()) if k else -1
+        if best < 0 or squared[best] > penalty:
+            centers[:, k], weights[k] = rows[i], 1.0
+            k += 1
+        else:
+            _take(rows[i], best, centers, weights)
+    return len(rows), k
+
+
+def join_split_or_open(
+    rows: Float64Array,
+    done: int,
+    penalty: float,
+    k: int,
+    centers: Float64Array,
+    weights: Float64Array,
+    lows: Float64Array,
+    highs: Float64Array,
+) -> tuple[int, int]:
+    """Algorithm 3, from row number `done` on, in place; centers, lows and highs (d, room), weights (room,).
+
+    The comparison with the least squared distance so far is printed as ``>``, which would find the farthest cluster
+    beyond the radius; what section 3.2 describes is the nearest within it: ``<``.  A row at exactly the radius thus
+    opens a cluster here and joins one in Algorithm 2.
+
+    Returns
+    -------
+    Rows done, and clusters.
+    """
+    for i in range(done, len(rows)):
+        if k == len(weights):
+            return i, k
+        row = rows[i]
+        squared = _squared_to_all(row, centers[:, :k])
+        near = np.flatnonzero(squared < penalty)
+        near = near[~_bursts(row, near, penalty, weights, lows, highs)] if near.size else near
+        if not near.size:
+            centers[:, k], lows[:, k], highs[:, k], weights[k] = row, row, row, 1.0
+            k += 1
+            continue
+        best = int(near[squared[near].argmin()])
+        _take(row, best, centers, weights)
+        lows[:, best], highs[:, best] = np.minimum(lows[:, best], row), np.maximum(highs[:, best], row)
+        ranges = highs[:, best] - lows[:, best]
+        column = int(ranges.argmax())
+        if _is_too_large(weights[best], ranges[column], penalty):
+            _split(best, k, column, centers, weights, lows, highs)
+            k += 1
+    return len(rows), k
+
+
+def _squared_to_all(row: Float64Array, centers: Float64Array) -> Float64Array:
+    """The squared distance, by definition, of a row to each of the centers, (d, k)."""
+    squares = np.square(row[:, np.newaxis] - centers)
+    if squares.shape[1] == 1:
+        return np.asarray(np.add.accumulate(squares, axis=0)[-1])
+    return np.asarray(np.add.reduce(squares, axis=0))  # one column of the data after the other
+
+
+def _take(row: Float64Array, c: int, centers: Float64Array, weights: Float64Array) -> None:
+    """Eq. 5: move the running mean of cluster c, and count the row."""
+    centers[:, c] = (weights[c] * centers[:, c] + row) / (weights[c] + 1.0)
+    weights[c] += 1.0
+
+
+def _bursts(
+    row: Float64Array,
+    near: IndexArray,
+    penalty: float,
+    weights: Float64Array,
+    lows: Float64Array,
+    highs: Float64Array,
+) -> BoolArray:
+    """Whether the row lies outside each of some clusters, and would make it so heavy and wide that it splits."""
+    each, low, high = row[:, np.newaxis], lows[:, near], highs[:, near]
+    outside = ((each < low) | (each > high)).any(axis=0)
+    widest = (np.maximum(high, each) - np.minimum(low, each)).max(axis=0)
+    return np.asarray(outside & _is_too_large(weights[near] + 1.0, widest, penalty))
+
+
+def _is_too_large(
+    weight: Float64Array | np.float64, widest: Float64Array | np.float64, penalty: float
+) -> BoolArray | np.bool_:
+    """Eq. 4: two halves of a uniform cluster of this weight and greatest range would cost less than it does."""
+    return weight * (widest * widest) > 16.0 * penalty
+
+
+def _split(
+    c: int, new: int, j: int, centers: Float64Array, weights: Float64Array, lows: Float64Array, highs: Float64Array
+) -> None:
+    """Eq. 6: cut cluster c at its center in column j; the lower half keeps its number, the upper one is `new`."""
+    low, high, weight = lows[j, c], highs[j, c], weights[c]
+    middle = min(max(centers[j, c], low), high)  # rounding may have moved a mean out of its box
+    for every in (centers, lows, highs):
+        every[:, new] = every[:, c]
+    centers[j, c], centers[j, new] = (middle + low) / 2.0, (middle + high) / 2.0
+    highs[j, c], lows[j, new] = middle, middle
+    weights[c] = weight * ((middle - low) / (high - low))
+    weights[new] = weight * ((high - middle) / (high - low))

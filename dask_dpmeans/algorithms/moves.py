@@ -11,14 +11,12 @@ from functools import cached_property
 from math import fsum
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
+from dask_dpmeans.kernels.distance import Centers, nearest_two
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.probe import Probe
 
-NEIGHBORS = 6
-"""Means among which a cluster looks for one to merge with, itself included."""
 ROUNDING = 1e-9
 """A move must gain more than this share of the penalty: more than the rounding of its own evaluation."""
 
@@ -176,16 +174,18 @@ def deletions(found: Findings, losses: Float64Array, limit: float, most: int) ->
 
 
 def merges(found: Findings, busy: BoolArray, least: float) -> IndexArray:
-    """Pairs of clusters, (m, 2), none of them busy, whose merging gains more than `least`; the largest gain first."""
+    """Pairs of clusters, (m, 2), none of them busy, whose merging gains more than `least`; the largest gain first.
+
+    A cluster may merge with the one whose mean is nearest to its own.
+    """
     nobody = np.empty((0, 2), np.intp)
     free = np.flatnonzero(~busy)
     if len(free) < 2:
         return nobody
-    count = min(NEIGHBORS, len(free))
-    _, near = cKDTree(found.means[free]).query(found.means[free], count)
-    first, second = np.repeat(free, count), free[near.reshape(-1)]
-    ordered = first < second
-    pairs = np.unique(np.column_stack([first, second])[ordered], axis=0)
+    nearest, second = nearest_two(found.means[free], Centers(found.means[free]))
+    own = np.arange(len(free))
+    other = np.where(nearest == own, second, nearest)
+    pairs = np.unique(np.sort(np.column_stack([free[own], free[other]])), axis=0)
     gains = merge_gains(found, pairs)
     taken, chosen = np.zeros(found.k, np.bool_), []
     for place in np.argsort(-gains, kind="stable"):

@@ -149,7 +149,7 @@ class Method(Parameters):
             planned=np.zeros(3, np.int64),
             promised=np.zeros(3),
             settled=False,
-            share=0,
+            share=0 if source.plan.n_rows <= TRIALS_BELOW else len(SHARES),
             failures=0,
             passes=1,
             rows_read=source.plan.n_rows,
@@ -255,7 +255,7 @@ class Method(Parameters):
                 coreset, passes = sensitivity.coreset(source, size), passes + 1
         restarts = [Restart(alone.seeded(self.seed + number), coreset) for number in range(RESTARTS)]
         best = min(source.run(restarts, "search"), key=lambda end: end.objective)
-        share = len(SHARES) - (LAST_SHARES if n <= TRIALS_BELOW else 0)
+        share = max(state.share, len(SHARES) - LAST_SHARES)
         start = replace(state, next_centers=best.centers, next_children=best.children, share=share)
         return _read(source, start, passes)
 

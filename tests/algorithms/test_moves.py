@@ -257,6 +257,14 @@ def test_deletes_that_share_a_receiver_are_made_together():
     assert moves.merged.tolist() == []
 
 
+def test_clusters_that_merge_are_not_split_too():
+    rows = np.array([[-10.0, 0.0], [10.0, 0.0], [-10.0, 3.0], [10.0, 3.0]])
+    found = Problem(rows, None, np.array([[0.0, 0.0], [0.0, 3.0]]), rows.reshape(2, 2, 2), 15.0).found
+    moves = profitable(found)
+    assert (found.savings > 15.0).all()
+    assert (moves.merged.tolist(), moves.split.tolist(), moves.deleted.tolist()) == ([[0, 1]], [False] * 2, [False] * 2)
+
+
 @given(problems(), seeds, st.integers(0, 8))
 def test_deletions_take_the_cheapest_up_to_a_number_and_leave_their_receivers_and_one(problem, seed, most):
     found = problem.found

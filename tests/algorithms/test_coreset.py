@@ -242,3 +242,14 @@ def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
     source = HeldRows(np.ascontiguousarray(rows), None)
     last = [step.state for step in iterate(source, Method(900.0, coreset_above=1000))][-1]
     assert [60.0, 60.0] in last.centers.tolist()
+
+
+def test_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch):
+    rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
+    core, method = HeldRows(rows[::2].copy(), None), Method(150.0, tol=0.01, coreset_above=100)
+    monkeypatch.setattr(search, "coreset_of", lambda source, seed: (core, 3))
+    ends = [[step.state for step in iterate(core, method.seeded(seed))][-1] for seed in range(search.RESTARTS)]
+    best = min(ends, key=lambda end: end.objective)
+    assert len({end.objective for end in ends}) == len(ends)
+    first = next(iter(iterate(HeldRows(rows, None), method))).state
+    assert first.centers.tolist() == best.centers.tolist()

@@ -1,0 +1,255 @@
+import math
+from functools import partial
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import chunkings, contents, seeds
+
+from dask_dpmeans.algorithms import coreset, search
+from dask_dpmeans.algorithms.coreset import SEEDS, Drawn, Uniform, by_sensitivity, coreset_of, d2_seeds
+from dask_dpmeans.algorithms.dpmeans import inertia_of
+from dask_dpmeans.algorithms.search import Method
+from dask_dpmeans.held import HeldRows
+from dask_dpmeans.kernels.block import Block
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.scan import scan
+from dask_dpmeans.loop import iterate
+from dask_dpmeans.sources import as_source
+from dask_dpmeans.synth import Synthetic
+
+
+def blobs(n, k=12, seed=0):
+    data = Synthetic("blobs", n, 2, k, seed)
+    return np.concatenate([rows for _, rows, _ in data.parts()]), data.centers
+
+
+def drawn_bytes(source, seed, most):
+    core, passes = coreset_of(source, seed, most)
+    assert passes == 3
+    return core.rows.dtype.str, core.rows.tobytes(), core.weights.tobytes()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_over_seeds_a_coreset_is_right_about_weight_mean_and_squared_error(weighted):
+    """Each draw is unbiased, so that the mean of many comes within a few standard errors."""
+    rows, centers = blobs(4000)
+    rng = np.random.default_rng(0)
+    weights = rng.choice([0.0, 0.2, 1.0, 5.0], len(rows)) if weighted else None
+    each = np.ones(len(rows)) if weights is None else weights
+    elsewhere = rng.uniform(0, 30, (5, 2))
+    source = HeldRows(rows, weights)
+    cores = [coreset_of(source, seed, 400)[0] for seed in range(60)]
+    for figure, truth in (
+        (lambda core: core.weights.sum(), each.sum()),
+        (lambda core: core.weights @ core.rows[:, 0].astype(float), each @ rows[:, 0].astype(float)),
+        (lambda core: inertia_of(core, centers), inertia_of(source, centers)),
+        (lambda core: inertia_of(core, elsewhere), inertia_of(source, elsewhere)),
+    ):
+        found = np.array([figure(core) for core in cores])
+        assert abs(found.mean() - truth) < 5 * found.std() / math.sqrt(len(found))
+        assert found.std() < 0.15 * truth
+    assert all(200 < len(core.rows) < 600 for core in cores)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 300), st.integers(1, 200), seeds)
+def test_rows_without_weight_are_never_drawn_and_others_keep_theirs_where_all_are(n, most, seed):
+    rng = np.random.default_rng(seed)
+    rows, weights = rng.normal(size=(n, 2)), rng.choice([0.0, 0.5, 2.0], n)
+    weights[rng.integers(n)] = 1.0
+    core, _ = coreset_of(HeldRows(rows, weights), seed % 1000, most)
+    known = {tuple(row): weight for row, weight in zip(rows.tolist(), weights, strict=True)}
+    drawn = [known[tuple(row)] for row in core.rows.tolist()]
+    assert all(weight > 0 for weight in drawn)
+    assert all(after >= before for before, after in zip(drawn, core.weights, strict=True))
+    everything, _ = coreset_of(HeldRows(rows, weights), seed % 1000, 10**9)
+    assert everything.rows.tolist() == rows[weights > 0].tolist()
+    assert everything.weights.tolist() == weights[weights > 0].tolist()
+
+
+@pytest.mark.parametrize("rows", [np.full((40, 2), 3.0), np.zeros((1, 1))])
+def test_rows_of_one_place_make_a_coreset(rows):
+    source = HeldRows(rows, None)
+    core, _ = coreset_of(source, 0, 10**6)
+    assert core.rows.tolist() == rows.tolist()
+    assert np.mean([coreset_of(source, seed, 20)[0].weights.sum() for seed in range(200)]) == pytest.approx(
+        len(rows), rel=0.15
+    )
+
+
+@settings(max_examples=8)
+@given(st.data(), st.integers(1, 2), st.sampled_from([np.float32, np.float64]))
+def test_the_chunking_does_not_show_in_a_coreset(data, threads, dtype):
+    rows = blobs(600)[0].astype(dtype)
+    weights = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.0], 600)
+    expected = drawn_bytes(as_source(rows, weights, threads=1, block_rows=64), 3, 100)
+    assert drawn_bytes(as_source(rows, weights, threads=threads, block_rows=64), 3, 100) == expected
+    lazy = da.from_array(rows, chunks=(data.draw(chunkings(600)), data.draw(chunkings(2, False))))
+    assert drawn_bytes(as_source(lazy, weights, block_rows=64), 3, 100) == expected
+
+
+def test_seeds_of_the_draw_differ_and_a_coreset_keeps_the_units_of_the_source():
+    rows = blobs(600)[0]
+    source = HeldRows(rows, None, np.array([2.0, 3.0]))
+    assert drawn_bytes(source, 0, 100) == drawn_bytes(source, 0, 100) != drawn_bytes(source, 1, 100)
+    assert coreset_of(source, 0, 100)[0].scale.tolist() == [2.0, 3.0]
+
+
+@settings(max_examples=15)
+@given(st.integers(1, 6), st.integers(10, 100), st.booleans(), seeds)
+def test_the_expected_draws_are_the_sensitivities_in_quarters(k, most, weighted, seed):
+    """Of n rows: a quarter by their own errors, one by those of their cells, a half by the weights of these."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(200, 2))
+    weights = rng.choice([0.0, 0.5, 2.0], 200) if weighted else None
+    each = np.ones(200) if weights is None else weights
+    seeds_of = rows[rng.integers(200, size=k)]
+    block = Block(0, rows, weights)
+    cells = scan(block, Centers(seeds_of), math.inf)
+    draw = by_sensitivity(Centers(seeds_of), cells, most, 0)
+    squared = ((rows[:, np.newaxis] - seeds_of) ** 2).sum(axis=2)
+    labels, least = squared.argmin(axis=1), squared.min(axis=1)
+    total = each @ least
+    cell_weights, cell_errors = np.bincount(labels, each, k), np.bincount(labels, each * least, k)
+    alive = np.count_nonzero(cell_weights)
+    for label, error in zip(labels, least, strict=True):
+        if cell_weights[label] > 0:
+            shares = error / total, cell_errors[label] / total / cell_weights[label], 2 / cell_weights[label] / alive
+            found = draw.of_distances * error + draw.of_cells[label]
+            assert found == pytest.approx(most / 4 * sum(shares), rel=1e-9)
+    assert each @ (draw.of_distances * least + draw.of_cells[labels]) == pytest.approx(most, rel=1e-9)
+
+
+def test_a_uniform_draw_takes_rows_of_weight_and_makes_up_for_the_others():
+    rows, weights = np.arange(4000.0)[:, np.newaxis], np.tile([0.0, 3.0], 2000)
+    drawn = Uniform(0.25, 7).chunk(Block(0, rows, weights))
+    assert (drawn.rows[:, 0] % 2 == 1).all()
+    assert set(drawn.weights) == {12.0}
+    assert 400 < len(drawn.rows) < 600
+    elsewhere = Uniform(0.25, 7).chunk(Block(4096, rows, weights))
+    assert drawn.rows.tolist() != elsewhere.rows.tolist()
+
+
+def test_seeds_are_rows_apart_and_no_more_than_there_are_places():
+    places = np.array([[0.0], [5.0], [9.0]])
+    sample = Drawn(np.repeat(places, 4, axis=0), np.ones(12))
+    for seed in range(5):
+        found = d2_seeds(sample, SEEDS, np.random.default_rng(seed))
+        assert sorted(found.tolist()) == places.tolist()
+    assert len(d2_seeds(sample, 2, np.random.default_rng(0))) == 2
+    weightless = Drawn(sample.rows, np.repeat([1.0, 0.0, 1.0], 4))
+    assert sorted(d2_seeds(weightless, 9, np.random.default_rng(0)).tolist()) == [[0.0], [9.0]]
+
+
+# The search that starts on a coreset
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    """A sample of 1000 rows, and a coreset of 500 for the search."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coreset, "SAMPLE_ROWS", 1000)
+        patch.setattr(search, "coreset_of", partial(coreset_of, most=500))
+        yield
+
+
+@pytest.fixture(scope="module")
+def large():
+    rows, centers = blobs(5000)
+    return rows, centers, [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_above=1000))]
+
+
+def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
+    rows, _, states = large
+    for state in states:
+        squared = ((rows[:, np.newaxis].astype(np.float64) - state.centers) ** 2).sum(axis=2)
+        labels = squared.argmin(axis=1)
+        np.testing.assert_array_equal(state.weights, np.bincount(labels))
+        np.testing.assert_allclose(state.inertias, np.bincount(labels, squared.min(axis=1)), rtol=1e-12)
+        assert state.objective == math.fsum(state.inertias) + 300.0 * len(state.centers)
+    assert squared.min(axis=1).max() <= 300.0
+    assert not any(state.moves[3:].any() for state in states)
+
+
+def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large):
+    rows, centers, states = large
+    whole = [step.state for step in iterate(HeldRows(rows, None), Method(300.0))][-1]
+    assert states[-1].objective <= 1.01 * whole.objective
+    assert states[-1].rows_read < whole.rows_read / 3
+    assert states[-1].objective <= inertia_of(HeldRows(rows, None), centers) + 300.0 * len(centers)
+
+
+class Counted(HeldRows):
+    """Held rows that count how often they are folded."""
+
+    folds = 0
+
+    def fold(self, reduction, blocks=None, name="fold"):
+        Counted.folds += blocks is None
+        return super().fold(reduction, blocks, name)
+
+
+def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(large):
+    rows, _, states = large
+    Counted.folds = 0
+    method = Method(300.0, coreset_above=1000)
+    for step in iterate(Counted(rows, None), method):
+        assert step.state.rows_read == Counted.folds * len(rows)
+        if step.state.step == 1 and not step.converged:
+            assert Counted.folds == 1 + 3 + 1  # survey, coreset, probe
+    assert step.state.rows_read == states[-1].rows_read
+
+
+def test_a_coreset_is_taken_above_a_number_of_rows_and_where_no_centers_are_given():
+    rows, centers = blobs(1000)
+    source = HeldRows(rows, None)
+
+    def first(**parameters):
+        return contents(next(iter(iterate(source, Method(300.0, **parameters)))).state)
+
+    assert first(coreset_above=1000) == first()
+    assert first(coreset_above=999)["rows_read"] == 5 * len(rows)
+    assert first(coreset_above=999, centers=centers) == first(centers=centers)
+
+
+def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
+    rows = blobs(1500)[0]
+    weights = np.random.default_rng(0).choice([0.0, 0.3, 1.0, 2.0], len(rows))
+    method = Method(100.0, coreset_above=500, seed=4)
+    expected, *others = (
+        [contents(step.state) | {"end": step.converged} for step in iterate(source, method)]
+        for source in (
+            as_source(rows, weights, threads=1, block_rows=128),
+            as_source(rows, weights, threads=2, block_rows=128),
+            as_source(da.from_array(rows, chunks=(333, 1)), weights, block_rows=128),
+        )
+    )
+    assert all(other == expected for other in others)
+
+
+def test_it_goes_on_from_any_step_to_the_same_end(large):
+    rows, _, states = large
+    for state in states[:-1]:
+        *_, last = iterate(HeldRows(rows, None), Method(300.0, coreset_above=1000), state)
+        assert contents(last.state) == contents(states[-1])
+
+
+def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
+    rows = np.concatenate([blobs(3000)[0], [[60.0, 60.0]]])
+    source = HeldRows(np.ascontiguousarray(rows), None)
+    last = [step.state for step in iterate(source, Method(900.0, coreset_above=1000))][-1]
+    assert [60.0, 60.0] in last.centers.tolist()
+
+
+def test_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch):
+    rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
+    core, method = HeldRows(rows[::2].copy(), None), Method(150.0, tol=0.01, coreset_above=100)
+    monkeypatch.setattr(search, "coreset_of", lambda source, seed: (core, 3))
+    ends = [[step.state for step in iterate(core, method.seeded(seed))][-1] for seed in range(search.RESTARTS)]
+    best = min(ends, key=lambda end: end.objective)
+    assert len({end.objective for end in ends}) == len(ends)
+    first = next(iter(iterate(HeldRows(rows, None), method))).state
+    assert first.centers.tolist() == best.centers.tolist()

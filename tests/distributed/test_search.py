@@ -1,0 +1,97 @@
+"""The search on two worker processes, and as a job that is stopped and resumed: the same bytes as on threads."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import dask
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from strategies import contents
+
+from dask_dpmeans import load
+from dask_dpmeans.algorithms import search
+from dask_dpmeans.algorithms.coreset import coreset_of
+from dask_dpmeans.algorithms.search import Method
+from dask_dpmeans.cli import main
+from dask_dpmeans.kernels import compiled
+from dask_dpmeans.loop import iterate
+from dask_dpmeans.run import write_synthetic
+from dask_dpmeans.sources import as_source, connect
+from dask_dpmeans.sources.executors import DaskTasks
+from dask_dpmeans.synth import Synthetic
+
+ROWS = np.concatenate([rows for _, rows, _ in Synthetic("blobs", 600, 2, 6, 3).parts()])
+WEIGHTS = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.7], len(ROWS))
+METHODS = {
+    # A trial succeeds in its 8th step, and 16th pass.
+    "plain": Method(100.0, seed=3, tol=0.01, max_iter=8),
+    "from a coreset": Method(300.0, seed=1, coreset_above=300),
+}
+
+
+def without_numba():
+    """Loops give the same bytes compiled or not, and two workers less to compile."""
+    compiled.AVAILABLE = False
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path_factory.mktemp("workers"))}),
+        connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client,
+    ):
+        client.run(without_numba)
+        yield client
+
+
+def trace(source, method):
+    return [contents(step.state) | {"end": step.converged} for step in iterate(source, method)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_search_on_workers_gives_the_bytes_of_threads(client, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(search, "coreset_of", partial(coreset_of, most=150))
+    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
+    made[:] = ROWS
+    on_workers = as_source(tmp_path / "rows.zarr", WEIGHTS, client=client, block_rows=64)
+    assert isinstance(on_workers.executor, DaskTasks)
+    assert on_workers.plan.n_shards > 4
+    on_threads = as_source(ROWS, WEIGHTS, threads=2, block_rows=64)
+    found = trace(on_workers, METHODS[name])
+    assert found == trace(on_threads, METHODS[name])
+    assert len(found) >= 3
+
+
+def command(run, *options):
+    return ["fit", "data.zarr/rows", run, "--penalty", "900", "--search", "--threads", "1", *options]
+
+
+def test_a_search_of_the_command_line_that_is_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_synthetic(Synthetic("uniform", 20_000, 3, 1, 0), "data.zarr")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask_dpmeans", *command("run.zarr", "--seed", "3")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        if line.startswith("step 4:"):
+            os.kill(process.pid, signal.SIGTERM)
+            break
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 3, said
+    most = ("--max-iter", "14")
+    for arguments in (command("run.zarr", "--resume", *most), command("whole.zarr", "--seed", "3", *most)):
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0, done.output
+    assert load("run.zarr").get_params()["search"] is True
+    assert load("run.zarr").n_iter_ == 14
+    for name, array in zarr.open_group("whole.zarr", mode="r").arrays():
+        if name != "seconds":
+            assert zarr.open_array(f"run.zarr/{name}")[...].tobytes() == array[...].tobytes(), name

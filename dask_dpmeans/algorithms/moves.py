@@ -218,8 +218,9 @@ def gains_of(found: Findings, moves: Moves) -> Float64Array:
 def moved(found: Findings, moves: Moves, random: np.random.Generator) -> tuple[Float64Array, Float64Array]:
     """The centers, (k, d), and children, (k, 2, d), of the next probe.
 
-    Clusters keep their order.  A merged pair goes on under the lower number; of a split cluster the first half goes on
-    under its number, and the second is added at the end.
+    Clusters go to their means, but for those that receive the rows of a deleted one: the bound of its loss holds where
+    they stand.  Clusters keep their order.  A merged pair goes on under the lower number; of a split cluster the first
+    half goes on under its number, and the second is added at the end.
     """
     centers, children = found.means.copy(), next_children(found, random)
     first, second = moves.merged[:, 0], moves.merged[:, 1]
@@ -233,6 +234,9 @@ def moved(found: Findings, moves: Moves, random: np.random.Generator) -> tuple[F
     born = around(halves.reshape(-1, halves.shape[-1]), found.half_radii[moves.split].reshape(-1), random)
     born = born.reshape(*halves.shape[:2], *halves.shape[1:])
     centers[moves.split], children[moves.split] = halves[:, 0], born[:, 0]
+    givers, takers = found.receivers
+    receiving = takers[moves.deleted[givers] & (found.weights[givers] > 0)]
+    centers[receiving] = found.centers[receiving]
     stay = ~moves.deleted
     stay[second] = False
     return np.concatenate([centers[stay], halves[:, 1]]), np.concatenate([children[stay], born[:, 1]])

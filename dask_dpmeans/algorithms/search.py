@@ -172,6 +172,7 @@ class Method(Parameters):
                     next_centers=after.next_centers,
                     next_children=after.next_children,
                     planned=after.planned,
+                    promised=after.promised,
                     settled=stalled and not after.planned.any(),
                     passes=after.passes,
                     rows_read=after.rows_read,

@@ -1,5 +1,4 @@
 import math
-from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from strategies import chunkings, contents, seeds
 
 from dask_dpmeans.algorithms import coreset, search
-from dask_dpmeans.algorithms.coreset import SEEDS, Drawn, Uniform, by_sensitivity, coreset_of, d2_seeds
+from dask_dpmeans.algorithms.coreset import SEEDS, Drawn, Sensitivity, Uniform, d2_seeds
 from dask_dpmeans.algorithms.dpmeans import inertia_of
 from dask_dpmeans.algorithms.search import Method
 from dask_dpmeans.held import HeldRows
@@ -24,6 +23,11 @@ from dask_dpmeans.synth import Synthetic
 def blobs(n, k=12, seed=0):
     data = Synthetic("blobs", n, 2, k, seed)
     return np.concatenate([rows for _, rows, _ in data.parts()]), data.centers
+
+
+def coreset_of(source, seed, most):
+    sensitivity, passes = Sensitivity.of(source, seed)
+    return sensitivity.coreset(source, most), passes + 1
 
 
 def drawn_bytes(source, seed, most):
@@ -55,7 +59,7 @@ def test_over_seeds_a_coreset_is_right_about_weight_mean_and_squared_error(weigh
 
 
 @settings(max_examples=20)
-@given(st.integers(1, 300), st.integers(1, 200), seeds)
+@given(st.integers(1, 300), st.integers(40, 200), seeds)
 def test_rows_without_weight_are_never_drawn_and_others_keep_theirs_where_all_are(n, most, seed):
     rng = np.random.default_rng(seed)
     rows, weights = rng.normal(size=(n, 2)), rng.choice([0.0, 0.5, 2.0], n)
@@ -68,6 +72,14 @@ def test_rows_without_weight_are_never_drawn_and_others_keep_theirs_where_all_ar
     everything, _ = coreset_of(HeldRows(rows, weights), seed % 1000, 10**9)
     assert everything.rows.tolist() == rows[weights > 0].tolist()
     assert everything.weights.tolist() == weights[weights > 0].tolist()
+
+
+def test_where_nothing_is_drawn_the_mean_stands_for_all_rows():
+    rows, weights = blobs(100)[0], np.full(100, 0.5)
+    source = HeldRows(rows, weights)
+    core, _ = coreset_of(source, 0, 0)
+    assert core.rows.tolist() == source.summary.mean[np.newaxis].tolist()
+    assert core.weights.tolist() == [50.0]
 
 
 @pytest.mark.parametrize("rows", [np.full((40, 2), 3.0), np.zeros((1, 1))])
@@ -109,7 +121,7 @@ def test_the_expected_draws_are_the_sensitivities_in_quarters(k, most, weighted,
     seeds_of = rows[rng.integers(200, size=k)]
     block = Block(0, rows, weights)
     cells = scan(block, Centers(seeds_of), math.inf)
-    draw = by_sensitivity(Centers(seeds_of), cells, most, 0)
+    draw = Sensitivity(Centers(seeds_of), cells.moments, 0).draw(most)
     squared = ((rows[:, np.newaxis] - seeds_of) ** 2).sum(axis=2)
     labels, least = squared.argmin(axis=1), squared.min(axis=1)
     total = each @ least
@@ -149,17 +161,17 @@ def test_seeds_are_rows_apart_and_no_more_than_there_are_places():
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-    """A sample of 1000 rows, and a coreset of 500 for the search."""
+    """A sample of 1000 rows, and no trials on more than that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coreset, "SAMPLE_ROWS", 1000)
-        patch.setattr(search, "coreset_of", partial(coreset_of, most=500))
+        patch.setattr(search, "TRIALS_BELOW", 1000)
         yield
 
 
 @pytest.fixture(scope="module")
 def large():
     rows, centers = blobs(5000)
-    return rows, centers, [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_above=1000))]
+    return rows, centers, [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500))]
 
 
 def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
@@ -174,8 +186,9 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
     assert not any(state.moves[3:].any() for state in states)
 
 
-def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large):
+def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
     rows, centers, states = large
+    monkeypatch.setattr(search, "TRIALS_BELOW", 10_000)
     whole = [step.state for step in iterate(HeldRows(rows, None), Method(300.0))][-1]
     assert states[-1].objective <= 1.01 * whole.objective
     assert states[-1].rows_read < whole.rows_read / 3
@@ -195,7 +208,7 @@ class Counted(HeldRows):
 def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(large):
     rows, _, states = large
     Counted.folds = 0
-    method = Method(300.0, coreset_above=1000)
+    method = Method(300.0, coreset_rows=500)
     for step in iterate(Counted(rows, None), method):
         assert step.state.rows_read == Counted.folds * len(rows)
         if step.state.step == 1 and not step.converged:
@@ -203,22 +216,42 @@ def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(
     assert step.state.rows_read == states[-1].rows_read
 
 
-def test_a_coreset_is_taken_above_a_number_of_rows_and_where_no_centers_are_given():
+def first(rows, **parameters):
+    return contents(next(iter(iterate(HeldRows(rows, None), Method(300.0, **parameters)))).state)
+
+
+def test_a_coreset_is_taken_where_it_is_asked_for_and_no_centers_are_given():
     rows, centers = blobs(1000)
-    source = HeldRows(rows, None)
+    assert first(rows) == first(rows, coreset_rows=0)
+    assert first(rows, coreset_rows=300)["rows_read"] == 5 * len(rows)
+    assert first(rows, coreset_rows=300, centers=centers) == first(rows, centers=centers)
 
-    def first(**parameters):
-        return contents(next(iter(iterate(source, Method(300.0, **parameters)))).state)
 
-    assert first(coreset_above=1000) == first()
-    assert first(coreset_above=999)["rows_read"] == 5 * len(rows)
-    assert first(coreset_above=999, centers=centers) == first(centers=centers)
+def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(monkeypatch):
+    rows, _ = blobs(4000)
+    monkeypatch.setattr(search, "CORESET_ABOVE", 3999)
+    monkeypatch.setattr(search, "LEAST_CORESET", 400)
+    sizes = []
+    coreset_of_size = Sensitivity.coreset
+    monkeypatch.setattr(Sensitivity, "coreset", lambda *given: sizes.append(given[2]) or coreset_of_size(*given))
+    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 100)
+    assert first(rows)["rows_read"] == (1 + 2 + 2 + 1) * len(rows)  # survey, sensitivity, two coresets, probe
+    assert sizes[0] == 400
+    assert 900 <= sizes[1] <= 1500  # twelve clusters, or nearly
+    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 1)
+    assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)
+    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 1000)
+    large = first(rows)
+    assert large["rows_read"] == (1 + 2 + 1 + 1) * len(rows)  # too large to be worth it
+    assert large["centers"] == first(rows, coreset_rows=0)["centers"]
+    monkeypatch.setattr(search, "CORESET_ABOVE", 4000)
+    assert first(rows)["rows_read"] == 2 * len(rows)
 
 
 def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
     rows = blobs(1500)[0]
     weights = np.random.default_rng(0).choice([0.0, 0.3, 1.0, 2.0], len(rows))
-    method = Method(100.0, coreset_above=500, seed=4)
+    method = Method(100.0, coreset_rows=300, seed=4)
     expected, *others = (
         [contents(step.state) | {"end": step.converged} for step in iterate(source, method)]
         for source in (
@@ -233,22 +266,23 @@ def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
 def test_it_goes_on_from_any_step_to_the_same_end(large):
     rows, _, states = large
     for state in states[:-1]:
-        *_, last = iterate(HeldRows(rows, None), Method(300.0, coreset_above=1000), state)
+        *_, last = iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500), state)
         assert contents(last.state) == contents(states[-1])
 
 
 def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
     rows = np.concatenate([blobs(3000)[0], [[60.0, 60.0]]])
     source = HeldRows(np.ascontiguousarray(rows), None)
-    last = [step.state for step in iterate(source, Method(900.0, coreset_above=1000))][-1]
+    last = [step.state for step in iterate(source, Method(900.0, coreset_rows=500))][-1]
     assert [60.0, 60.0] in last.centers.tolist()
 
 
 def test_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch):
     rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
-    core, method = HeldRows(rows[::2].copy(), None), Method(150.0, tol=0.01, coreset_above=100)
-    monkeypatch.setattr(search, "coreset_of", lambda source, seed: (core, 3))
-    ends = [[step.state for step in iterate(core, method.seeded(seed))][-1] for seed in range(search.RESTARTS)]
+    core, method = HeldRows(rows[::2].copy(), None), Method(150.0, tol=0.01, coreset_rows=100)
+    monkeypatch.setattr(Sensitivity, "coreset", lambda *_: core)
+    alone = Method(150.0, tol=0.01, coreset_rows=0)
+    ends = [[step.state for step in iterate(core, alone.seeded(seed))][-1] for seed in range(search.RESTARTS)]
     best = min(ends, key=lambda end: end.objective)
     assert len({end.objective for end in ends}) == len(ends)
     first = next(iter(iterate(HeldRows(rows, None), method))).state

@@ -297,6 +297,10 @@ def test_clusters_keep_their_order_under_moves_and_second_halves_come_last(probl
     found, rng = problem.found, np.random.default_rng(seed)
     kinds = rng.integers(4, size=found.k)
     kinds[found.weights <= 0] = 0
+    givers, takers = found.receivers
+    receiving = np.unique(takers[(kinds[givers] == 0) & (found.weights[givers] > 0)])
+    receiving = receiving[kinds[receiving] > 0]
+    kinds[receiving] = 1
     alive = np.flatnonzero(kinds == 2)
     merged = np.sort(rng.permutation(alive)[: len(alive) // 2 * 2].reshape(-1, 2), axis=1)
     split = (kinds == 3) & (found.half_weights.min(axis=1) > 0)
@@ -307,6 +311,7 @@ def test_clusters_keep_their_order_under_moves_and_second_halves_come_last(probl
     for first, second in merged:
         partition = np.where(partition == second, first, partition)
     means = problem.means(partition)
+    means.update({number: found.centers[number] for number in receiving.tolist()})
     numbers = [number for number in range(found.k) if kinds[number] and number not in merged[:, 1]]
     numbers += [number + found.k for number in np.flatnonzero(split)]
     expected = np.stack([means[number] for number in numbers])

@@ -129,6 +129,23 @@ def fits(draw, most=60):
     return rows, weights, HeldRows(rows, weights), method
 
 
+@FEWER
+@given(fits())
+def test_moves_gain_what_the_history_says_at_least_and_no_move_gains_nothing(fit):
+    *_, source, method = fit
+    for before, after in pairwise(states_of(source, method)[:-1]):
+        assert after.gains.sum() <= before.objective - after.objective + 1e-9 * before.objective
+        assert ((after.moves[:3] > 0) == (after.gains != 0)).all()
+
+
+def test_a_delete_gains_what_it_claims_though_the_means_of_its_receivers_move():
+    rows = np.array([[0.0], [1.2]])
+    model = DPMeans(10.0, search=True, init=[[0.0], [1.0]], random_state=0).fit(rows)
+    first, second, *_ = model.history_
+    assert second.deletes == 1
+    assert 0 < second.delete_gain <= first.objective - second.objective
+
+
 @settings(max_examples=25)
 @given(fits())
 def test_every_committed_state_is_lower_and_what_its_centers_give(fit):

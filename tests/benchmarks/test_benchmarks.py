@@ -5,6 +5,7 @@ from pathlib import Path
 
 import assignment
 import numpy as np
+import objective
 import out_of_core
 import pytest
 import ratios
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from dask_dpmeans.kernels.distance import squared_distances
 from dask_dpmeans.kernels.scan import Scan
+from dask_dpmeans.synth import Synthetic
 
 SMALL = assignment.Shape(n=1500, d=6, k=9, most_gemm=1.6, least_lloyd=2.0)
 
@@ -163,3 +165,20 @@ def test_the_command_prints_a_table_for_each_problem(monkeypatch: pytest.MonkeyP
     first, *lines = result.output.splitlines()
     assert first == "n=750 d=6 k=9, float32, one thread"
     assert len(lines) == 8
+
+
+def test_the_tables_of_the_objective_have_all_lines() -> None:
+    options = ["--rows-fraction", "0.01", "--seeds", "2", "--only", "blobs-20", "--part", "quality", "--part", "passes"]
+    result = CliRunner().invoke(objective.main, options, catch_exceptions=False)
+    for line in ("penalty 2000: worst", "penalty 2000: best", "passes to 0.5 %"):
+        assert line in result.stdout
+
+
+def test_the_search_of_the_benchmark_is_no_higher_than_the_planted_centers() -> None:
+    rows = objective.rows_of("blobs-20", None, 0.02)
+    assert rows is not None
+    found = objective.searched(rows, 2000.0, 0)
+    planted = Synthetic("blobs", len(rows), 4, 20, 0).centers
+    squared = ((rows[:, np.newaxis] - planted) ** 2).sum(axis=2).min(axis=1)
+    assert found.objective <= squared.sum() + 2000.0 * len(planted)
+    assert found.passes_to(found.objective) <= found.passes

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from functools import partial
 
 import dask
 import numpy as np
@@ -14,8 +13,6 @@ from click.testing import CliRunner
 from strategies import contents
 
 from dask_dpmeans import load
-from dask_dpmeans.algorithms import search
-from dask_dpmeans.algorithms.coreset import coreset_of
 from dask_dpmeans.algorithms.search import Method
 from dask_dpmeans.cli import main
 from dask_dpmeans.kernels import compiled
@@ -30,7 +27,7 @@ WEIGHTS = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.7], len(ROWS))
 METHODS = {
     # A trial succeeds in its 8th step, and 16th pass.
     "plain": Method(100.0, seed=3, tol=0.01, max_iter=8),
-    "from a coreset": Method(300.0, seed=1, coreset_above=300),
+    "from a coreset": Method(300.0, seed=1, coreset_rows=150),
 }
 
 
@@ -54,8 +51,7 @@ def trace(source, method):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_search_on_workers_gives_the_bytes_of_threads(client, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(search, "coreset_of", partial(coreset_of, most=150))
+def test_a_search_on_workers_gives_the_bytes_of_threads(client, tmp_path, name):
     made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
     made[:] = ROWS
     on_workers = as_source(tmp_path / "rows.zarr", WEIGHTS, client=client, block_rows=64)

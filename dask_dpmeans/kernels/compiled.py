@@ -51,6 +51,20 @@ def _squared_norm(row, d):
 
 
 @_compiled
+def _score(rows, shift, matrix, left, scores, norms):
+    """Fill the first rows of `left`, shifted and with a column of ones, of their `norms` and of `scores`."""
+    count, d = rows.shape
+    for i in range(count):
+        for j in range(d):
+            left[i, j] = rows[i, j] - shift[j]
+        norms[i] = np.sqrt(_squared_norm(left[i], d))
+    if count == len(left):
+        np.dot(left, matrix, scores)
+    else:
+        np.dot(left[:count], matrix, scores[:count])
+
+
+@_compiled
 def squared_distances(rows, centers, labels, squared):
     """The squared distance of each row, (n, d), to its center: four rows at a time, each over its columns in order."""
     n, d = rows.shape
@@ -106,14 +120,7 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
         left[:, d] = 1
         for start in range(0, n, height):
             count = min(height, n - start)
-            for i in range(count):
-                for j in range(d):
-                    left[i, j] = rows[start + i, j] - shift[j]
-                norms[i] = np.sqrt(_squared_norm(left[i], d))
-            if count == height:
-                np.dot(left, matrix, scores)
-            else:
-                np.dot(left[:count], matrix, scores[:count])
+            _score(rows[start : start + count], shift, matrix, left, scores, norms)
             for i in range(count):
                 # The bits of the largest float: the largest integer, or the smallest one where all are negative.
                 row = bits[i]
@@ -169,16 +176,11 @@ def nearest_two(rows, centers, shift, matrix, bounds, most_candidates, left, sco
     n, d = rows.shape
     height, k = scores.shape
     radius, of_scores, of_squares, least, most = bounds
+    norms = np.empty(height)
     left[:, d] = 1
     for start in range(0, n, height):
         count = min(height, n - start)
-        for i in range(count):
-            for j in range(d):
-                left[i, j] = rows[start + i, j] - shift[j]
-        if count == height:
-            np.dot(left, matrix, scores)
-        else:
-            np.dot(left[:count], matrix, scores[:count])
+        _score(rows[start : start + count], shift, matrix, left, scores, norms)
         for i in range(count):
             values = scores[i]
             first, second, third = -np.inf, -np.inf, -np.inf
@@ -194,9 +196,8 @@ def nearest_two(rows, centers, shift, matrix, bounds, most_candidates, left, sco
                         other = c
                     else:
                         third = value
-            norm = np.sqrt(_squared_norm(left[i], d))
-            reach = radius * (norm + radius)
-            doubt = of_scores * reach + of_squares * (norm * norm + radius * radius) + least
+            reach = radius * (norms[i] + radius)
+            doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
             safe = reach < most
             known = True
             if not (safe and first - second > doubt and second - third > doubt):

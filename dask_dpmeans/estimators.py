@@ -83,7 +83,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         Take the penalty as a price, and search for the lowest objective with splits, merges, deletes and trials of
         them (after Odashima et al. 2016 and Fritzke 2020), beside births.  Data of more than 32,768 rows is searched
         on a coreset (Bachem et al. 2015) first; up to 131,072 rows all rows see a few trials then, and above moves and
-        means alone.
+        means alone.  With centers as `init` the search starts from them, without a coreset.
     init : "mean", array of shape (k, d), path or fitted DPMeans, default "mean"
         The first centers: the mean of all rows as in the paper, centers, or those of an earlier run or fit.
     max_iter : int, default 300
@@ -232,7 +232,7 @@ def fit(
         data,
         run,
         method.method(),
-        seed=seed_of(method.random_state),
+        seed=None if method.random_state is None else seed_of(method.random_state),
         sample_weight=sample_weight,
         resume=resume,
         force=force,
@@ -290,6 +290,8 @@ def first_centers(init: Any) -> Float64Array | None:
 def seed_of(random_state: Any) -> int:
     """The one seed of a fit: the number given, or one drawn."""
     if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise InputError(f"random_state must be >= 0, got {random_state}")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 

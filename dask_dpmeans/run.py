@@ -41,7 +41,7 @@ def fit(
     run: Path,
     method: Algorithm[Any],
     *,
-    seed: int,
+    seed: int | None,
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
@@ -55,7 +55,7 @@ def fit(
     data, sample_weight : what `as_source` takes
     run : path or URL of the store
     method : parameters and steps
-    seed : stored with the run
+    seed : stored with the run; None to draw one, or to take that of the run that is gone on with
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
@@ -70,8 +70,7 @@ def fit(
     store = RunStore.at(run)
     store.check_target("run", [data, sample_weight], force=force, resume=resume)
     source = as_source(data, sample_weight, **where)
-    if resume and store.begun():
-        seed = store.manifest()["random_state"]
+    seed = _seed(store, seed, resume)
     method = method.seeded(seed)
     manifest = _manifest(method, seed, source, weighted=sample_weight is not None)
     state, history, converged = _begin(store, manifest, source, method, resume)
@@ -149,6 +148,16 @@ def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
     for start, part, labels in data.parts():
         write_part(start, (part, labels))
     store.seal(manifest)
+
+
+def _seed(store: RunStore, seed: int | None, resume: bool) -> int:
+    """The seed given, that of the run to go on with, or one drawn."""
+    if not (resume and store.begun()):
+        return int(np.random.default_rng().integers(2**31)) if seed is None else seed
+    begun = int(store.manifest()["random_state"])
+    if seed not in (None, begun):
+        raise InputError(f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it")
+    return begun
 
 
 def _begin(

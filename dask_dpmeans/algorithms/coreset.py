@@ -109,7 +109,8 @@ class Sensitivity:
         weights = np.where(alive, weights, 1.0)
         errors = self.cells.inertias / inertia if inertia > 0 else np.zeros(len(weights))
         of_cells = (errors / weights + 2 * alive / (weights * np.count_nonzero(alive))) * (size / 4)
-        return BySensitivity(self.seeds, size / 4 / inertia if inertia > 0 else 0.0, of_cells, self.seed)
+        of_distances = min(size / 4 / inertia, np.finfo(np.float64).max) if inertia > 0 else 0.0
+        return BySensitivity(self.seeds, of_distances, of_cells, self.seed)
 
 
 def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Array:

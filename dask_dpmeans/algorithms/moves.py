@@ -95,7 +95,7 @@ class Findings:
         first, second = self.half_weights.T
         differences = self.half_means[:, 0] - self.half_means[:, 1]
         both = np.minimum(first, second) > 0
-        saved = _ratio(first * second, self.weights) * np.einsum("ij,ij->i", differences, differences)
+        saved = first * _ratio(second, self.weights) * np.einsum("ij,ij->i", differences, differences)
         return np.where(both, saved, 0.0)
 
     @cached_property
@@ -201,7 +201,7 @@ def merge_gains(found: Findings, pairs: IndexArray) -> Float64Array:
     """(m,), what the objective falls by when two clusters, (m, 2), become one."""
     first, second = found.weights[pairs].T
     differences = found.means[pairs[:, 0]] - found.means[pairs[:, 1]]
-    gains: Float64Array = found.penalty - _ratio(first * second, first + second) * np.einsum(
+    gains: Float64Array = found.penalty - first * _ratio(second, first + second) * np.einsum(
         "ij,ij->i", differences, differences
     )
     return gains

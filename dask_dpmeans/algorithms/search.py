@@ -78,7 +78,7 @@ class State:
     objective: float
     """Inertia + penalty * k, of these centers on the data."""
     opened: Int64Array
-    """(births,), the rows that open clusters in the next pass, in order."""
+    """(births,), the rows that opened clusters in this step, in order."""
     deaths: int
     """Clusters that were left without weight."""
     moves: Int64Array
@@ -160,7 +160,7 @@ class Method(Parameters):
         if state.step == 0 and self.centers is None:
             state = self._from_coreset(source, state)
         saved = 0.0
-        while not state.settled:
+        for _ in range(MOST_PASSES if not state.settled else 0):
             after, savings = self._pass(source, state)
             if after.objective < state.objective:
                 return after
@@ -179,6 +179,8 @@ class Method(Parameters):
                 ),
                 savings,
             )
+            if state.settled:
+                break
         return self._try(source, state)
 
     def done(self, before: State, after: State) -> bool:
@@ -249,12 +251,14 @@ class Method(Parameters):
         coreset, passes = sensitivity.coreset(source, size or LEAST_CORESET), passes + 1
         alone = replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
         if size is None:
-            size = ROWS_A_CLUSTER * len(Restart(alone, coreset, trials=False)().centers)
+            first = source.run([Restart(alone, coreset, trials=False)], "search")[0]
+            size = ROWS_A_CLUSTER * len(first.centers)
             if 2 * size > n:
-                return _read(source, state, passes)
+                start = replace(state, next_centers=first.centers, next_children=first.children)
+                return _read(source, start, passes)
             if size > LEAST_CORESET:
                 coreset, passes = sensitivity.coreset(source, size), passes + 1
-        restarts = [Restart(alone.seeded(self.seed + number), coreset) for number in range(RESTARTS)]
+        restarts = [Restart(alone.seeded(seed), coreset) for seed in restart_seeds(self.seed)]
         best = min(source.run(restarts, "search"), key=lambda end: end.objective)
         share = max(state.share, len(SHARES) - LAST_SHARES)
         start = replace(state, next_centers=best.centers, next_children=best.children, share=share)
@@ -294,7 +298,7 @@ class Method(Parameters):
         """Open, delete or swap clusters, and settle."""
         random = self._random(state.passes)
         kind = KINDS[state.failures % len(KINDS)]
-        count = max(1, int(SHARES[state.share] * found.k))
+        count = _count(state)
         passes = 0
         centers, children = found.centers, found.children
         if kind != "delete":
@@ -356,6 +360,11 @@ class Restart:
         return end.state
 
 
+def restart_seeds(seed: int) -> list[int]:
+    """Seeds of the searches of a coreset."""
+    return [int(number) for number in np.random.SeedSequence([seed, 4]).generate_state(RESTARTS)]
+
+
 def opening(found: Findings, count: int, random: np.random.Generator, *, noisy: bool) -> Moves:
     """Splits of the clusters in which these save the most, or nearly."""
     chances = found.savings * (random.exponential(size=found.k) if noisy else 1.0)
@@ -372,12 +381,18 @@ def closing(found: Findings, count: int, random: np.random.Generator) -> Moves:
     return replace(nothing, deleted=nothing.deleted | deletions(found, losses, math.inf, count)[0])
 
 
+def _count(state: State) -> int:
+    """Clusters that the next trial opens or deletes."""
+    return max(1, int(SHARES[state.share] * len(state.centers)))
+
+
 def _judged(state: State, success: bool) -> State:
-    """The state after a trial: shares shrink as trials fail."""
+    """The state after a trial: shares shrink as trials fail, down to one cluster."""
     failures = 0 if success else state.failures + 1
     if failures < TRIES * len(KINDS):
         return replace(state, failures=failures)
-    return replace(state, share=state.share + 1, failures=0)
+    share = state.share + 1 if _count(state) > 1 else len(SHARES)
+    return replace(state, share=share, failures=0)
 
 
 def _read(source: Source, state: State, passes: int) -> State:

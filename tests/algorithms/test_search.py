@@ -444,8 +444,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(tmp_path, step
     whole = fit(rows, tmp_path / "whole.zarr", model)
     with pytest.raises(InterruptError, match="as asked"):
         fit(rows, tmp_path / "run.zarr", model, on_step=on_step)
-    # The seed is the stored one, whatever this one is.
-    resumed = fit(rows, tmp_path / "run.zarr", DPMeans(penalty, search=True, random_state=6), resume=True)
+    resumed = fit(rows, tmp_path / "run.zarr", DPMeans(penalty, search=True), resume=True)
     for name, array in zarr.open_group(tmp_path / "whole.zarr", mode="r").arrays():
         if name != "seconds":
             assert zarr.open_array(tmp_path / "run.zarr" / name)[...].tobytes() == array[...].tobytes(), name
@@ -459,3 +458,27 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(tmp_path, step
 def test_search_is_true_or_false(value):
     with pytest.raises(InputError, match=f"search must be True or False, got {value!r}"):
         DPMeans(1.0, search=value).fit(np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("factor", [1e-170, 1e160])
+def test_weights_and_the_penalty_may_be_in_any_unit(factor):
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    plain = DPMeans(0.1, search=True, random_state=0).fit(rows)
+    scaled = DPMeans(0.1 * factor, search=True, random_state=0).fit(rows, sample_weight=np.full(50, factor))
+    assert scaled.objective_ / factor == pytest.approx(plain.objective_, rel=0.03)
+
+
+def test_a_run_is_not_resumed_with_another_seed(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.warns(ConvergenceWarning, match="before it converged"):
+        fit(rows, tmp_path / "run.zarr", DPMeans(0.1, search=True, max_iter=1, random_state=5))
+    with pytest.raises(InputError, match="was begun with seed 5, not 6: leave the seed out"):
+        fit(rows, tmp_path / "run.zarr", DPMeans(0.1, search=True, random_state=6), resume=True)
+    resumed = fit(rows, tmp_path / "run.zarr", DPMeans(0.1, search=True), resume=True)
+    assert resumed.random_state_ == 5
+    assert resumed.objective_ == DPMeans(0.1, search=True, random_state=5).fit(rows).objective_
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(InputError, match="random_state must be >= 0, got -1"):
+        DPMeans(1.0, search=True, random_state=-1).fit(np.eye(3))

@@ -86,7 +86,7 @@ class _Stream(CentersMixin, BaseEstimator):
         Returns
         -------
         self
-            As it was, where an error is raised.
+            Its clusters are as they were, where an error is raised.
         """
         method = self.method()
         first = not hasattr(self, "state_")

@@ -122,7 +122,8 @@ class Method(Parameters):
     """Of all random numbers."""
     coreset_rows: int | None = None
     """Rows of the coreset that the search starts on, about; 0 for none, None for the rule: more than `CORESET_ABOVE`
-    rows have one, of so many rows a cluster that a first search of few rows opens, unless that is half of them."""
+    rows have one, of so many rows a cluster that a first search of few rows opens; where that is more than half of all
+    rows, these are searched themselves, from the centers of the first search."""
 
     def seeded(self, seed: int) -> "Method":
         """The same search with another seed."""
@@ -160,7 +161,9 @@ class Method(Parameters):
         if state.step == 0 and self.centers is None:
             state = self._from_coreset(source, state)
         saved = 0.0
-        for _ in range(MOST_PASSES if not state.settled else 0):
+        for _ in range(MOST_PASSES):
+            if state.settled:
+                break
             after, savings = self._pass(source, state)
             if after.objective < state.objective:
                 return after
@@ -179,8 +182,6 @@ class Method(Parameters):
                 ),
                 savings,
             )
-            if state.settled:
-                break
         return self._try(source, state)
 
     def done(self, before: State, after: State) -> bool:

@@ -51,17 +51,13 @@ def _squared_norm(row, d):
 
 
 @_compiled
-def _score(rows, shift, matrix, left, scores, norms):
-    """Fill the first rows of `left`, shifted and with a column of ones, of their `norms` and of `scores`."""
+def _shift(rows, shift, left, norms):
+    """Fill the first rows of `left` with the shifted rows, (n, d), and `norms` with their norms."""
     count, d = rows.shape
     for i in range(count):
         for j in range(d):
             left[i, j] = rows[i, j] - shift[j]
         norms[i] = np.sqrt(_squared_norm(left[i], d))
-    if count == len(left):
-        np.dot(left, matrix, scores)
-    else:
-        np.dot(left[:count], matrix, scores[:count])
 
 
 @_compiled
@@ -100,8 +96,39 @@ def add_rows(rows, weights, labels, sums):
             sums[label, j] += weight * np.float64(rows[i, j])
 
 
+@_compiled
+def measure(rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias):
+    """All that a probe learns of rows whose two nearest centers are known, in one go; what it fills in is zero before.
+
+    Of the rows, (n, d): the squared distance to the nearest center and what going to the second would cost.  Of the
+    halves of the clusters, (2k,) each and (2k, d): counts, weights, sums and squared errors about the children,
+    (2k, d).  Of the clusters, (k,): squared errors about the centers, (k, d).
+    """
+    counts, totals, sums, errors = halves
+    n, d = rows.shape
+    for i in range(n):
+        label, other, weight = labels[i], seconds[i], weights[i]
+        near = far = left = right = 0.0
+        for j in range(d):
+            value = np.float64(rows[i, j])
+            from_near, from_far = value - centers[label, j], value - centers[other, j]
+            from_left, from_right = value - children[2 * label, j], value - children[2 * label + 1, j]
+            near += from_near * from_near
+            far += from_far * from_far
+            left += from_left * from_left
+            right += from_right * from_right
+        half = 2 * label + (right < left)
+        squared[i], losses[i] = near, weight * (far - near)
+        inertias[label] += weight * near
+        counts[half] += 1
+        totals[half] += weight
+        errors[half] += weight * (right if right < left else left)
+        for j in range(d):
+            sums[half, j] += weight * np.float64(rows[i, j])
+
+
 def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
-    """The nearest center of rows whose numbers are as wide as `integer`.
+    """The nearest center of rows, ranked by scores as wide as `integer`.
 
     It fills `labels`, (n,), by definition, and `sure`, (n,): whether that is done.  Rows with more than
     `most_candidates` centers near the best one are left.  The other arguments are rows, (n, d), centers, (k, d), the
@@ -120,7 +147,11 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
         left[:, d] = 1
         for start in range(0, n, height):
             count = min(height, n - start)
-            _score(rows[start : start + count], shift, matrix, left, scores, norms)
+            _shift(rows[start : start + count], shift, left, norms)
+            if count == height:
+                np.dot(left, matrix, scores)
+            else:
+                np.dot(left[:count], matrix, scores[:count])
             for i in range(count):
                 # The bits of the largest float: the largest integer, or the smallest one where all are negative.
                 row = bits[i]
@@ -131,7 +162,7 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
                 word[0] = largest if largest >= 0 else smallest
                 reach = radius * (norms[i] + radius)
                 doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
-                floor = rows.dtype.type(word.view(rows.dtype)[0] - doubt)
+                floor = scores.dtype.type(word.view(scores.dtype)[0] - doubt)
                 hits, place = 0, 0
                 for first in range(0, k, SEGMENT):
                     values = scores[i, first : first + SEGMENT]
@@ -142,7 +173,7 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
                         hits += found // ONE_HIT
                         place = first + found % ONE_HIT
                 if not (reach < most and hits):
-                    floor, hits = -rows.dtype.type(np.inf), k
+                    floor, hits = -scores.dtype.type(np.inf), k
                 if 1 < hits <= most_candidates:
                     place = _nearest_among(rows[start + i], centers, scores[i], floor)
                 labels[start + i] = place
@@ -171,45 +202,65 @@ nearest_double = _nearest_of(np.int64)
 
 
 @_compiled
-def nearest_two(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, seconds, sure):
-    """The nearest and the second nearest center of each row, with the arguments of the ranking above."""
-    n, d = rows.shape
-    height, k = scores.shape
-    radius, of_scores, of_squares, least, most = bounds
-    norms = np.empty(height)
-    left[:, d] = 1
-    for start in range(0, n, height):
-        count = min(height, n - start)
-        _score(rows[start : start + count], shift, matrix, left, scores, norms)
-        for i in range(count):
-            values = scores[i]
-            first, second, third = -np.inf, -np.inf, -np.inf
-            label, other = 0, 1
-            for c in range(k):
-                value = values[c]
-                if value > third:
-                    if value > first:
-                        first, second, third = value, first, second
-                        label, other = c, label
-                    elif value > second:
-                        second, third = value, second
-                        other = c
-                    else:
-                        third = value
-            reach = radius * (norms[i] + radius)
-            doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
-            safe = reach < most
-            known = True
-            if not (safe and first - second > doubt and second - third > doubt):
-                floor = second - doubt if safe else -np.inf
-                candidates = 0
-                for c in range(k):
-                    if not values[c] < floor:
-                        candidates += 1
-                known = candidates <= most_candidates
-                if known:
-                    label, other = _nearest_two_among(rows[start + i], centers, values, floor)
-            labels[start + i], seconds[start + i], sure[start + i] = label, other, known
+def _three_largest(scores, first, second, third, label, other):
+    """Fill in the three largest scores, (k, n), of each column, and the places of the first two."""
+    k, n = scores.shape
+    for i in range(n):
+        first[i] = second[i] = third[i] = -np.inf
+        label[i], other[i] = 0, 1
+    for c in range(k):
+        values = scores[c]
+        for i in range(n):  # without a branch, so that it is vectorized
+            value, best, next_best, last = values[i], first[i], second[i], third[i]
+            place, next_place = label[i], other[i]
+            passed = next_best if value > next_best else value
+            third[i] = passed if passed > last else last
+            passed = best if value > best else value
+            second[i] = passed if passed > next_best else next_best
+            first[i] = value if value > best else best
+            label[i] = c if value > best else place
+            passed_place = place if value > best else c
+            other[i] = passed_place if value > next_best else next_place
+
+
+def _nearest_two_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
+    """The nearest and the second nearest center of rows, ranked by scores as wide as `integer`.
+
+    The arguments are those of the ranking above; `seconds` are (n,) too.  Scores stand in columns, one a row.
+    """
+
+    @_compiled
+    def nearest_two(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, seconds, sure):
+        n, d = rows.shape
+        height, k = scores.shape
+        radius, of_scores, of_squares, least, most = bounds
+        norms, memory, dtype = np.empty(height), scores.reshape(-1), scores.dtype
+        best, next_best, last = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, dtype)
+        place, next_place = np.empty(height, integer), np.empty(height, integer)
+        left[:, d] = 1
+        for start in range(0, n, height):
+            count = min(height, n - start)
+            _shift(rows[start : start + count], shift, left, norms)
+            columns = memory[: k * count].reshape(k, count)
+            np.dot(matrix.T, left[:count].T, columns)
+            _three_largest(columns, best, next_best, last, place, next_place)
+            for i in range(count):
+                label, other = place[i], next_place[i]
+                reach = radius * (norms[i] + radius)
+                doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
+                known, safe = True, reach < most
+                if not (safe and best[i] - next_best[i] > doubt and next_best[i] - last[i] > doubt):
+                    floor = next_best[i] - doubt if safe else -np.inf
+                    candidates = 0
+                    for c in range(k):
+                        if not columns[c, i] < floor:
+                            candidates += 1
+                    known = candidates <= most_candidates
+                    if known:
+                        label, other = _nearest_two_among(rows[start + i], centers, columns[:, i], floor)
+                labels[start + i], seconds[start + i], sure[start + i] = label, other, known
+
+    return nearest_two
 
 
 @_compiled
@@ -229,3 +280,7 @@ def _nearest_two_among(row, centers, scores, floor):
             elif squared < second or other < 0:
                 second, other = squared, c
     return label, other
+
+
+nearest_two_single = _nearest_two_of(np.int32)
+nearest_two_double = _nearest_two_of(np.int64)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.cover import Proposals, merge_covers
 from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, total
 from dask_dpmeans.kernels.scan import propose
+
+DENSE = 8
+"""Pairs of clusters for each row up to which a block counts all of them: faster than sorting."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +59,12 @@ class Probing:
 
     def chunk(self, block: Block) -> Probe:
         """The answer of one block."""
-        k, scratch = len(self.centers), block.scratch
         labels, seconds = two_nearest(block, self.centers)
-        squared = squared_distances(block.rows, self.centers.values, labels, scratch)
-        farther = squared_distances(block.rows, self.centers.values, seconds, scratch)
-        children = self.children.reshape(2 * k, -1)
-        first, second = (squared_distances(block.rows, children, 2 * labels + side, scratch) for side in (0, 1))
-        sides = second < first
-        halves = cluster_moments(block, 2 * labels + sides, np.where(sides, second, first), 2 * k)
-        errors, losses = squared, farther - squared
-        if block.weights is not None:
-            errors, losses = block.weights * errors, block.weights * losses
-        transfers = _transfers(labels, seconds, losses, k)
-        return Probe(halves, total(labels, errors, k), transfers, propose(block, squared, self.penalty))
+        children = self.children.reshape(2 * len(self.centers), -1)
+        measure = _measured_compiled if compiled.AVAILABLE else _measured
+        squared, losses, halves, inertias = measure(block, self.centers.values, children, labels, seconds)
+        transfers = _transfers(labels, seconds, losses, len(self.centers))
+        return Probe(halves, inertias, transfers, propose(block, squared, self.penalty))
 
     def combine(self, left: Probe, right: Probe) -> Probe:
         """The answer of two neighboring runs of blocks."""
@@ -87,9 +84,37 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
     return only, only
 
 
+def _measured(
+    block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
+) -> tuple[Float64Array, Float64Array, Moments, Float64Array]:
+    """Squared distances of the rows, what they would lose, the halves' moments, and the clusters' squared errors."""
+    k, scratch = len(centers), block.scratch
+    squared = squared_distances(block.rows, centers, labels, scratch)
+    losses = squared_distances(block.rows, centers, seconds, scratch) - squared
+    first, second = (squared_distances(block.rows, children, 2 * labels + side, scratch) for side in (0, 1))
+    sides = second < first
+    halves = cluster_moments(block, 2 * labels + sides, np.where(sides, second, first), 2 * k)
+    errors = squared
+    if block.weights is not None:
+        errors, losses = block.weights * errors, block.weights * losses
+    return squared, losses, halves, total(labels, errors, k)
+
+
+def _measured_compiled(
+    block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
+) -> tuple[Float64Array, Float64Array, Moments, Float64Array]:
+    """The same by one compiled loop."""
+    n, (k, d) = len(labels), centers.shape
+    squared, losses, inertias = np.empty(n), np.empty(n), np.zeros(k)
+    halves = np.zeros(2 * k, np.int64), np.zeros(2 * k), np.zeros((2 * k, d)), np.zeros(2 * k)
+    weights = np.ones(n) if block.weights is None else block.weights
+    compiled.measure(block.rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias)
+    return squared, losses, Moments(*halves), inertias
+
+
 def _transfers(labels: IndexArray, seconds: IndexArray, losses: Float64Array, k: int) -> Transfers:
     keys = labels.astype(np.int64) * k + seconds
-    if k * k <= len(keys):
+    if k * k <= DENSE * len(keys):
         present = np.flatnonzero(np.bincount(keys, minlength=k * k)).astype(np.int64)
         return Transfers(present, total(keys, losses, k * k)[present])
     pairs, places = np.unique(keys, return_inverse=True)

@@ -185,7 +185,8 @@ def merges(found: Findings, busy: BoolArray, least: float) -> IndexArray:
     nearest, second = nearest_two(found.means[free], Centers(found.means[free]))
     own = np.arange(len(free))
     other = np.where(nearest == own, second, nearest)
-    pairs = np.unique(np.sort(np.column_stack([free[own], free[other]])), axis=0)
+    keys = np.unique(free[np.minimum(own, other)] * found.k + free[np.maximum(own, other)])
+    pairs = np.column_stack(np.divmod(keys, found.k))
     gains = merge_gains(found, pairs)
     taken, chosen = np.zeros(found.k, np.bool_), []
     for place in np.argsort(-gains, kind="stable"):

@@ -97,13 +97,15 @@ def add_rows(rows, weights, labels, sums):
 
 
 @_compiled
-def measure(rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias):
+def measure(rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias, pairs):
     """All that a probe learns of rows whose two nearest centers are known, in one go; what it fills in is zero before.
 
     Of the rows, (n, d): the squared distance to the nearest center and what going to the second would cost.  Of the
     halves of the clusters, (2k,) each and (2k, d): counts, weights, sums and squared errors about the children,
-    (2k, d).  Of the clusters, (k,): squared errors about the centers, (k, d).
+    (2k, d).  Of the clusters, (k,): squared errors about the centers, (k, d).  Of the pairs of nearest and second
+    nearest center, (k * k,) each: whether there are any, and the sum of what these rows would lose; not where empty.
     """
+    present, lost = pairs
     counts, totals, sums, errors = halves
     n, d = rows.shape
     for i in range(n):
@@ -119,6 +121,10 @@ def measure(rows, weights, centers, children, labels, seconds, squared, losses, 
             right += from_right * from_right
         half = 2 * label + (right < left)
         squared[i], losses[i] = near, weight * (far - near)
+        if present.size:
+            pair = label * len(centers) + other
+            present[pair] = True
+            lost[pair] += losses[i]
         inertias[label] += weight * near
         counts[half] += 1
         totals[half] += weight

@@ -16,7 +16,7 @@ from dask_dpmeans.kernels.moments import Moments, cluster_moments, total
 from dask_dpmeans.kernels.scan import propose
 
 DENSE = 8
-"""Pairs of clusters for each row up to which a block counts all of them: faster than sorting."""
+"""Pairs of clusters for each row up to which sums of all of them are faster than sorting."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ class Probing:
         labels, seconds = two_nearest(block, self.centers)
         children = self.children.reshape(2 * len(self.centers), -1)
         measure = _measured_compiled if compiled.AVAILABLE else _measured
-        squared, losses, halves, inertias = measure(block, self.centers.values, children, labels, seconds)
-        transfers = _transfers(labels, seconds, losses, len(self.centers))
+        squared, halves, inertias, transfers = measure(block, self.centers.values, children, labels, seconds)
         return Probe(halves, inertias, transfers, propose(block, squared, self.penalty))
 
     def combine(self, left: Probe, right: Probe) -> Probe:
@@ -84,10 +83,14 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
     return only, only
 
 
+Measured = tuple[Float64Array, Moments, Float64Array, Transfers]
+"""Squared distances of the rows to their centers, and what a probe says of halves, clusters and transfers."""
+
+
 def _measured(
     block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
-) -> tuple[Float64Array, Float64Array, Moments, Float64Array]:
-    """Squared distances of the rows, what they would lose, the halves' moments, and the clusters' squared errors."""
+) -> Measured:
+    """What there is to learn once the two nearest centers are known."""
     k, scratch = len(centers), block.scratch
     squared = squared_distances(block.rows, centers, labels, scratch)
     losses = squared_distances(block.rows, centers, seconds, scratch) - squared
@@ -97,25 +100,28 @@ def _measured(
     errors = squared
     if block.weights is not None:
         errors, losses = block.weights * errors, block.weights * losses
-    return squared, losses, halves, total(labels, errors, k)
+    return squared, halves, total(labels, errors, k), _transfers(labels, seconds, losses, k)
 
 
 def _measured_compiled(
     block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
-) -> tuple[Float64Array, Float64Array, Moments, Float64Array]:
-    """The same by one compiled loop."""
+) -> Measured:
+    """The same by one compiled loop, which sums the transfers too where there are few pairs of clusters."""
     n, (k, d) = len(labels), centers.shape
     squared, losses, inertias = np.empty(n), np.empty(n), np.zeros(k)
     halves = np.zeros(2 * k, np.int64), np.zeros(2 * k), np.zeros((2 * k, d)), np.zeros(2 * k)
+    n_pairs = k * k if k * k <= DENSE * n else 0
+    present, lost = pairs = np.zeros(n_pairs, np.bool_), np.zeros(n_pairs)
     weights = np.ones(n) if block.weights is None else block.weights
-    compiled.measure(block.rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias)
-    return squared, losses, Moments(*halves), inertias
+    compiled.measure(block.rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias, pairs)
+    if n_pairs:
+        which = np.flatnonzero(present).astype(np.int64)
+        transfers = Transfers(which, lost[which])
+    else:
+        transfers = _transfers(labels, seconds, losses, k)
+    return squared, Moments(*halves), inertias, transfers
 
 
 def _transfers(labels: IndexArray, seconds: IndexArray, losses: Float64Array, k: int) -> Transfers:
-    keys = labels.astype(np.int64) * k + seconds
-    if k * k <= DENSE * len(keys):
-        present = np.flatnonzero(np.bincount(keys, minlength=k * k)).astype(np.int64)
-        return Transfers(present, total(keys, losses, k * k)[present])
-    pairs, places = np.unique(keys, return_inverse=True)
+    pairs, places = np.unique(labels.astype(np.int64) * k + seconds, return_inverse=True)
     return Transfers(pairs, total(places, losses, len(pairs)))

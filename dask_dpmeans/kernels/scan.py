@@ -37,7 +37,8 @@ def scan(block: Block, centers: Centers, penalty: float) -> Scan:
 
 def propose(block: Block, squared: Float64Array, penalty: float) -> Proposals:
     """A cover of the rows that object to every center, by their squared distances to the nearest, (height,)."""
-    which = np.flatnonzero(objects(squared, block.weights, penalty))
+    objecting = np.isfinite(penalty) and objects(squared, block.weights, penalty)
+    which = np.flatnonzero(objecting)
     proposals = Proposals(
         block.start + which.astype(np.int64),
         block.rows[which].astype(np.float64),

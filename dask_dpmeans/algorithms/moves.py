@@ -253,6 +253,8 @@ def next_children(found: Findings, random: np.random.Generator) -> Float64Array:
 
 def around(centers: Float64Array, radii: Float64Array, random: np.random.Generator) -> Float64Array:
     """(k, 2, d): two children on either side of each center, in a random direction."""
+    if not len(centers):
+        return np.empty((0, 2, centers.shape[1]))
     directions = random.standard_normal(centers.shape)
     lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
     offsets = directions * _ratio(radii, lengths)[:, np.newaxis]

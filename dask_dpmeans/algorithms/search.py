@@ -15,6 +15,7 @@ import numpy as np
 
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.algorithms.coreset import Sensitivity
+from dask_dpmeans.algorithms.crossover import crossed
 from dask_dpmeans.algorithms.dpmeans import Parameters
 from dask_dpmeans.algorithms.moves import Findings, Moves, around, deletions, gains_of, moved, none_of, profitable
 from dask_dpmeans.blocks import Source
@@ -29,7 +30,11 @@ SHARES = (0.3, 0.1, 0.05, 0.02)
 KINDS = ("open", "delete", "swap")
 """Trials, in turn."""
 TRIES = 3
-"""Rounds of all kinds that must fail before a share is given up."""
+"""Rounds of all kinds that must fail before a share is given up, where the search starts on all rows, ..."""
+TRIES_ON_CORESET = 2
+"""... where it runs on a coreset, ..."""
+TRIES_AFTER = 1
+"""... and on all rows after that."""
 FREE_PASSES = 2
 """Passes after a trial's change in which only means and children move."""
 MOST_PASSES = 60
@@ -54,6 +59,8 @@ TRIALS_BELOW = 2**17
 """... up to this many rows; above, all rows see moves and means alone."""
 RESTARTS = 2
 """Searches of a coreset, each with a seed of its own."""
+CROSSOVERS = 12
+"""Crossovers of these in a row that must fail before the lowest is taken."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,8 @@ class State:
     """(3,), what these are to gain at least."""
     settled: bool
     """Whether no move is planned and means gain little."""
+    tries: int
+    """Rounds of trials that must fail before a share is given up."""
     share: int
     """Index of the share that trials are at."""
     failures: int
@@ -150,6 +159,7 @@ class Method(Parameters):
             planned=np.zeros(3, np.int64),
             promised=np.zeros(3),
             settled=False,
+            tries=TRIES,
             share=0 if source.plan.n_rows <= TRIALS_BELOW else len(SHARES),
             failures=0,
             passes=1,
@@ -252,17 +262,17 @@ class Method(Parameters):
         coreset, passes = sensitivity.coreset(source, size or LEAST_CORESET), passes + 1
         alone = replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
         if size is None:
-            first = source.run([Restart(alone, coreset, trials=False)], "search")[0]
+            first = source.run([Restart(alone, coreset, tries=0)], "search")[0]
             size = ROWS_A_CLUSTER * len(first.centers)
             if 2 * size > n:
                 start = replace(state, next_centers=first.centers, next_children=first.children)
                 return _read(source, start, passes)
             if size > LEAST_CORESET:
                 coreset, passes = sensitivity.coreset(source, size), passes + 1
-        restarts = [Restart(alone.seeded(seed), coreset) for seed in restart_seeds(self.seed)]
-        best = min(source.run(restarts, "search"), key=lambda end: end.objective)
+        restarts = [Restart(alone.seeded(seed), coreset, TRIES_ON_CORESET) for seed in restart_seeds(self.seed)]
+        best = source.run([Crossovers(alone, coreset, source.run(restarts, "search"))], "cross")[0]
         share = max(state.share, len(SHARES) - LAST_SHARES)
-        start = replace(state, next_centers=best.centers, next_children=best.children, share=share)
+        start = replace(state, next_centers=best.centers, next_children=best.children, share=share, tries=TRIES_AFTER)
         return _read(source, start, passes)
 
     # Trials
@@ -316,6 +326,15 @@ class Method(Parameters):
         moves = np.array([0, 0, 0, *(kind == each for each in KINDS)], np.int64)
         return Trial(found, passes + settling, moves)
 
+    def crossed(self, source: Source, first: State, second: State, goal: float, random: np.random.Generator) -> State:
+        """What becomes of the centers of two searches, crossed; hopeless above the goal."""
+        places, others = crossed(first.centers, second.centers, random)
+        centers = np.concatenate([first.centers[places], second.centers[others]])
+        children = np.concatenate([first.children[places], second.children[others]])
+        centers, children = self._freely(source, centers, children, random)
+        found, _ = self._settle(source, centers, children, goal, random)
+        return self._committed(first, found)
+
     def _freely(
         self, source: Source, centers: Float64Array, children: Float64Array, random: np.random.Generator
     ) -> tuple[Float64Array, Float64Array]:
@@ -351,14 +370,37 @@ class Restart:
 
     method: Method
     rows: HeldRows
-    trials: bool = True
-    """Whether there are any after moves and means."""
+    tries: int
+    """Rounds of trials that must fail before a share is given up; none at all where it is 0."""
 
     def __call__(self) -> State:
         """The state that it ends with."""
-        start = self.method.init(self.rows)
-        *_, end = iterate(self.rows, self.method, start if self.trials else replace(start, share=len(SHARES)))
+        start = replace(self.method.init(self.rows), share=0 if self.tries else len(SHARES), tries=self.tries)
+        *_, end = iterate(self.rows, self.method, start)
         return end.state
+
+
+@dataclass(frozen=True)
+class Crossovers:
+    """Crossovers of the ends of searches, and of what comes of them, as a job."""
+
+    method: Method
+    rows: HeldRows
+    ends: list[State]
+
+    def __call__(self) -> State:
+        """The lowest state in the end."""
+        random = np.random.default_rng([self.method.seed, 5])
+        states = sorted(self.ends, key=lambda end: end.objective)
+        failures = 0
+        while failures < CROSSOVERS:
+            first, second = (states[place] for place in random.permutation(len(states))[:2])
+            child = self.method.crossed(self.rows, first, second, states[0].objective, random)
+            least = self.method.tol / FINER * child.objective
+            failures = 0 if states[0].objective - child.objective > least else failures + 1
+            if all(abs(child.objective - each.objective) > least for each in states):
+                states = sorted([*states, child], key=lambda end: end.objective)[: len(self.ends)]
+        return states[0]
 
 
 def restart_seeds(seed: int) -> list[int]:
@@ -390,7 +432,7 @@ def _count(state: State) -> int:
 def _judged(state: State, success: bool) -> State:
     """The state after a trial: shares shrink as trials fail, down to one cluster."""
     failures = 0 if success else state.failures + 1
-    if failures < TRIES * len(KINDS):
+    if failures < state.tries * len(KINDS):
         return replace(state, failures=failures)
     share = state.share + 1 if _count(state) > 1 else len(SHARES)
     return replace(state, share=share, failures=0)

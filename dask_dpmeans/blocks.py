@@ -25,6 +25,7 @@ from dask_dpmeans.kernels.survey import Summary
 
 Answer = TypeVar("Answer")
 Carried = TypeVar("Carried")
+Shared = TypeVar("Shared")
 
 BLOCK_ELEMENTS = 2**19
 """Numbers in a block, about; 2 MB of float32."""
@@ -79,8 +80,8 @@ class Source(Protocol):
         """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
         ...
 
-    def run(self, jobs: Sequence[Callable[[], Answer]], name: str = "run") -> list[Answer]:
-        """Run jobs that need no rows, side by side where there are workers."""
+    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
+        """Run jobs on something that they share, side by side where there are workers."""
         ...
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Sink, block_height, merge_tree
+from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 from dask_dpmeans.kernels.survey import Summary, Survey
 
@@ -43,9 +43,9 @@ class HeldRows:
         for number in range(self.plan.n_blocks):
             sink(number * self.plan.block_rows, kernel(self._block(number, scratch)))
 
-    def run(self, jobs: Sequence[Callable[[], Answer]], name: str = "run") -> list[Answer]:
-        """Run jobs one after the other."""
-        return [job() for job in jobs]
+    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
+        """Run jobs on something that they share, one after the other."""
+        return [job(shared) for job in jobs]
 
     def _block(self, number: int, scratch: Scratch) -> Block:
         start = number * self.plan.block_rows

@@ -62,8 +62,8 @@ def test_a_kernel_sees_its_rows_weights_and_place():
 
 def test_jobs_run_one_after_the_other_in_order():
     ran = []
-    jobs = [lambda number=number: ran.append(number) or number**2 for number in range(4)]
-    assert HeldRows(np.zeros((1, 1)), None).run(jobs) == [0, 1, 4, 9]
+    jobs = [lambda power, number=number: ran.append(number) or number**power for number in range(4)]
+    assert HeldRows(np.zeros((1, 1)), None).run(jobs, 2) == [0, 1, 4, 9]
     assert ran == [0, 1, 2, 3]
 
 

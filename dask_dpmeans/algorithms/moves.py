@@ -19,6 +19,9 @@ from dask_dpmeans.kernels.probe import Probe
 
 ROUNDING = 1e-9
 """A move must gain more than this share of the penalty: more than the rounding of its own evaluation."""
+MOST_UNEVEN = 2.0**20
+"""Clusters lighter than the heaviest by more than this look for partners as if they were heavier: what they add to a
+squared distance would round the others' away."""
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,21 @@ def deletions(found: Findings, losses: Float64Array, limit: float, most: int) ->
 def merges(found: Findings, busy: BoolArray, least: float) -> IndexArray:
     """Pairs of clusters, (m, 2), none of them busy, whose merging gains more than `least`; the largest gain first.
 
-    A cluster may merge with the one whose mean is nearest to its own.
+    Merging a and b pays iff d(a, b)^2 < r(a) + r(b), with r = penalty / weight.  So of all partners the one of least
+    d(a, b)^2 - r(b) decides for a: a nearest neighbor, once each mean has a column more, the square root of the most
+    that r is minus its own.
     """
     nobody = np.empty((0, 2), np.intp)
     free = np.flatnonzero(~busy)
     if len(free) < 2:
         return nobody
-    nearest, second = nearest_two(found.means[free], Centers(found.means[free]))
+    prices = found.penalty / found.weights[free]
+    prices = np.minimum(prices, MOST_UNEVEN * prices.min())
+    heights = np.sqrt(prices.max() - prices)
+    means = found.means[free]
+    nearest, second = nearest_two(
+        np.column_stack([means, np.zeros(len(free))]), Centers(np.column_stack([means, heights]))
+    )
     own = np.arange(len(free))
     other = np.where(nearest == own, second, nearest)
     keys = np.unique(free[np.minimum(own, other)] * found.k + free[np.maximum(own, other)])

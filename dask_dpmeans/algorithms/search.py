@@ -57,6 +57,10 @@ LAST_SHARES = 2
 """Shares that trials on all rows go on with after that, ..."""
 TRIALS_BELOW = 2**17
 """... up to this many rows; above, all rows see moves and means alone."""
+OPTIMISM = 2
+"""Rows of a coreset are nearer to their own means than all rows to these: each mean of squared error E over n rows
+takes E / n off theirs and adds as much to that of the rest, so that a cluster is to cost so many of these more there
+than the penalty (Efron 1986, section 2)."""
 RESTARTS = 2
 """Searches of a coreset, each with a seed of its own."""
 CROSSOVERS = 12
@@ -261,16 +265,18 @@ class Method(Parameters):
         sensitivity, passes = Sensitivity.of(source, self.seed)
         coreset, passes = sensitivity.coreset(source, size or LEAST_CORESET), passes + 1
         alone = replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
+        first = source.run([Restart(alone, tries=0)], coreset, "search")[0]
         if size is None:
-            first = source.run([Restart(alone, coreset, tries=0)], "search")[0]
             size = ROWS_A_CLUSTER * len(first.centers)
             if 2 * size > n:
                 start = replace(state, next_centers=first.centers, next_children=first.children)
                 return _read(source, start, passes)
             if size > LEAST_CORESET:
                 coreset, passes = sensitivity.coreset(source, size), passes + 1
-        restarts = [Restart(alone.seeded(seed), coreset, TRIES_ON_CORESET) for seed in restart_seeds(self.seed)]
-        best = source.run([Crossovers(alone, coreset, source.run(restarts, "search"))], "cross")[0]
+        optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
+        alone = replace(alone, penalty=self.penalty + optimism)
+        restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in restart_seeds(self.seed)]
+        best = source.run([Crossovers(alone, source.run(restarts, coreset, "search"))], coreset, "cross")[0]
         share = max(state.share, len(SHARES) - LAST_SHARES)
         start = replace(state, next_centers=best.centers, next_children=best.children, share=share, tries=TRIES_AFTER)
         return _read(source, start, passes)
@@ -369,14 +375,13 @@ class Restart:
     """A search of a coreset, as a job."""
 
     method: Method
-    rows: HeldRows
     tries: int
     """Rounds of trials that must fail before a share is given up; none at all where it is 0."""
 
-    def __call__(self) -> State:
+    def __call__(self, rows: HeldRows) -> State:
         """The state that it ends with."""
-        start = replace(self.method.init(self.rows), share=0 if self.tries else len(SHARES), tries=self.tries)
-        *_, end = iterate(self.rows, self.method, start)
+        start = replace(self.method.init(rows), share=0 if self.tries else len(SHARES), tries=self.tries)
+        *_, end = iterate(rows, self.method, start)
         return end.state
 
 
@@ -385,17 +390,16 @@ class Crossovers:
     """Crossovers of the ends of searches, and of what comes of them, as a job."""
 
     method: Method
-    rows: HeldRows
     ends: list[State]
 
-    def __call__(self) -> State:
+    def __call__(self, rows: HeldRows) -> State:
         """The lowest state in the end."""
         random = np.random.default_rng([self.method.seed, 5])
         states = sorted(self.ends, key=lambda end: end.objective)
         failures = 0
         while failures < CROSSOVERS:
             first, second = (states[place] for place in random.permutation(len(states))[:2])
-            child = self.method.crossed(self.rows, first, second, states[0].objective, random)
+            child = self.method.crossed(rows, first, second, states[0].objective, random)
             least = self.method.tol / FINER * child.objective
             failures = 0 if states[0].objective - child.objective > least else failures + 1
             if all(abs(child.objective - each.objective) > least for each in states):

@@ -18,7 +18,7 @@ from distributed import Client
 from distributed.comm.core import CommClosedError
 from threadpoolctl import ThreadpoolController
 
-from dask_dpmeans.blocks import Carried
+from dask_dpmeans.blocks import Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.shards import AnyShard, CarryJob, FoldJob, MapJob, StoredShard
 
@@ -66,8 +66,8 @@ class Executor(Protocol):
         """Run a job on each piece."""
         ...
 
-    def run(self, jobs: Sequence[Callable[[], Answer]], name: str) -> list[Answer]:
-        """Run jobs that need no shard."""
+    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
+        """Run jobs that need no shard, on something that they share."""
         ...
 
 
@@ -102,10 +102,10 @@ class Threads:
         with one_blas_thread():
             self._run(job, pieces)
 
-    def run(self, jobs: Sequence[Callable[[], Answer]], name: str) -> list[Answer]:
-        """Run jobs that need no shard."""
+    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
+        """Run jobs that need no shard, on something that they share."""
         with one_blas_thread():
-            return self._run(_call, [(job,) for job in jobs])
+            return self._run(_call, [(job, shared) for job in jobs])
 
     def _run(self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]]) -> list[Answer]:
         if len(arguments) == 1 or self.threads == 1:
@@ -204,13 +204,14 @@ class DaskTasks:
         _, tasks, _ = self._graph(job, pieces, name)
         self._compute(tasks)
 
-    def run(self, jobs: Sequence[Callable[[], Answer]], name: str) -> list[Answer]:
-        """Run jobs that need no shard."""
+    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
+        """Run jobs that need no shard, on something that they share."""
         prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
+        given = delayed(shared, name=f"{prefix}-shared", traverse=False)
         nodes = [delayed(job, name=f"{prefix}-job-{number}", traverse=False) for number, job in enumerate(jobs)]
         return self._compute(
             [
-                delayed(_call_alone, pure=False)(node, dask_key_name=f"{prefix}-{number}")
+                delayed(_call_alone, pure=False)(node, given, dask_key_name=f"{prefix}-{number}")
                 for number, node in enumerate(nodes)
             ]
         )
@@ -271,13 +272,13 @@ def _apply(job: Any, shard: AnyShard, blocks: tuple[int, int], *carried: Any) ->
         return job(shard, range(*blocks), *carried)
 
 
-def _call(job: Callable[[], Answer]) -> Answer:
-    return job()
+def _call(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
+    return job(shared)
 
 
-def _call_alone(job: Callable[[], Answer]) -> Answer:
+def _call_alone(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
     with one_blas_thread():
-        return job()
+        return job(shared)
 
 
 def _merge(job: FoldJob[Answer], answers: list[Answer]) -> Answer:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.blocks import Answer, Carried, Kernel, Plan, Reduction, Sink
+from dask_dpmeans.blocks import Answer, Carried, Kernel, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources.executors import Executor
@@ -54,9 +54,9 @@ class RowSource:
         job = MapJob(kernel, sink, self.prepare, self.plan.block_rows, self.plan.chunk_rows)
         self.executor.each(job, self._pieces(None), name)
 
-    def run(self, jobs: Sequence[Callable[[], Answer]], name: str = "run") -> list[Answer]:
-        """Run jobs that need no rows, side by side where there are workers."""
-        return self.executor.run(jobs, name)
+    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
+        """Run jobs on something that they share, side by side where there are workers."""
+        return self.executor.run(jobs, shared, name)
 
     def scaled(self, scale: Float64Array) -> "RowSource":
         """The same rows, each column divided by `scale`, (d,)."""

@@ -276,14 +276,55 @@ def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
     assert [60.0, 60.0] in last.centers.tolist()
 
 
-@pytest.mark.parametrize("seed", [6, 8])
-def test_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch, seed):
+@pytest.fixture
+def ends(monkeypatch):
+    """A function of a seed: the first state of a search, and the ends of the searches of its coreset."""
     rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
-    core, method = HeldRows(rows[::2].copy(), None), Method(150.0, tol=0.01, coreset_rows=100, seed=seed)
+    core = HeldRows(rows[::2].copy(), None)
     monkeypatch.setattr(Sensitivity, "coreset", lambda *_: core)
-    alone = Method(150.0, tol=0.01, coreset_rows=0)
-    ends = [[step.state for step in iterate(core, alone.seeded(own))][-1] for own in search.restart_seeds(seed)]
-    best = min(ends, key=lambda end: end.objective)
-    assert len({end.objective for end in ends}) == len(ends)
-    first = next(iter(iterate(HeldRows(rows, None), method))).state
-    assert first.centers.tolist() == best.centers.tolist()
+    penalties = []
+    crossovers = search.Crossovers.__call__
+
+    def watched(job, rows):
+        penalties.append(job.method.penalty)
+        return crossovers(job, rows)
+
+    monkeypatch.setattr(search.Crossovers, "__call__", watched)
+
+    def searched(seed):
+        method = Method(150.0, tol=0.01, coreset_rows=100, seed=seed)
+        state = next(iter(iterate(HeldRows(rows, None), method))).state
+        alone = Method(penalties[-1], tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT)
+        own = [search.Restart(alone.seeded(each), search.TRIES_ON_CORESET) for each in search.restart_seeds(seed)]
+        return core, penalties[-1], state, [restart(core) for restart in own]
+
+    return searched
+
+
+@pytest.mark.parametrize("seed", [6, 8])
+def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch, ends, seed):
+    monkeypatch.setattr(search, "CROSSOVERS", 0)
+    _, _, state, found = ends(seed)
+    assert len({end.objective for end in found}) == len(found)
+    assert state.centers.tolist() == min(found, key=lambda end: end.objective).centers.tolist()
+
+
+def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
+    core = HeldRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
+    alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
+    gains = []
+    for seed in range(6):
+        found = [search.Restart(alone.seeded(each), 1)(core) for each in search.restart_seeds(seed)]
+        best = search.Crossovers(alone.seeded(seed), found)(core)
+        assert best.objective == pytest.approx(inertia_of(core, best.centers) + 100.0 * len(best.centers), rel=1e-12)
+        gains.append(min(end.objective for end in found) - best.objective)
+    assert min(gains) >= 0
+    assert sum(gain > 0.001 * best.objective for gain in gains) >= 2
+
+
+def test_a_cluster_costs_more_on_a_coreset_for_its_mean_fits_few_rows(ends):
+    core, penalty, _, _ = ends(0)
+    start = search.Restart(Method(150.0, tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT), 0)(core)
+    inertia = inertia_of(core, start.centers)
+    assert penalty == pytest.approx(150.0 + 2 * inertia / len(core.rows), rel=1e-12)
+    assert penalty > 160.0

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables, weights_of
 
 from dask_dpmeans.algorithms.moves import (
+    ROUNDING,
     Findings,
     Moves,
     around,
     deletions,
     gains_of,
     merge_gains,
+    merges,
     moved,
     none_of,
     profitable,
@@ -255,6 +257,27 @@ def test_deletes_that_share_a_receiver_are_made_together():
     assert moves.deleted.tolist() == [False, True, True, False]
     assert moves.split.tolist() == [False, False, False, True]
     assert moves.merged.tolist() == []
+
+
+@given(problems() | st.builds(crowd, st.integers(5, 60), seeds), st.data())
+def test_a_merge_is_found_wherever_one_pays(problem, data):
+    found, least = problem.found, ROUNDING * problem.penalty
+    alive = np.flatnonzero(found.weights > 0)
+    assume(len(alive) > 1)
+    busy = found.weights <= 0
+    busy[alive] = data.draw(st.lists(st.sampled_from([False, False, True]), min_size=len(alive), max_size=len(alive)))
+    pairs = np.array(list(combinations(np.flatnonzero(~busy), 2)), np.intp).reshape(-1, 2)
+    merged, gains = merges(found, busy, least), merge_gains(found, pairs)
+    assert not busy[merged].any()
+    assert len(merged) or not (gains > least + problem.scale).any()
+    assert (gains > least - problem.scale).any() or not len(merged)
+
+
+def test_two_light_clusters_merge_though_each_has_a_heavy_one_nearer():
+    """0 and 2 merge for 4 / 2; each would go to the heavy one at 1.5 for 2.25 * 100 / 101."""
+    rows, weights = np.array([[-1.5], [0.0], [2.0], [3.5]]), np.array([100.0, 1.0, 1.0, 100.0])
+    found = Problem(rows, weights, rows, np.stack([rows, rows + 1], axis=1), 2.1).found
+    assert merges(found, np.zeros(4, np.bool_), 0.0).tolist() == [[1, 2]]
 
 
 def test_clusters_that_merge_are_not_split_too():

@@ -119,3 +119,41 @@ def test_a_pass_of_dask_is_a_task_a_shard_and_a_few_that_merge():
         executor.fold(FoldJob(Nested(), FLOAT64, 1), pieces, "test")
     work = [key for key in ran if "dpmeans-test-" in key and "-job" not in key]
     assert len(work) == 100 + -(-100 // FAN_IN) + -(-13 // FAN_IN) + 1
+
+
+def test_what_fails_stops_what_is_left_and_nothing_runs_on():
+    plan = Plan(400, 1, 1)
+    running, started = [], []
+
+    def kernel(block):
+        started.append(block.start)
+        running.append(block.start)
+        sleep(0.005)
+        running.remove(block.start)
+        if block.start >= 2:
+            raise ArithmeticError(f"row {block.start}")
+        return (block.rows[:, 0].copy(),)
+
+    executor = Threads(2)
+    job = MapJob(kernel, lambda *_: None, FLOAT64, 1, 1)
+    with pytest.raises(ArithmeticError, match=r"row [23]"):
+        executor.each(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
+    sleep(0.05)
+    assert len(started) < 10
+    assert not running
+
+
+def test_passes_share_their_threads():
+    plan = Plan(40, 1, 1)
+    names = set()
+
+    def kernel(block):
+        names.add(threading.current_thread().name)
+        sleep(0.001)
+        return (block.rows[:, 0].copy(),)
+
+    executor = Threads(2)
+    job = MapJob(kernel, lambda *_: None, FLOAT64, 1, 1)
+    for _ in range(3):
+        executor.each(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
+    assert len(names) == 2

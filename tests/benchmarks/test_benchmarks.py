@@ -138,6 +138,7 @@ def test_a_folder_that_nobody_named_is_gone_afterwards(tmp_path: Path) -> None:
 
 def test_what_starts_later_does_not_inherit_what_dask_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "1")
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # as an earlier test may have left it
     with ratios.same_environment():
         os.environ.update(KEPT="2", MALLOC_TRIM_THRESHOLD_="65536")
     assert os.environ["KEPT"] == "1"

@@ -44,6 +44,8 @@ class Block:
     """(height,), or None where every row weighs 1."""
     scratch: Scratch = field(default_factory=Scratch, repr=False, compare=False)
     """Where kernels put what they do not return."""
+    memory: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+    """What kernels keep of these rows from pass to pass; None where the rows are read anew each time."""
 
     def doubles(self) -> Float64Array:
         """The rows in float64, (height, d)."""

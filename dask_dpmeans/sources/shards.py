@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +33,11 @@ class Prepare:
     """The columns used, in order; None for all."""
     scale: Float64Array | None = None
     """What each column is divided by, in float64, before rounding to `dtype`."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells the rows that this makes from those that another makes of the same."""
+        return self.dtype.str, self.columns, None if self.scale is None else self.scale.tobytes()
 
     def __call__(self, raw: Raw, scratch: Scratch) -> Rows:
         """Rows, C-contiguous and aligned: the same memory where nothing changes, and in `scratch` otherwise.
@@ -65,6 +70,11 @@ class Shard:
     """(height, columns as stored)."""
     weights: Raw | None
     """(height,)."""
+    memories: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+    """What kernels keep of the blocks; it stays where it is when the rows go elsewhere."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shard, (self.start, self.rows, self.weights)
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
         """Some of the shard's blocks, in order."""
@@ -72,7 +82,8 @@ class Shard:
         for number in which:
             part = slice(number * block_rows, (number + 1) * block_rows)
             weights = None if self.weights is None else self.weights[part]
-            yield _block(self.start + number * block_rows, self.rows[part], weights, prepare, scratch)
+            memory = self.memories.setdefault((number, block_rows, prepare.key), {})
+            yield _block(self.start + number * block_rows, self.rows[part], weights, prepare, scratch, memory)
 
 
 @dataclass(frozen=True)
@@ -133,9 +144,16 @@ class StoredShard:
         return list(pairwise(cuts))
 
 
-def _block(start: int, rows: Raw, weights: Raw | None, prepare: Prepare, scratch: Scratch) -> Block:
+def _block(
+    start: int,
+    rows: Raw,
+    weights: Raw | None,
+    prepare: Prepare,
+    scratch: Scratch,
+    memory: dict[str, Any] | None = None,
+) -> Block:
     each = None if weights is None else aligned(weights, np.dtype(np.float64), scratch, "weights")
-    return Block(start, prepare(rows, scratch), each, scratch)
+    return Block(start, prepare(rows, scratch), each, scratch, memory)
 
 
 def _named(data: Any) -> str:

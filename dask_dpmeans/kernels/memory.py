@@ -1,0 +1,102 @@
+"""What a block's last assignment spares the next one: a bound on how near any other center can have come.
+
+A row keeps its center where that is nearer than a lower bound on its distance to all others; the bound shrinks by what
+these have moved since (Hamerly 2010, section 3).  Where only a few centers moved far or are new, a row is measured
+against those few instead (after Elkan 2003).  The bounds decide by strict inequality and a margin far above rounding,
+so that the answer is the definition's; all other rows are ranked against all centers.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.distance import Centers, nearest, nearest_two, squared_distances
+
+LEAST_CENTERS = 64
+"""Below, ranking against all centers costs about as much as the bounds."""
+CALM = 0.05
+"""A center has moved far where that is more than this share of the root mean squared distance of rows to centers."""
+MOST_FAR = 0.25
+"""The share of centers that are new or have moved far, above which bounds are not looked at."""
+MOST_UNSURE = 0.5
+"""The share of rows that the bounds leave open, above which they are given up: for 1 pass, 3 the next time, 7, ..."""
+MARGIN = 1e-9
+"""The relative rounding of distances, bounds and what centers moved, many thousand times over."""
+LEAST_BOUND = 1e-140
+"""Below, squares have too few bits for the margin."""
+
+
+@dataclass
+class Memory:
+    """Of one block of rows that stay the same; each pass changes it."""
+
+    centers: Float64Array | None = None
+    """(k, d), of the last pass."""
+    radius: float = 0.0
+    """Root mean squared distance of the rows to their centers in that pass."""
+    bounds: tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]] | None = field(default=None, repr=False)
+    """(n,) labels, and what no center but a row's own is nearer to it than, (n,); None where they are not kept."""
+    failures: int = 0
+    """Times in a row that the bounds left most rows open."""
+    rest: int = 0
+    """Passes to come without bounds, after that."""
+
+    def assign(self, rows: Rows, centers: Centers, scratch: Scratch) -> tuple[IndexArray, Float64Array]:
+        """Labels and squared distances, (n,) each, of the same rows, (n, d), as the last time."""
+        shifts = self._shifts(centers.values)
+        far = shifts > CALM * self.radius
+        if self.rest or np.count_nonzero(far) > MOST_FAR * len(far):
+            self.rest = max(0, self.rest - 1)
+            labels = nearest(rows, centers, scratch)
+            squared = squared_distances(rows, centers.values, labels, scratch)
+            self.bounds = None
+        else:
+            labels, squared = self._bounded(rows, centers, shifts, far, scratch)
+        self.centers, self.radius = centers.values, float(np.sqrt(squared.mean()))
+        return labels, squared
+
+    def _shifts(self, values: Float64Array) -> Float64Array:
+        """(k,), how far each center has moved, infinite where it is new."""
+        shifts = np.full(len(values), np.inf)
+        if self.centers is not None and len(self.centers) <= len(values):
+            known = len(self.centers)
+            differences = values[:known] - self.centers
+            shifts[:known] = np.sqrt(np.einsum("ij,ij->i", differences, differences))
+        return shifts
+
+    def _bounded(
+        self, rows: Rows, centers: Centers, shifts: Float64Array, far: BoolArray, scratch: Scratch
+    ) -> tuple[IndexArray, Float64Array]:
+        n, values = len(rows), centers.values
+        kept = self.bounds
+        if kept is None:
+            labels, squared, lower = np.zeros(n, np.intp), np.empty(n), np.empty(n)
+            unsure = np.arange(n)
+        else:
+            labels = kept[0].astype(np.intp)
+            squared = squared_distances(rows, values, labels, scratch)
+            lower = np.maximum(kept[1] - shifts[~far].max(initial=0.0), 0.0)
+            if far.any():
+                which = np.flatnonzero(far)
+                closest = which[nearest(rows, Centers(values[which]), scratch)]
+                np.minimum(lower, np.sqrt(squared_distances(rows, values, closest, scratch)), out=lower)
+            near = squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)
+            unsure = np.flatnonzero(~(near & (lower > LEAST_BOUND)))
+        if unsure.size:
+            part = rows if unsure.size == n else rows[unsure]
+            labels[unsure], seconds = nearest_two(part, centers, scratch)
+            squared[unsure] = squared_distances(part, values, labels[unsure], scratch)
+            lower[unsure] = np.sqrt(squared_distances(part, values, seconds, scratch))
+        if kept is not None:
+            self.failures = self.failures + 1 if unsure.size > MOST_UNSURE * n else 0
+            self.rest = 2**self.failures - 1
+        self.bounds = labels.astype(np.int32), _rounded_down(lower)
+        return labels, squared
+
+
+def _rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:
+    """The same or a little less, at least 0, in float32."""
+    single = np.minimum(values, np.finfo(np.float32).max).astype(np.float32)
+    return np.nextafter(single, np.float32(0))

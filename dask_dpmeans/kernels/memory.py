@@ -24,8 +24,6 @@ MOST_UNSURE = 0.5
 """The share of rows that the bounds leave open, above which they are given up: for 1 pass, 3 the next time, 7, ..."""
 MARGIN = 1e-9
 """The relative rounding of distances, bounds and what centers moved, many thousand times over."""
-LEAST_BOUND = 1e-140
-"""Below, squares have too few bits for the margin."""
 
 
 @dataclass
@@ -77,13 +75,13 @@ class Memory:
         else:
             labels = kept[0].astype(np.intp)
             squared = squared_distances(rows, values, labels, scratch)
-            lower = np.maximum(kept[1] - shifts[~far].max(initial=0.0), 0.0)
+            moved = shifts[~far].max(initial=0.0) * (1 + MARGIN)
+            lower = np.maximum(kept[1] - moved, 0.0)  # 0 or above 1e-62, the last bit of the least float32
             if far.any():
                 which = np.flatnonzero(far)
                 closest = which[nearest(rows, Centers(values[which]), scratch)]
                 np.minimum(lower, np.sqrt(squared_distances(rows, values, closest, scratch)), out=lower)
-            near = squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)
-            unsure = np.flatnonzero(~(near & (lower > LEAST_BOUND)))
+            unsure = np.flatnonzero(~(squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)))
         if unsure.size:
             part = rows if unsure.size == n else rows[unsure]
             labels[unsure], seconds = nearest_two(part, centers, scratch)

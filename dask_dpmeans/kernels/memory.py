@@ -79,9 +79,14 @@ class Memory:
             lower = np.maximum(kept[1] - moved, 0.0)  # 0 or above 1e-62, the last bit of the least float32
             if far.any():
                 which = np.flatnonzero(far)
-                closest = which[nearest(rows, Centers(values[which]), scratch)]
-                np.minimum(lower, np.sqrt(squared_distances(rows, values, closest, scratch)), out=lower)
-            unsure = np.flatnonzero(~(squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)))
+                among = _to_nearest_of(values, which)[labels] * (1 - MARGIN) - np.sqrt(squared)
+                measured = np.flatnonzero(~(among > np.sqrt(squared) * (1 + MARGIN)))
+                few = measured.size < n // 2
+                part = rows[measured] if few else rows
+                closest = which[nearest(part, Centers(values[which]), scratch)]
+                among[measured if few else slice(None)] = np.sqrt(squared_distances(part, values, closest, scratch))
+                np.minimum(lower, among, out=lower)
+            unsure = _unsure(squared, lower)
         if unsure.size:
             part = rows if unsure.size == n else rows[unsure]
             labels[unsure], seconds = nearest_two(part, centers, scratch)
@@ -92,6 +97,20 @@ class Memory:
             self.rest = 2**self.failures - 1
         self.bounds = labels.astype(np.int32), _rounded_down(lower)
         return labels, squared
+
+
+def _unsure(squared: Float64Array, lower: Float64Array) -> IndexArray:
+    """The rows whose own center may not be the nearest: (n,) squared distances to it, and bounds on all others."""
+    return np.flatnonzero(~(squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)))
+
+
+def _to_nearest_of(centers: Float64Array, which: IndexArray) -> Float64Array:
+    """(k,), the distance of each center to the nearest of some of them; 0 for these themselves.
+
+    A row at distance u from its own center is at least so much less u from all of those.
+    """
+    closest = which[nearest(centers, Centers(centers[which]))]
+    return np.sqrt(squared_distances(centers, centers, closest))
 
 
 def _rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:

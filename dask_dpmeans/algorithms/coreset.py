@@ -124,7 +124,8 @@ def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Ar
         chances = np.cumsum(squared * sample.weights)
         if not chances[-1] > 0:
             break
-        chosen.append(int(np.searchsorted(chances, random.random() * chances[-1], side="right")))
+        place = int(np.searchsorted(chances, random.random() * chances[-1], side="right"))
+        chosen.append(min(place, len(rows) - 1))  # subnormal chances may round up to the last
     return rows[chosen]
 
 

@@ -12,12 +12,13 @@ from dask_dpmeans.kernels.distance import Centers, nearest
 
 
 def crossed(first: Float64Array, second: Float64Array, random: np.random.Generator) -> tuple[IndexArray, IndexArray]:
-    """Which of the first centers, (k, d), and which of the second, (l, d), are drawn; at least one of the first."""
+    """Which of the first centers, (k, d), and which of the second, (l, d), are drawn: numbers, rising.
+
+    That is at least one in all, for the two that are closest make a pair.
+    """
     of_first, of_second = nearest(first, Centers(second)), nearest(second, Centers(first))
     paired = of_second[of_first] == np.arange(len(first))
     drawn = random.random(len(first)) < 0.5
     drawn_second = random.random(len(second)) < 0.5
     drawn_second[of_first[paired]] = ~drawn[paired]
-    if not (drawn.any() or drawn_second.any()):
-        drawn[0] = True
     return np.flatnonzero(drawn), np.flatnonzero(drawn_second)

@@ -6,6 +6,7 @@ A merge changes its two clusters, a split one, and a delete its cluster and all 
 step change disjoint clusters, but that deletes may share receivers; a receiver is not itself deleted, merged or split.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
@@ -22,6 +23,8 @@ ROUNDING = 1e-9
 MOST_UNEVEN = 2.0**20
 """Clusters lighter than the heaviest by more than this look for partners as if they were heavier: what they add to a
 squared distance would round the others' away."""
+HIGHEST = 1e140
+"""A mean's column more is this high at the most, times the root of the above: its square is finite."""
 
 
 @dataclass(frozen=True)
@@ -187,9 +190,11 @@ def merges(found: Findings, busy: BoolArray, least: float) -> IndexArray:
     free = np.flatnonzero(~busy)
     if len(free) < 2:
         return nobody
-    prices = found.penalty / found.weights[free]
-    prices = np.minimum(prices, MOST_UNEVEN * prices.min())
-    heights = np.sqrt(prices.max() - prices)
+    weights = found.weights[free]
+    heaviest = weights.max()
+    lightness = heaviest / np.maximum(weights, heaviest / MOST_UNEVEN)
+    scale = min(math.sqrt(found.penalty) / math.sqrt(heaviest), HIGHEST)
+    heights = scale * np.sqrt(lightness.max() - lightness)
     means = found.means[free]
     nearest, second = nearest_two(
         np.column_stack([means, np.zeros(len(free))]), Centers(np.column_stack([means, heights]))

@@ -56,13 +56,14 @@ NO_LIMIT = 10**6
 LAST_SHARES = 2
 """Shares that trials on all rows go on with after that, ..."""
 TRIALS_BELOW = 2**17
-"""... up to this many rows; above, all rows see moves and means alone."""
+"""... up to this many rows; above, all rows see moves and means alone, and so does a coreset of more."""
 OPTIMISM = 2
 """Rows of a coreset are nearer to their own means than all rows to these: each mean of squared error E over n rows
 takes E / n off theirs and adds as much to that of the rest, so that a cluster is to cost so many of these more there
-than the penalty (Efron 1986, section 2)."""
+than the penalty (Efron 1986, section 2).  That is for rows of one weight, few of all; mnist10's coresets, of weights
+from 1 to 8, came within 5 % of it."""
 RESTARTS = 2
-"""Searches of a coreset, each with a seed of its own."""
+"""Searches of a coreset, each with a seed of its own; two at least, for crossovers."""
 CROSSOVERS = 12
 """Crossovers of these in a row that must fail before the lowest is taken."""
 
@@ -380,7 +381,8 @@ class Restart:
 
     def __call__(self, rows: HeldRows) -> State:
         """The state that it ends with."""
-        start = replace(self.method.init(rows), share=0 if self.tries else len(SHARES), tries=self.tries)
+        start = self.method.init(rows)
+        start = replace(start, share=start.share if self.tries else len(SHARES), tries=self.tries)
         *_, end = iterate(rows, self.method, start)
         return end.state
 
@@ -396,7 +398,7 @@ class Crossovers:
         """The lowest state in the end."""
         random = np.random.default_rng([self.method.seed, 5])
         states = sorted(self.ends, key=lambda end: end.objective)
-        failures = 0
+        failures = 0 if rows.plan.n_rows <= TRIALS_BELOW else CROSSOVERS
         while failures < CROSSOVERS:
             first, second = (states[place] for place in random.permutation(len(states))[:2])
             child = self.method.crossed(rows, first, second, states[0].objective, random)

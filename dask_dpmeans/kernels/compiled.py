@@ -178,7 +178,7 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
                     if found:
                         hits += found // ONE_HIT
                         place = first + found % ONE_HIT
-                if not (reach < most and hits):
+                if not ((norms[i] + radius) ** 2 < most and hits):
                     floor, hits = -scores.dtype.type(np.inf), k
                 if 1 < hits <= most_candidates:
                     place = _nearest_among(rows[start + i], centers, scores[i], floor)
@@ -254,7 +254,7 @@ def _nearest_two_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]
                 label, other = place[i], next_place[i]
                 reach = radius * (norms[i] + radius)
                 doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
-                known, safe = True, reach < most
+                known, safe = True, (norms[i] + radius) ** 2 < most
                 if not (safe and best[i] - next_best[i] > doubt and next_best[i] - last[i] > doubt):
                     floor = next_best[i] - doubt if safe else -np.inf
                     candidates = 0

@@ -118,6 +118,7 @@ class Ranking:
         scores = rows.dtype.type(1.01 * terms * self.unit) * radius * (norms + radius)
         definition = rows.dtype.type(2 * terms * _DOUBLE) * (norms * norms + radius * radius)
         bound: Rows = scores + definition + terms * np.finfo(rows.dtype).tiny
+        bound[~((norms + radius) ** 2 < np.finfo(rows.dtype).max / 4)] = np.inf  # the definition may overflow
         return bound
 
 

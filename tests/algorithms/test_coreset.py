@@ -322,6 +322,16 @@ def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
     assert sum(gain > 0.001 * best.objective for gain in gains) >= 2
 
 
+def test_a_coreset_of_many_rows_sees_neither_trials_nor_crossovers(monkeypatch):
+    core = HeldRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
+    alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
+    monkeypatch.setattr(search, "TRIALS_BELOW", 499)
+    found = [search.Restart(alone.seeded(each), 2)(core) for each in (1, 2)]
+    without = [search.Restart(alone.seeded(each), 0)(core) for each in (1, 2)]
+    assert [contents(end) | {"tries": 0} for end in found] == [contents(end) for end in without]
+    assert search.Crossovers(alone, found)(core) is min(found, key=lambda end: end.objective)
+
+
 def test_a_cluster_costs_more_on_a_coreset_for_its_mean_fits_few_rows(ends):
     core, penalty, _, _ = ends(0)
     start = search.Restart(Method(150.0, tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT), 0)(core)

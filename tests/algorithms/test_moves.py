@@ -4,6 +4,7 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables, weights_of
@@ -278,6 +279,17 @@ def test_two_light_clusters_merge_though_each_has_a_heavy_one_nearer():
     rows, weights = np.array([[-1.5], [0.0], [2.0], [3.5]]), np.array([100.0, 1.0, 1.0, 100.0])
     found = Problem(rows, weights, rows, np.stack([rows, rows + 1], axis=1), 2.1).found
     assert merges(found, np.zeros(4, np.bool_), 0.0).tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(("penalty", "weight"), [(1e300, 1e-10), (1e305, 1.0), (0.3, 1e-310), (1e-300, 1e300)])
+def test_extreme_penalties_and_weights_leave_merges_finite(penalty, weight):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    weights = weight * np.random.default_rng(1).choice([1.0, 1e-7, 3.0], 40)
+    centers = rows[:12].copy()
+    with np.errstate(over="raise", invalid="raise"):
+        found = Problem(rows, weights, centers, np.stack([centers, centers + 1], axis=1), penalty).found
+        merged = merges(found, found.weights <= 0, 0.0)
+    assert bool(len(merged)) == (penalty > weight)
 
 
 def test_clusters_that_merge_are_not_split_too():

@@ -20,11 +20,6 @@ if AVAILABLE:
 
     AVAILABLE = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
-SEGMENT = 1024
-"""Scores that are counted in one word: so many hits and the sum of their places fit in 31 bits."""
-ONE_HIT = 2**20
-"""A hit, in that word; a place is less."""
-
 
 def _compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Without fused or reordered arithmetic: each operation is rounded once, as NumPy does it."""
@@ -133,59 +128,68 @@ def measure(rows, weights, centers, children, labels, seconds, squared, losses, 
             sums[half, j] += weight * np.float64(rows[i, j])
 
 
+@_compiled
+def _two_largest(scores, first, second, label):
+    """Fill in the two largest scores, (k, n), of each column, and the place of the first."""
+    k, n = scores.shape
+    for i in range(n):
+        first[i] = second[i] = -np.inf
+        label[i] = 0
+    for c in range(k):
+        values = scores[c]
+        for i in range(n):  # without a branch, so that it is vectorized
+            value, best, next_best, place = values[i], first[i], second[i], label[i]
+            passed = best if value > best else value
+            second[i] = passed if passed > next_best else next_best
+            first[i] = value if value > best else best
+            label[i] = c if value > best else place
+
+
 def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
     """The nearest center of rows, ranked by scores as wide as `integer`.
 
     It fills `labels`, (n,), by definition, and `sure`, (n,): whether that is done.  Rows with more than
     `most_candidates` centers near the best one are left.  The other arguments are rows, (n, d), centers, (k, d), the
-    parts of a `Ranking`, and memory to work in, (tile, d + 1) and (tile, k).
+    parts of a `Ranking`, and memory to work in, (tile, d + 1) and (tile, k).  Scores stand in columns, one a row.
     """
-    none = integer(0)
 
     @_compiled
     def nearest(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, sure):
         n, d = rows.shape
         height, k = scores.shape
         radius, of_scores, of_squares, least, most = bounds
-        bits = scores.view(integer)
-        word = np.empty(1, integer)
-        norms = np.empty(height)
+        norms, memory, dtype = np.empty(height), scores.reshape(-1), scores.dtype
+        best, next_best, place = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, integer)
         left[:, d] = 1
         for start in range(0, n, height):
             count = min(height, n - start)
             _shift(rows[start : start + count], shift, left, norms)
-            if count == height:
-                np.dot(left, matrix, scores)
-            else:
-                np.dot(left[:count], matrix, scores[:count])
+            columns = memory[: k * count].reshape(k, count)
+            np.dot(matrix.T, left[:count].T, columns)
+            _two_largest(columns, best, next_best, place)
             for i in range(count):
-                # The bits of the largest float: the largest integer, or the smallest one where all are negative.
-                row = bits[i]
-                largest = smallest = row[0]
-                for c in range(k):
-                    largest = max(largest, row[c])
-                    smallest = min(smallest, row[c])
-                word[0] = largest if largest >= 0 else smallest
+                label = place[i]
                 reach = radius * (norms[i] + radius)
                 doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
-                floor = scores.dtype.type(word.view(scores.dtype)[0] - doubt)
-                hits, place = 0, 0
-                for first in range(0, k, SEGMENT):
-                    values = scores[i, first : first + SEGMENT]
-                    found = none
-                    for c in range(values.size):
-                        found += integer(c + ONE_HIT) if values[c] >= floor else none
-                    if found:
-                        hits += found // ONE_HIT
-                        place = first + found % ONE_HIT
-                if not ((norms[i] + radius) ** 2 < most and hits):
-                    floor, hits = -scores.dtype.type(np.inf), k
-                if 1 < hits <= most_candidates:
-                    place = _nearest_among(rows[start + i], centers, scores[i], floor)
-                labels[start + i] = place
-                sure[start + i] = hits <= most_candidates
+                known, safe = True, (norms[i] + radius) ** 2 < most
+                if not (safe and best[i] - next_best[i] > doubt):
+                    floor = best[i] - doubt if safe else -np.inf
+                    known = _candidates(columns, i, floor) <= most_candidates
+                    if known:
+                        label = _nearest_among(rows[start + i], centers, columns[:, i], floor)
+                labels[start + i], sure[start + i] = label, known
 
     return nearest
+
+
+@_compiled
+def _candidates(columns, i, floor):
+    """How many scores of column i are not below `floor`."""
+    count = 0
+    for c in range(len(columns)):
+        if not columns[c, i] < floor:
+            count += 1
+    return count
 
 
 @_compiled
@@ -257,11 +261,7 @@ def _nearest_two_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]
                 known, safe = True, (norms[i] + radius) ** 2 < most
                 if not (safe and best[i] - next_best[i] > doubt and next_best[i] - last[i] > doubt):
                     floor = next_best[i] - doubt if safe else -np.inf
-                    candidates = 0
-                    for c in range(k):
-                        if not columns[c, i] < floor:
-                            candidates += 1
-                    known = candidates <= most_candidates
+                    known = _candidates(columns, i, floor) <= most_candidates
                     if known:
                         label, other = _nearest_two_among(rows[start + i], centers, columns[:, i], floor)
                 labels[start + i], seconds[start + i], sure[start + i] = label, other, known

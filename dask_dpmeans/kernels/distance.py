@@ -23,9 +23,9 @@ SMALL_PRODUCT = 10**6
 MOST_CANDIDATES = 16
 """Centers between which the definition decides at once, for a row whose ranking in float32 leaves them in doubt; where
 there are more, the row is ranked again in float64."""
-TILE_OF_TWO = 2**8
-"""Rows whose two nearest centers are looked for together, the most: their scores are read and the best ones kept column
-by column; at d = 2, k = 61 and d = 10, k = 220 tiles of 1,024 rows took 1.6 and 1.5 times as long."""
+COMPILED_TILE = 2**8
+"""Rows that compiled loops rank together, the most: they keep the best scores of each, center by center.  At d = 2,
+k = 61 and d = 10, k = 220 tiles of 1,024 rows took 1.6 and 1.5 times as long."""
 LEAST_HEIGHT = 32
 """Rows of a small product; at d = 128, k = 1,000 products of fewer rows were slower than one of 1,024."""
 
@@ -213,8 +213,7 @@ def _compiled_two(
     """As `_ranked_two`, by compiled loops."""
     labels, seconds, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
     loop = compiled.nearest_two_double if ranking.decides else compiled.nearest_two_single
-    left, scores = _memory(rows, ranking, scratch)
-    loop(rows, centers.values, *ranking.parts, left[:TILE_OF_TWO], scores[:TILE_OF_TWO], labels, seconds, sure)
+    loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, seconds, sure)
     return labels, seconds, np.flatnonzero(~sure)
 
 
@@ -251,14 +250,13 @@ def _compiled(rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch) 
     """As `_ranked`, by compiled loops."""
     labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
     loop = compiled.nearest_double if ranking.decides else compiled.nearest_single
-    loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch), labels, sure)
+    loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, sure)
     return labels, np.flatnonzero(~sure)
 
 
-def _memory(rows: Rows, ranking: Ranking, scratch: Scratch) -> tuple[Rows, Rows]:
-    """What the compiled ranking works in, for a tile: shifted rows with a column more, and scores."""
-    height, dtype = min(ranking.tile, len(rows)), ranking.matrix.dtype
-    d, k = ranking.matrix.shape
+def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[Rows, Rows]:
+    """What a ranking works in, for a tile of rows: shifted rows with a column more, and scores."""
+    height, (d, k), dtype = min(tile, len(rows)), ranking.matrix.shape, ranking.matrix.dtype
     return scratch.array("left", (height, d), dtype), scratch.array("product", (height, k), dtype)
 
 
@@ -280,7 +278,7 @@ def _ranked(rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch) ->
 def _scores(rows: Rows, ranking: Ranking, scratch: Scratch) -> Iterator[tuple[slice, Rows, Rows]]:
     """Tiles of rows with their shifted copies and scores against all centers; both are overwritten by the next."""
     d = rows.shape[1]
-    left, product = _memory(rows, ranking, scratch)
+    left, product = _memory(rows, ranking, scratch, ranking.tile)
     left[:, d] = 1
     for start in range(0, len(rows), len(left)):
         part = slice(start, min(start + len(left), len(rows)))

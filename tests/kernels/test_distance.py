@@ -126,3 +126,13 @@ def test_the_two_nearest_centers_are_those_of_the_definition_over_many_tiles(kin
     labels, seconds = nearest_two(rows, Centers(centers))
     assert (labels.tolist(), seconds.tolist()) == two_nearest(rows, centers)
     assert labels.tolist() == nearest(rows, Centers(centers)).tolist()
+
+
+@pytest.mark.parametrize("scale", [1e153, 1e154, 1e155, 1e300])
+def test_where_squared_distances_overflow_they_are_equal(scale):
+    rng = np.random.default_rng(0)
+    rows, centers = scale * rng.normal(size=(300, 3)), scale * rng.normal(size=(7, 3))
+    with np.errstate(over="ignore"):
+        expected = by_definition(rows, centers)
+        assert nearest(rows, Centers(centers)).tolist() == expected.argmin(axis=1).tolist()
+        assert nearest_two(rows, Centers(centers))[1].tolist() == two_nearest(rows, centers)[1]

@@ -31,6 +31,8 @@ BLOCK_ELEMENTS = 2**19
 """Numbers in a block, about; 2 MB of float32."""
 MOST_BLOCK_ROWS = 2**14
 LEAST_BLOCK_ROWS = 2**8
+ENOUGH_SHARDS = 2**12
+"""Shards of a pass on a large cluster, as long as every thread has one."""
 LABEL_CHUNKS = 64
 """Row-aligned results are written in about as many chunks, each of 1 to `LABEL_CHUNK_BLOCKS` blocks."""
 LABEL_CHUNK_BLOCKS = 8
@@ -165,13 +167,17 @@ class Plan:
 def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1) -> int:
     """Blocks of a shard, a power of two: about eight shards a thread, none over `most_rows` rows.
 
+    Where that would be more than `ENOUGH_SHARDS` in all, there are fewer a thread, down to one: each is a task.
     Where that is less, a shard is a whole label chunk, and as high as what is stored together, so that tasks do not
     all decode the same.  The grouping never changes a result, so it may follow the threads and their memory.
 
     >>> shard_blocks(10**6, 256, 2, 10**9), shard_blocks(10**6, 256, 2, 1), shard_blocks(10**6, 256, 2, 1, 5000)
     (128, 8, 16)
+    >>> shard_blocks(2**40, 2**14, 2**9, 2**40), shard_blocks(2**40, 2**14, 2**12, 2**40)
+    (16384, 16384)
     """
-    rows = _power_of_two(min(n_rows // (8 * n_threads), most_rows))
+    wanted = max(n_threads, min(8 * n_threads, ENOUGH_SHARDS))
+    rows = _power_of_two(min(n_rows // wanted, most_rows))
     return max(label_chunk(n_rows, block_rows), _power_of_two(stored_rows), rows) // block_rows
 
 

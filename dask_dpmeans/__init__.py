@@ -1,7 +1,8 @@
 """DP-means clustering, from Zarr stores to Zarr stores, on threads and on Dask clusters."""
 
 from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
-from dask_dpmeans.estimators import DPMeans, fit, load
+from dask_dpmeans.estimate import Estimate
+from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
 from dask_dpmeans.run import predict
 from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
@@ -10,11 +11,13 @@ __version__ = "0.1.0"
 __all__ = [
     "CorruptStoreError",
     "DPMeans",
+    "Estimate",
     "InputError",
     "NoWorkersError",
     "OnlineDPMeans",
     "SplitMergeDPMeans",
     "TooManyClustersError",
+    "dry_run",
     "fit",
     "load",
     "predict",

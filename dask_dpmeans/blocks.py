@@ -93,7 +93,7 @@ def block_height(n_features: int) -> int:
     >>> block_height(1), block_height(16), block_height(128), block_height(10**6)
     (16384, 16384, 4096, 256)
     """
-    return max(LEAST_BLOCK_ROWS, min(MOST_BLOCK_ROWS, _power_of_two(BLOCK_ELEMENTS // n_features)))
+    return max(LEAST_BLOCK_ROWS, min(MOST_BLOCK_ROWS, power_of_two(BLOCK_ELEMENTS // n_features)))
 
 
 def label_chunk(n_rows: int, block_rows: int) -> int:
@@ -102,10 +102,10 @@ def label_chunk(n_rows: int, block_rows: int) -> int:
     >>> label_chunk(1000, 256), label_chunk(10**6, 256), label_chunk(10**9, 256)
     (256, 2048, 2048)
     """
-    return max(block_rows, min(LABEL_CHUNK_BLOCKS * block_rows, _power_of_two(n_rows // LABEL_CHUNKS)))
+    return max(block_rows, min(LABEL_CHUNK_BLOCKS * block_rows, power_of_two(n_rows // LABEL_CHUNKS)))
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
     """The greatest power of two up to a number, at least 1."""
     return 1 << (max(1, number).bit_length() - 1)
 
@@ -177,8 +177,8 @@ def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, s
     (16384, 16384)
     """
     wanted = max(n_threads, min(8 * n_threads, ENOUGH_SHARDS))
-    rows = _power_of_two(min(n_rows // wanted, most_rows))
-    return max(label_chunk(n_rows, block_rows), _power_of_two(stored_rows), rows) // block_rows
+    rows = power_of_two(min(n_rows // wanted, most_rows))
+    return max(label_chunk(n_rows, block_rows), power_of_two(stored_rows), rows) // block_rows
 
 
 def doublings(n_blocks: int) -> Iterator[range]:

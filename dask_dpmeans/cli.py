@@ -16,9 +16,10 @@ import numpy as np
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
-from dask_dpmeans.estimators import DPMeans, fit
+from dask_dpmeans.estimate import Estimate
+from dask_dpmeans.estimators import DPMeans, dry_run, fit
 from dask_dpmeans.progress import elapsed, progress
-from dask_dpmeans.sources import connect, parse_bytes
+from dask_dpmeans.sources import connect, format_bytes, parse_bytes
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.synth import KINDS, Synthetic
 
@@ -147,6 +148,9 @@ def main() -> None:
 @click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share of it.")
 @click.option("--max-clusters", type=int, help="Stop with an error where there are more.")
 @click.option("--resume", is_flag=True, help="Go on with the run that is there.")
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Say what the fit would work on and cost, from a few rows; write nothing."
+)
 @FORCE
 @JSON
 def fit_command(
@@ -163,6 +167,7 @@ def fit_command(
     tol: float,
     max_clusters: int | None,
     resume: bool,
+    dry: bool,
     force: bool,
     as_json: bool,
     **where: Any,
@@ -182,20 +187,23 @@ def fit_command(
         max_clusters=max_clusters,
         random_state=seed,
     )
+    job: dict[str, Any] = {
+        "data": data,
+        "run": run,
+        "method": method,
+        "sample_weight": weights,
+        "columns": columns,
+        "scale": None if scale == "none" else scale,
+        "resume": resume,
+        "force": force,
+    }
+    if dry:
+        with _place(**where) as place:
+            _say_estimate(dry_run(**job, **place), as_json)
+        return
     shown = progress(as_json)
     with _place(**where) as place, _resumable(run):
-        fit(
-            data,
-            run,
-            method,
-            sample_weight=weights,
-            columns=columns,
-            scale=None if scale == "none" else scale,
-            resume=resume,
-            force=force,
-            on_step=shown.step,
-            **place,
-        )
+        fit(**job, on_step=shown.step, **place)
     shown.end()
     _say_result(run, as_json)
 
@@ -326,6 +334,43 @@ def _say_result(run: str, as_json: bool) -> None:
         click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
     else:
         click.echo(_table(described))
+
+
+TARGETS = {
+    "new": "would be written",
+    "refused": "is there: would be refused without --force/--resume",
+    "removed": "is there: --force would remove it first",
+    "resumed": "is there: --resume would go on with it",
+}
+
+
+def _say_estimate(found: Estimate, as_json: bool) -> None:
+    click.echo(json.dumps({"event": "estimate", **asdict(found)}) if as_json else _estimate_table(found))
+
+
+def _estimate_table(found: Estimate) -> str:
+    """An estimate for people."""
+    stored = "unknown" if found.stored_bytes is None else f"{found.stored_bytes:,}"
+    columns = f"{found.n_features:,} of " * (found.n_features != found.n_columns) + f"{found.n_columns:,}"
+    kept = "read once and kept in memory" if found.resident else "read again in each pass"
+    loading = f", after {_duration(found.load_seconds)} to load the rows" * found.resident
+    lines = [
+        f"run         {found.run} {TARGETS[found.target]}",
+        f"input       {found.n_rows:,} rows x {columns} columns, {found.dtype}",
+        f"blocks      {found.n_blocks:,} of {found.block_rows:,} rows, in {found.n_shards:,} shards of "
+        f"{found.shard_rows:,}",
+        f"bytes       {stored} as stored, {found.decoded_bytes:,} as decoded; {kept}",
+        f"memory      planned for {format_bytes(found.worker_memory)} a worker, {format_bytes(found.thread_memory)} a "
+        f"thread ({found.threads:,} in all); rows take {format_bytes(found.thread_bytes)} a thread",
+        f"pass        about {_duration(found.pass_seconds)}{loading}: {found.basis}",
+        *(f"advice      {each}" for each in found.advice),
+        "nothing was written",
+    ]
+    return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 60 else elapsed(seconds)
 
 
 def _table(described: dict[str, Any]) -> str:

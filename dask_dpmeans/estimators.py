@@ -11,9 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dask_dpmeans import estimate
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans, search
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
@@ -240,6 +242,42 @@ def fit(
         **options,
     )
     return load(run)
+
+
+def dry_run(
+    data: Any,
+    run: str | os.PathLike[str],
+    method: DPMeans,
+    *,
+    sample_weight: Any = None,
+    resume: bool = False,
+    force: bool = False,
+    **options: Any,
+) -> Estimate:
+    """What `fit` would work on with the same arguments, and what a pass would cost; nothing is written.
+
+    It refuses what `fit` refuses, as far as the metadata and the first rows tell: at most 8 blocks of the first shard
+    are read and scanned, with the clusters that they open.  An existing run is not refused, but noted.
+
+    Parameters
+    ----------
+    data : path or URL of a Zarr array or ``.npy`` file, ``zarr.Array`` or NumPy array
+    run, method, sample_weight, resume, force, **options : as `fit` takes them, `on_step` excepted
+
+    Returns
+    -------
+    Estimate
+    """
+    return estimate.dry_run(
+        data,
+        run,
+        method.method(),
+        seed=None if method.random_state is None else seed_of(method.random_state),
+        sample_weight=sample_weight,
+        resume=resume,
+        force=force,
+        **options,
+    )
 
 
 def load(run: str | os.PathLike[str]) -> DPMeans:

@@ -15,8 +15,9 @@ from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Labels, Predictions
+from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.loop import Algorithm, iterate
-from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.sources import Layout, RowSource, as_source
 from dask_dpmeans.store import FORMAT, Record, RunStore, Writer, create
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
@@ -70,9 +71,10 @@ def fit(
     store = RunStore.at(run)
     store.check_target("run", [data, sample_weight], force=force, resume=resume)
     source = as_source(data, sample_weight, **where)
-    seed = _seed(store, seed, resume)
+    seed = seed_for(store, seed, resume)
     method = method.seeded(seed)
-    manifest = _manifest(method, seed, source, weighted=sample_weight is not None)
+    manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
+    manifest["input"]["fingerprint"] = _fingerprint(source.summary)
     state, history, converged = _begin(store, manifest, source, method, resume)
     if store.finished():
         if converged or len(history) >= method.max_iter:
@@ -150,7 +152,7 @@ def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
     store.seal(manifest)
 
 
-def _seed(store: RunStore, seed: int | None, resume: bool) -> int:
+def seed_for(store: RunStore, seed: int | None, resume: bool) -> int:
     """The seed given, that of the run to go on with, or one drawn."""
     if not (resume and store.begun()):
         return int(np.random.default_rng().integers(2**31)) if seed is None else seed
@@ -164,10 +166,9 @@ def _begin(
     store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
 ) -> tuple[Any, list[Record], bool]:
     """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
-    if resume and store.finished() and not store.begun():
-        raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
+    if resume:
+        check_resumable(store, manifest)
     if resume and store.begun():
-        _check_same(store.manifest(), manifest, store.path)
         return store.restore(method.state) if store.committed() else (None, [], False)
     method.init(source)
     store.remove()
@@ -175,21 +176,26 @@ def _begin(
     return None, [], False
 
 
-def _check_same(there: dict[str, Any], here: dict[str, Any], path: str) -> None:
-    """Refuse to go on with a run of other data or other parameters; limits may change."""
+def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
+    """Refuse to go on with a run of other data or other parameters, as far as `here` says; limits may change."""
+    if store.finished() and not store.begun():
+        raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
+    if not store.begun():
+        return
+    there = store.manifest()
     for key in ("method", "parameters", "input"):
         before, now = ({"": run[key]} if key == "method" else run[key] for run in (there, here))
         changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
         if changed:
             names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
-            raise InputError(f"{path} was begun with another {key}: {names}; use --force to start anew")
+            raise InputError(f"{store.path} was begun with another {key}: {names}; use --force to start anew")
 
 
-def _manifest(method: Algorithm[Any], seed: int, source: RowSource, *, weighted: bool) -> dict[str, Any]:
-    """What a run is, as JSON holds it."""
+def asked(
+    method: Algorithm[Any], seed: int, source: RowSource | Layout, *, scaled: bool, weighted: bool
+) -> dict[str, Any]:
+    """What a run is asked, as JSON holds it; the fingerprint of its rows is known once they were read."""
     columns = source.prepare.columns
-    summary = source.summary
-    figures = [summary.sums, summary.squares, summary.lowest, summary.highest, np.array([summary.weight])]
     return {
         "format": FORMAT,
         "kind": "run",
@@ -200,13 +206,17 @@ def _manifest(method: Algorithm[Any], seed: int, source: RowSource, *, weighted:
             "shape": [source.plan.n_rows, source.stored_columns],
             "dtype": source.stored_dtype.str,
             "columns": None if columns is None else list(columns),
-            "scaled": source.scale is not None,
+            "scaled": scaled,
             "weighted": weighted,
             "block_rows": source.plan.block_rows,
-            "fingerprint": hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest(),
         },
         "versions": _versions(),
     }
+
+
+def _fingerprint(summary: Summary) -> str:
+    figures = [summary.sums, summary.squares, summary.lowest, summary.highest, np.array([summary.weight])]
+    return hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest()
 
 
 def _described(value: Any) -> Any:

@@ -175,21 +175,31 @@ class RunStore:
 
     def remove(self) -> None:
         """Remove what is there of ours."""
-        if self.kind() is None:
+        if not self.removable():
             return
-        foreign = [] if "://" in self.path else sorted({child.name for child in Path(self.path).iterdir()} - OUR_NAMES)
-        if foreign:
-            raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
         self.reopen()
         # What says that the rest is ours goes last.
         for child in sorted(Path(self.path).iterdir(), key=lambda child: child.name == "steps"):
             shutil.rmtree(child) if child.is_dir() else child.unlink()
 
+    def removable(self) -> bool:
+        """Whether something of ours is there; refused where it is not local, or where something else lies in it."""
+        if self.kind() is None:
+            return False
+        self._check_local()
+        foreign = sorted({child.name for child in Path(self.path).iterdir()} - OUR_NAMES)
+        if foreign:
+            raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
+        return True
+
     def reopen(self) -> None:
         """Take back that a result is whole."""
+        self._check_local()
+        Path(self.path, "zarr.json").unlink(missing_ok=True)
+
+    def _check_local(self) -> None:
         if "://" in self.path:
             raise InputError(f"{self.path}: only local outputs can be changed; remove it with your store's own tools")
-        Path(self.path, "zarr.json").unlink(missing_ok=True)
 
     # Steps
 

@@ -127,6 +127,35 @@ def test_force_and_resume(data: str) -> None:
     assert load("run.zarr").penalty == 9
 
 
+def test_a_dry_run_says_what_a_fit_would_cost_and_writes_nothing(data: str, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    result = succeed("fit", data, "run.zarr", "--penalty", 25, "--columns", "0-1", "--dry-run")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert f"{tmp_path / 'run.zarr'} would be written" in result.stdout
+    assert "1,000 rows x 2 of 3 columns, float32" in result.stdout
+    assert "1 of 16,384 rows, in 1 shards of 1,000" in result.stdout
+    assert f"{zarr.open_array(data).nbytes_stored():,} as stored, 12,000 as decoded" in result.stdout
+    assert "one pass at " in result.stdout
+    assert "advice      no codec has a checksum" in result.stdout
+    succeed("fit", data, "run.zarr", "--penalty", 25)
+    again = succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run")
+    assert "run.zarr is there: would be refused without --force/--resume" in again.stdout
+
+
+def test_a_dry_run_in_json_is_one_event(data: str) -> None:
+    event = json.loads(succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run", "--json").stdout)
+    assert (event["event"], event["target"], event["n_rows"], event["n_shards"]) == ("estimate", "new", 1000, 1)
+    assert event["pass_seconds"] > 0
+
+
+def test_a_dry_run_on_workers_counts_their_threads(data: str) -> None:
+    where = ["--workers", 1, "--threads", 2, "--memory-limit", "1GB"]
+    event = json.loads(succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run", "--json", *where).stdout)
+    assert (event["threads"], event["worker_memory"], event["thread_memory"]) == (2, 10**9, 5 * 10**8)
+    assert event["sample_clusters"] > 1
+    assert not Path("run.zarr").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -158,10 +187,13 @@ def test_force_and_resume(data: str) -> None:
         ),
     ],
 )
-def test_wrong_use_exits_2_and_writes_nothing(data: str, tmp_path: Path, arguments: list, message: str) -> None:
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_wrong_use_exits_2_and_writes_nothing(
+    data: str, tmp_path: Path, arguments: list, message: str, dry: list
+) -> None:
     Path("empty.npy").touch()
     before = sorted(tmp_path.rglob("*"))
-    result = call("fit", *[str(argument).format(data=data) for argument in arguments])
+    result = call("fit", *[str(argument).format(data=data) for argument in arguments], *dry)
     assert result.exit_code == 2, result.output
     assert message in " ".join(result.output.split())
     assert sorted(tmp_path.rglob("*")) == before

@@ -145,6 +145,10 @@ class Method(Parameters):
         """This method: it draws nothing."""
         return self
 
+    def reduction(self, centers: Float64Array) -> Round[Centers, Scan]:
+        """What a pass does at these centers, (k, d)."""
+        return Round(Openings(self.penalty), Centers(centers))
+
     def init(self, source: Source) -> State:
         """The state before the first sweep."""
         centers = self.first_centers(source)

@@ -143,6 +143,11 @@ class Method(Parameters):
         """The same search with another seed."""
         return replace(self, seed=seed)
 
+    def reduction(self, centers: Float64Array) -> Probing:
+        """What a pass does at these centers, (k, d)."""
+        radii = np.full(len(centers), math.sqrt(self.penalty))
+        return Probing(Centers(centers), around(centers, radii, self._random(0)), math.inf)
+
     def init(self, source: Source) -> State:
         """The state before the first step."""
         centers = self.first_centers(source)

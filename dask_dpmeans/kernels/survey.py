@@ -1,6 +1,6 @@
 """The first pass: what is wrong with the rows, and the column statistics that everything else starts from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,16 @@ class Summary:
         """(d,), weighted standard deviations of the columns (population form)."""
         deviation: Float64Array = np.sqrt(self.squares / self.weight)
         return deviation
+
+    def scaled(self, scale: Float64Array) -> "Summary":
+        """That of the same rows, each column divided by `scale`, (d,)."""
+        return replace(
+            self,
+            sums=self.sums / scale,
+            squares=self.squares / scale**2,
+            lowest=self.lowest / scale,
+            highest=self.highest / scale,
+        )
 
     def overflowing(self, points: Float64Array | None = None, largest: float = np.inf) -> int | None:
         """The widest column, if squared distances among the rows, and to `points` (k, d), can overflow float64.

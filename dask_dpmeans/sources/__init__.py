@@ -1,10 +1,30 @@
 """Where the rows are: the only importer of Dask."""
 
-from dask.utils import parse_bytes
+from dask.utils import format_bytes, parse_bytes
 
 from dask_dpmeans.sources.cluster import connect
-from dask_dpmeans.sources.inputs import as_source
-from dask_dpmeans.sources.lazy import is_lazy, lazy_map, lazy_rows
+from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, lay_out
+from dask_dpmeans.sources.lazy import is_lazy, is_stored, lazy_map, lazy_rows
+from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.sources.source import RowSource
+from dask_dpmeans.sources.storage import Storage, decoded_bytes, decoded_rows, stored_bytes
 
-__all__ = ["RowSource", "as_source", "connect", "is_lazy", "lazy_map", "lazy_rows", "parse_bytes"]
+__all__ = [
+    "RESIDENT_SHARE",
+    "Layout",
+    "RowSource",
+    "Storage",
+    "as_source",
+    "connect",
+    "decoded_bytes",
+    "decoded_rows",
+    "format_bytes",
+    "is_lazy",
+    "is_stored",
+    "lay_out",
+    "lazy_map",
+    "lazy_rows",
+    "parse_bytes",
+    "read_rows",
+    "stored_bytes",
+]

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
@@ -17,11 +17,12 @@ from zarr.storage import LocalStore, MemoryStore
 
 from dask_dpmeans.blocks import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.held import HeldRows
+from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.survey import Flaw, Summary, Survey
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
-from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, piece_rows
+from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
 from dask_dpmeans.sources.source import RowSource
 
 RESIDENT_SHARE = 0.4
@@ -50,6 +51,68 @@ class NpyFile:
     def __getitem__(self, rows: slice) -> np.ndarray[Any, Any]:
         mapped: np.ndarray[Any, Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
         return mapped[rows]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Input as its metadata tells of it, checked as far as that goes, and how it will be cut: no row was read."""
+
+    rows: Any
+    """(n, columns as stored), as it was opened."""
+    weights: Any
+    """(n,), or None."""
+    prepare: Prepare
+    """Columns and precision; a scale only once rows were read."""
+    plan: Plan
+    resources: Resources
+    resident: bool
+    """Whether rows are kept in memory."""
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Of the input."""
+        return np.dtype(self.rows.dtype)
+
+    @property
+    def stored_columns(self) -> int:
+        """Columns of the input."""
+        return int(self.rows.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """Columns that kernels see."""
+        return self.stored_columns if self.prepare.columns is None else len(self.prepare.columns)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row as it is stored, once decoded."""
+        return self.stored_columns * self.stored_dtype.itemsize
+
+    @property
+    def affordable_rows(self) -> int:
+        """Rows that a thread may hold."""
+        return int(SHARD_SHARE * self.resources.thread_memory) // self.row_bytes
+
+    def first(self, n_rows: int) -> Shard:
+        """The first rows, read."""
+        return StoredShard(0, n_rows, self.rows, self.weights).load()
+
+    def held(self, shard: Shard, scale: Float64Array | str | None = None) -> HeldRows:
+        """The first rows as a source of their own, checked as all rows are."""
+        weights = None if shard.weights is None else aligned(shard.weights, np.dtype(np.float64), Scratch(), "weights")
+        whole = HeldRows(self.prepare(shard.rows, Scratch()), weights)
+        summary = whole.fold(Survey(limit_of(self.stored_dtype)))
+        if summary.flaw is None and summary.weight == 0 and len(shard.rows) < self.plan.n_rows:
+            # Some later row may have a weight; without any these have no mean, and with 1 each they take as long.
+            return self.held(replace(shard, weights=None), scale)
+        _check_values(summary, self.rows, self.prepare.columns)
+        if scale is not None:
+            divisors = _divisors(scale, summary)
+            summary = summary.scaled(divisors)
+            prepare = replace(self.prepare, scale=divisors)
+            whole = HeldRows(prepare(shard.rows, Scratch()), weights, divisors)
+        _check_span(summary, self.prepare.dtype, self.prepare.columns, None)
+        return whole
 
 
 def as_source(
@@ -98,10 +161,47 @@ def as_source(
     InputError
         Data that cannot be used: what was found, where, and what to do.
     """
+    layout, executor = lay_out(
+        data,
+        sample_weight,
+        columns=columns,
+        client=client,
+        threads=threads,
+        memory_limit=memory_limit,
+        centers=centers,
+        block_rows=block_rows,
+    )
+    rows, prepare, plan = layout.rows, layout.prepare, layout.plan
+    shards = _shards(layout, executor)
+    summary = executor.fold(
+        FoldJob(Survey(limit_of(rows.dtype)), prepare, plan.block_rows),
+        [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))],
+        "survey",
+    )
+    _check_values(summary, rows, prepare.columns)
+    source = RowSource(plan, tuple(shards), executor, prepare, summary, layout.stored_dtype, layout.stored_columns)
+    if scale is not None:
+        source = source.scaled(_divisors(scale, summary))
+    _check_span(source.summary, prepare.dtype, prepare.columns, centers)
+    return source
+
+
+def lay_out(
+    data: Any,
+    sample_weight: Any = None,
+    *,
+    columns: Sequence[int] | None = None,
+    client: Client | None = None,
+    threads: int | None = None,
+    memory_limit: int | None = None,
+    centers: Float64Array | None = None,
+    block_rows: int | None = None,
+) -> tuple[Layout, Executor]:
+    """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
     rows, weights = _together(_opened(data, "data", 2), _opened(sample_weight, "sample_weight", 1))
-    d = rows.shape[1]
+    n, d = rows.shape
     _check_shapes(rows, weights)
     chosen = _checked_columns(columns, d)
     prepare = Prepare(working_dtype(rows.dtype, "data"), chosen)
@@ -111,18 +211,14 @@ def as_source(
     client, resources = _place(rows, client, threads, memory_limit)
     _check_chunks(rows, resources)
     height = block_height(width) if block_rows is None else block_rows
-    shards, executor, plan = _shards(rows, weights, height, resources, client)
-    summary = executor.fold(
-        FoldJob(Survey(limit_of(rows.dtype)), prepare, plan.block_rows),
-        [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))],
-        "survey",
-    )
-    _check_values(summary, rows, chosen)
-    source = RowSource(plan, tuple(shards), executor, prepare, summary, rows.dtype, d)
-    if scale is not None:
-        source = source.scaled(_divisors(scale, summary))
-    _check_span(source.summary, prepare.dtype, chosen, centers)
-    return source
+    resident = n * d * rows.dtype.itemsize <= RESIDENT_SHARE * resources.memory
+    whole = Layout(rows, weights, prepare, Plan(n, height, 1), resources, resident)
+    streams = not resident and not isinstance(rows, da.Array)
+    most_rows = n if streams else max(1, whole.affordable_rows)
+    blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
+    on_dask = client is not None or isinstance(rows, da.Array)
+    executor: Executor = DaskTasks(client, resources.threads) if on_dask else Threads(resources.threads)
+    return replace(whole, plan=Plan(n, height, blocks)), executor
 
 
 def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
@@ -275,39 +371,27 @@ def _check_chunks(rows: Any, resources: Resources) -> None:
         )
 
 
-def _shards(
-    rows: Any, weights: Any, height: int, resources: Resources, client: Client | None
-) -> tuple[Sequence[Any], Executor, Plan]:
-    """The rows cut into shards, who works on them, and how they are cut."""
-    n, d = rows.shape
-    row_bytes = d * rows.dtype.itemsize
-    resident = n * row_bytes <= RESIDENT_SHARE * resources.memory
-    most_rows = int(SHARD_SHARE * resources.thread_memory) // row_bytes
-    streams = not resident and not isinstance(rows, da.Array)
-    plan = Plan(
-        n, height, shard_blocks(n, height, resources.threads, n if streams else max(1, most_rows), piece_rows(rows))
-    )
-    bounds = plan.shard_bounds()
-    if isinstance(rows, da.Array):
-        tasks = DaskTasks(client, resources.threads)
+def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:
+    """The rows cut into shards, as the executor takes them."""
+    rows, weights, bounds = layout.rows, layout.weights, layout.plan.shard_bounds()
+    if isinstance(rows, da.Array) and isinstance(executor, DaskTasks):
         dask_shards = _dask_shards(rows, weights, bounds)
-        if resident:
-            return tasks.persist(dask_shards), tasks, plan
+        if layout.resident:
+            return executor.persist(dask_shards)
         if len(rows.__dask_graph__()) > rows.npartitions + 1:  # more than an array and its slices, or chunks held
             warnings.warn(
-                f"data is a Dask array of {n * row_bytes:,} bytes, more than {RESIDENT_SHARE:.0%} of the memory: each "
-                "pass computes it anew. Call persist() on it where it fits, or write it to a Zarr store first.",
+                f"data is a Dask array of {len(rows) * layout.row_bytes:,} bytes, more than {RESIDENT_SHARE:.0%} of "
+                "the memory: each pass computes it anew. Call persist() on it where it fits, or write it to a Zarr "
+                "store first.",
                 stacklevel=4,
             )
-        return dask_shards, tasks, plan
-    if isinstance(rows, NpyFile) and client is None:
+        return dask_shards
+    if isinstance(rows, NpyFile) and isinstance(executor, Threads):
         rows = rows[:]
     if isinstance(rows, np.ndarray):
-        held = [Shard(a, rows[a:b], None if weights is None else weights[a:b]) for a, b in bounds]
-        return held, Threads(resources.threads), plan
-    executor: Executor = Threads(resources.threads) if client is None else DaskTasks(client, resources.threads)
+        return [Shard(a, rows[a:b], None if weights is None else weights[a:b]) for a, b in bounds]
     parts = [StoredShard(a, b, rows, weights[a:b] if isinstance(weights, np.ndarray) else weights) for a, b in bounds]
-    return (executor.hold(parts) if resident else executor.wrap(parts)), executor, plan
+    return executor.hold(parts) if layout.resident else executor.wrap(parts)
 
 
 def _dask_shards(rows: da.Array, weights: da.Array | None, bounds: list[tuple[int, int]]) -> list[Any]:

@@ -20,6 +20,11 @@ def is_lazy(data: Any) -> bool:
     return isinstance(data, da.Array | zarr.Array) or hasattr(data, "to_dask_array")
 
 
+def is_stored(data: Any) -> bool:
+    """Whether `data` can be read in parts without computing anything else: no Dask array or DataFrame."""
+    return isinstance(data, zarr.Array) or not is_lazy(data)
+
+
 def lazy_rows(data: Any) -> Any:
     """Lazy data as a Dask array."""
     if hasattr(data, "to_dask_array"):

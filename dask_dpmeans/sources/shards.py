@@ -138,8 +138,7 @@ class StoredShard:
 
     def _bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Pieces that end on chunk boundaries, so that no chunk is read twice, those at the shard's ends excepted."""
-        unit, row_bytes = piece_rows(self.data), self.data.dtype.itemsize * self.data.shape[1]
-        step = max(1, min(PIECE_BYTES // (row_bytes * unit), MOST_CHUNKS)) * unit
+        step = read_rows(self.data)
         cuts = [start, *range((start // step + 1) * step, stop, step), stop]
         return list(pairwise(cuts))
 
@@ -169,6 +168,12 @@ def piece_rows(data: Any) -> int:
     row_bytes = data.dtype.itemsize * data.shape[1]
     small = [height for height in heights if height * row_bytes <= PIECE_BYTES]
     return max(small) if small else min(heights, default=1)
+
+
+def read_rows(data: Any) -> int:
+    """Rows that are read at a time."""
+    unit, row_bytes = piece_rows(data), data.dtype.itemsize * data.shape[1]
+    return max(1, min(PIECE_BYTES // (row_bytes * unit), MOST_CHUNKS)) * unit
 
 
 def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:

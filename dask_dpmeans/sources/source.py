@@ -60,14 +60,7 @@ class RowSource:
 
     def scaled(self, scale: Float64Array) -> "RowSource":
         """The same rows, each column divided by `scale`, (d,)."""
-        summary = replace(
-            self.summary,
-            sums=self.summary.sums / scale,
-            squares=self.summary.squares / scale**2,
-            lowest=self.summary.lowest / scale,
-            highest=self.summary.highest / scale,
-        )
-        return replace(self, prepare=replace(self.prepare, scale=scale), summary=summary)
+        return replace(self, prepare=replace(self.prepare, scale=scale), summary=self.summary.scaled(scale))
 
     def _pieces(self, blocks: range | None) -> list[tuple[Any, range]]:
         wanted = range(self.plan.n_blocks) if blocks is None else blocks

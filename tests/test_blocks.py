@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_dpmeans.blocks import (
+    ENOUGH_SHARDS,
     LABEL_CHUNK_BLOCKS,
     LABEL_CHUNKS,
     LEAST_BLOCK_ROWS,
@@ -128,7 +129,9 @@ def test_shards_are_whole_label_chunks_that_fit_their_memory_and_feed_the_thread
     assert blocks & (blocks - 1) == 0
     assert rows % chunk == 0
     assert rows == chunk or rows <= most
-    assert rows == chunk or n_rows / rows >= 8 * threads
+    wanted = max(threads, min(8 * threads, ENOUGH_SHARDS))
+    assert rows == chunk or n_rows / rows >= wanted
+    assert 2 * rows > most or n_rows < 2 * rows * (wanted + 1)
     assert rows >= chunk
 
 

@@ -44,17 +44,9 @@ class Size:
     n: int = 100_000
     d: int = 16
     k: int = 128
-    per_shard: int = 1
-    """Label chunks of a shard."""
 
     def __str__(self) -> str:
-        return f"n={self.n:,} d={self.d} k={self.k} shards={self.plan.n_shards}"
-
-    @property
-    def plan(self) -> Plan:
-        """Blocks and shards."""
-        height = block_height(self.d)
-        return Plan(self.n, height, max(1, self.per_shard))
+        return f"n={self.n:,} d={self.d} k={self.k}"
 
     def run(self) -> "Pass":
         """The pass, ready."""

@@ -10,10 +10,11 @@ import out_of_core
 import pytest
 import ratios
 import resident
+import scaling
 import settled
 from click.testing import CliRunner
 
-from dask_dpmeans.kernels.distance import squared_distances
+from dask_dpmeans.kernels.distance import Centers, squared_distances
 from dask_dpmeans.kernels.scan import Scan
 from dask_dpmeans.synth import Synthetic
 
@@ -196,3 +197,15 @@ def test_the_settled_pass_answers_as_the_full_one_and_its_table_has_its_lines() 
     assert passes[0].shard.memories
     lines = settled.lines(shape, settled.compare(shape, repeats=2))
     assert [line.what for line in lines][-2:] == ["settled pass / full pass", "settled pass / bare GEMM"]
+
+
+def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_their_lines() -> None:
+    job = scaling.MadeUp(Centers(np.zeros((3, 2))), proposals=4)
+    answer = job.merge([job(number, range(1)) for number in range(5)])
+    np.testing.assert_array_equal(answer.moments.counts, [10, 10, 10])
+    np.testing.assert_array_equal(answer.moments.weights, [5, 5, 5])
+    lines = list(scaling.coordinator([6, 20], 5, 3))
+    assert [line.what for line in lines[:3]] == ["centers out, answer in", "6 shards, run", "20 shards, run"]
+    assert len(lines) == 3 + 6
+    costs = [line.what for line in scaling.costs(scaling.Size(2000, 2, 4), repeats=2)]
+    assert costs[:3] == ["8 x the rows / pass", "8 x the clusters / pass", "8 x the columns / pass"]

@@ -17,10 +17,10 @@ stopped, and the ratios count what it took until then.
 ``pip install "numpy<2" "scikit-learn<1.3" pdc-dp-means==0.0.8``.  On empty clusters its compiled code prints an error
 that it ignores; these are dropped.
 
-The rows are float32.  Blobs have unit deviation in 16 columns.  Their penalty, 120, is from fits of 200,000 rows around
-1,000 centers: penalty 50 opens 3,256 clusters, 80 opens 1,095, and 120 the 1,000 that were planted.  The price of their
-search is ten times the rows of a blob: halving a blob saves less than one squared unit a row, and two blobs are
-farther apart than what merging would have to save.
+About 300 MB of each process are what this script imports.  The rows are float32.  Blobs have unit deviation in 16
+columns.  Their penalty, 120, is from fits of 200,000 rows around 1,000 centers: penalty 50 opens 3,256 clusters, 80
+opens 1,095, and 120 the 1,000 that were planted.  The price of their search is ten times the rows of a blob: halving a
+blob saves less than one squared unit a row, and merging the nearest two costs more than ten.
 """
 
 import json
@@ -61,8 +61,6 @@ from dask_dpmeans.synth import Synthetic
 CORES = 2
 WARM_ROWS = 1_000
 """Rows of the fit before the one that is timed."""
-CHUNKS = 1_000
-"""Of the Dask array."""
 STORE_ROWS = 8_000_000
 MOST_ITERATIONS = 100_000
 BLOB_PENALTY = 120.0
@@ -105,6 +103,8 @@ class Task:
     """For those that are told it."""
     pdc_python: str | None = None
     """The Python that has `pdc-dp-means`."""
+    chunks: int = 1_000
+    """Of a Dask array."""
 
     def rows(self) -> npt.NDArray[np.float32]:
         """All of them, in memory."""
@@ -256,7 +256,7 @@ def on_dask(fit: Callable[[Any], Any], task: Task, ready: Callable[[], None]) ->
     """A fit on workers that hold the rows, its seconds, and the peak of all processes together."""
     with workers() as client:
         n = np.load(task.path, mmap_mode="r").shape[0]
-        array = resident_chunks(task.path, ceil(n / CHUNKS), client)
+        array = resident_chunks(task.path, ceil(n / task.chunks), client)
         model, seconds = timed_fit(fit, array[:WARM_ROWS].persist(), array, ready)
         return model, seconds, peak_memory() + sum(client.run(peak_memory).values())
 
@@ -290,9 +290,10 @@ def minibatch_on_store(task: Task, ready: Callable[[], None]) -> Fitted:
     array = zarr.open_array(task.path, mode="r")
 
     def fit(rows: Any) -> Any:
-        model = MiniBatchKMeans(min(task.k, len(rows)), n_init=1, random_state=0)
+        n = rows.shape[0]
+        model = MiniBatchKMeans(min(task.k, n), n_init=1, random_state=0)
         # A chunk with fewer rows than clusters can only be the last: it comes with the one before it.
-        cuts = [*range(0, max(1, len(rows) - task.k + 1), array.chunks[0]), len(rows)]
+        cuts = [*range(0, max(1, n - task.k + 1), array.chunks[0]), n]
         for start, stop in pairwise(cuts):
             model.partial_fit(rows[start:stop])
         return model
@@ -502,7 +503,7 @@ def synthetic_tables(
     if "blobs" in wanted:
         yield title(problem, shape), lines(problem, in_memory(problem, task, peers, limit))
     if "chunks" in wanted:
-        chunks = replace(problem, name=f"blobs in {CHUNKS:,} chunks on {CORES} workers", price=None)
+        chunks = replace(problem, name=f"blobs in {task.chunks:,} chunks on {CORES} workers", price=None)
         yield title(chunks, shape), lines(chunks, on_chunks(BLOB_PENALTY, task, peers, limit))
     if "store" in wanted:
         data, _ = blobs(fraction, STORE_ROWS)
@@ -537,15 +538,22 @@ def names(default: Sequence[str]) -> Callable[[Any, Any, str | None], list[str]]
 @click.option("--only", callback=names((*(each.name for each in PROBLEMS), *SYNTHETIC)), help="Names of sets.")
 @click.option("--peers", "wanted", callback=names(PEERS), help=f"Some of {','.join(PEERS)}.")
 @click.option("--rows-fraction", default=1.0, show_default=True, help="Fraction of the synthetic rows.")
-@click.option("--pdc-python", help="The Python that has pdc-dp-means.")
+@click.option("--pdc-python", type=click.Path(exists=True, dir_okay=False), help="The Python that has pdc-dp-means.")
+@click.option("--chunks", default=Task.chunks, show_default=True, help="Of the Dask array.")
 @click.option("--limit", default=600.0, show_default=True, help="Seconds after which a fit is stopped.")
 def main(
-    data: Path | None, only: list[str], wanted: list[str], rows_fraction: float, pdc_python: str | None, limit: float
+    data: Path | None,
+    only: list[str],
+    wanted: list[str],
+    rows_fraction: float,
+    pdc_python: str | None,
+    chunks: int,
+    limit: float,
 ) -> None:
     """Print the tables, one after the other."""
     peers = present(wanted, pdc_python)
     with tempfile.TemporaryDirectory() as folder:
-        task = Task(Path(folder) / "rows.npy", penalty=1.0, pdc_python=pdc_python)
+        task = Task(Path(folder) / "rows.npy", penalty=1.0, pdc_python=pdc_python, chunks=chunks)
         if data is not None:
             for each in real_tables(data, only, task, peers, limit):
                 click.echo(table(*each))

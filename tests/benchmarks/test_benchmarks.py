@@ -1,12 +1,16 @@
 """The benchmarks at a small size: their competitors answer the same, and their tables have all lines.  Never a time."""
 
 import os
+import re
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import assignment
 import numpy as np
 import objective
 import out_of_core
+import peers
 import pytest
 import ratios
 import resident
@@ -14,6 +18,7 @@ import scaling
 import settled
 from click.testing import CliRunner
 
+from dask_dpmeans import DPMeans
 from dask_dpmeans.kernels.distance import Centers, squared_distances
 from dask_dpmeans.kernels.scan import Scan
 from dask_dpmeans.synth import Synthetic
@@ -209,3 +214,65 @@ def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_the
     assert len(lines) == 3 + 6
     costs = [line.what for line in scaling.costs(scaling.Size(2000, 2, 4), repeats=2)]
     assert costs[:3] == ["8 x the rows / pass", "8 x the clusters / pass", "8 x the columns / pass"]
+
+
+@pytest.fixture(scope="module")
+def peers_output() -> str:
+    """The tables of the peers, each fit in a process of its own."""
+    options = [
+        "--only",
+        "blobs,chunks,store",
+        "--rows-fraction",
+        "0.0005",
+        "--chunks",
+        "4",
+        "--pdc-python",
+        sys.executable,
+    ]
+    return CliRunner().invoke(peers.main, options, catch_exceptions=False).output
+
+
+@pytest.mark.timeout(600)
+def test_each_peer_that_is_installed_has_its_line_and_a_missing_one_is_named(peers_output: str) -> None:
+    installed = [peers.BIRTHS, peers.SEARCH, peers.TEN, peers.ONE, "MiniBatchKMeans", peers.BATCHES]
+    for name, line, module in (("faiss", "faiss Kmeans", "faiss"), ("dask-ml", peers.DASK_ML, "dask_ml")):
+        if find_spec(module):
+            installed.append(line)
+        else:
+            assert f"{name} is not installed: left out" in peers_output
+    for line in installed:
+        assert re.search(rf"^  {line} +[0-9.]+ s; J [0-9.]+; k [0-9]+; .* passes; .* MB$", peers_output, re.MULTILINE)
+    assert "pdc is not installed where --pdc-python says: left out" in peers_output
+    assert "failed" not in peers_output
+
+
+@pytest.mark.timeout(600)
+def test_the_objectives_beside_the_peers_are_what_the_library_finds(peers_output: str) -> None:
+    data, problem = peers.blobs(0.0005)
+    rows = np.concatenate([part for _, part, _ in data.parts()])
+    for name, penalty, search in ((peers.BIRTHS, problem.births, False), (peers.SEARCH, problem.price, True)):
+        (objective,) = re.findall(rf"^  {name} .* J ([0-9.]+);", peers_output.split(" chunks on ")[0], re.MULTILINE)
+        model = DPMeans(penalty, search=search, random_state=0).fit(rows)
+        assert float(objective) == pytest.approx(model.objective_, rel=1e-6)
+        inertia = ((rows[:, np.newaxis] - model.cluster_centers_) ** 2).sum(axis=2).min(axis=1).sum()
+        assert model.objective_ == pytest.approx(inertia + penalty * model.n_clusters_, rel=1e-9)
+
+
+def test_a_peer_that_was_stopped_counts_as_the_time_until_then() -> None:
+    fitted = peers.Fitted(2.0, np.zeros((1, 1)), 1, 1)
+    found = {peers.BIRTHS: peers.Outcome(2.0, fitted, 1.0), peers.PDC: peers.Outcome(10.0)}
+    (met,) = peers.time_lines(found, peers.PDC, peers.BIRTHS, least=5.0)
+    assert (met.value, met.verdict) == ("> 5.000", "met")
+    (unknown,) = peers.time_lines(found, peers.PDC, peers.BIRTHS, least=6.0)
+    assert unknown.verdict == "open"
+    (below,) = peers.time_lines(found, peers.BIRTHS, peers.PDC, most=1.0)
+    assert (below.value, below.verdict) == ("< 0.200", "met")
+    assert found[peers.PDC].text == "> 10 s"
+    assert not list(peers.objective_lines(found, peers.BIRTHS, peers.PDC))
+
+
+@pytest.mark.timeout(120)
+def test_a_fit_that_takes_longer_than_the_limit_is_stopped(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((200_000, 8), np.float32))
+    stopped = peers.outcome(peers.kmeans_10, peers.Task(tmp_path / "rows.npy", 1.0, k=200), limit=0.01)
+    assert stopped == peers.Outcome(0.01)

@@ -141,6 +141,16 @@ class Threads:
         return [results[number] for number in range(len(arguments))]
 
 
+class Literal:
+    """A shard inside the task that works on it: as a node of the graph it would be a task of its own, in each pass.
+
+    It is no dataclass, since Dask looks into those for collections.
+    """
+
+    def __init__(self, shard: Any) -> None:
+        self.shard = shard
+
+
 @dataclass(frozen=True)
 class DaskTasks:
     """Tasks of a Dask cluster, or of Dask's local scheduler: one a shard, and a few that merge."""
@@ -159,12 +169,9 @@ class DaskTasks:
             ]
         )
 
-    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[Delayed]:
-        """The shards as nodes of a graph."""
-        run = uuid4().hex[:8]
-        return [
-            delayed(shard, name=f"dpmeans-shard-{run}-{number}", traverse=False) for number, shard in enumerate(shards)
-        ]
+    def wrap(self, shards: Sequence[AnyShard]) -> Sequence["Literal"]:
+        """The shards as arguments of tasks."""
+        return [Literal(shard) for shard in shards]
 
     def persist(self, shards: Sequence[Delayed]) -> Sequence[Delayed]:
         """The shards, kept in the workers' memory."""
@@ -277,10 +284,10 @@ def _keep_freed_memory() -> None:
             adjust(parameter, value)
 
 
-def _apply(job: Any, shard: AnyShard, blocks: tuple[int, int], *carried: Any) -> Any:
+def _apply(job: Any, shard: AnyShard | Literal, blocks: tuple[int, int], *carried: Any) -> Any:
     _keep_freed_memory()
     with one_blas_thread():
-        return job(shard, range(*blocks), *carried)
+        return job(shard.shard if isinstance(shard, Literal) else shard, range(*blocks), *carried)
 
 
 def _call(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
@@ -297,5 +304,5 @@ def _merge(job: FoldJob[Answer], answers: list[Answer]) -> Answer:
         return job.merge(answers)
 
 
-def _load(shard: StoredShard) -> AnyShard:
-    return shard.load()
+def _load(literal: Literal) -> AnyShard:
+    return literal.shard.load()

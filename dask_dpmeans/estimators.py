@@ -85,7 +85,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         Take the penalty as a price, and search for the lowest objective with splits, merges, deletes and trials of
         them (after Odashima et al. 2016 and Fritzke 2020), beside births.  Data of more than 32,768 rows is searched
         on a coreset (Bachem et al. 2015) first, twice, with crossovers of the two ends (Gribel & Vidal 2019); up to
-        131,072 rows all rows see a few trials then, and above moves and means alone.  With centers as `init` the search
+        524,288 rows all rows see a few trials then, and above moves and means alone.  With centers as `init` the search
         starts from them, without a coreset.
     init : "mean", array of shape (k, d), path or fitted DPMeans, default "mean"
         The first centers: the mean of all rows as in the paper, centers, or those of an earlier run or fit.

@@ -53,10 +53,12 @@ ROWS_A_CLUSTER = 64
 """... or so many for each cluster that moves and means find on one of that size."""
 NO_LIMIT = 10**6
 """Steps of a search on a coreset."""
-LAST_SHARES = 2
-"""Shares that trials on all rows go on with after that, ..."""
 TRIALS_BELOW = 2**17
-"""... up to this many rows; above, all rows see moves and means alone, and so does a coreset of more."""
+"""Rows, of a coreset or of all where there is none, above which these see moves and means alone."""
+LAST_SHARES = 2
+"""Shares that trials on all rows go on with after a coreset, ..."""
+TRIALS_AFTER_BELOW = 2**19
+"""... up to this many rows."""
 OPTIMISM = 2
 """Rows of a coreset are nearer to their own means than all rows to these: each mean of squared error E over n rows
 takes E / n off theirs and adds as much to that of the rest, so that a cluster is to cost so many of these more there
@@ -283,7 +285,7 @@ class Method(Parameters):
         alone = replace(alone, penalty=self.penalty + optimism)
         restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in restart_seeds(self.seed)]
         best = source.run([Crossovers(alone, source.run(restarts, coreset, "search"))], coreset, "cross")[0]
-        share = max(state.share, len(SHARES) - LAST_SHARES)
+        share = len(SHARES) - (LAST_SHARES if n <= TRIALS_AFTER_BELOW else 0)
         start = replace(state, next_centers=best.centers, next_children=best.children, share=share, tries=TRIES_AFTER)
         return _read(source, start, passes)
 

@@ -165,6 +165,7 @@ def small():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coreset, "SAMPLE_ROWS", 1000)
         patch.setattr(search, "TRIALS_BELOW", 1000)
+        patch.setattr(search, "TRIALS_AFTER_BELOW", 1000)
         yield
 
 
@@ -184,6 +185,17 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
         assert state.objective == math.fsum(state.inertias) + 300.0 * len(state.centers)
     assert squared.min(axis=1).max() <= 300.0
     assert not any(state.moves[3:].any() for state in states)
+
+
+@pytest.mark.parametrize(("limit", "shares"), [(4999, 0), (5000, search.LAST_SHARES)])
+def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(large, monkeypatch, limit, shares):
+    rows, _, states = large
+    monkeypatch.setattr(search, "TRIALS_AFTER_BELOW", limit)
+    found = [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500))]
+    assert len(search.SHARES) - found[0].share == shares
+    assert found[0].tries == search.TRIES_AFTER
+    assert found[-1].objective <= states[-1].objective
+    assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
 
 
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):

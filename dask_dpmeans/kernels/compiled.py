@@ -157,7 +157,6 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
     def nearest(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, sure):
         n, d = rows.shape
         height, k = scores.shape
-        radius, of_scores, of_squares, least, most = bounds
         norms, memory, dtype = np.empty(height), scores.reshape(-1), scores.dtype
         best, next_best, place = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, integer)
         left[:, d] = 1
@@ -169,17 +168,24 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
             _two_largest(columns, best, next_best, place)
             for i in range(count):
                 label = place[i]
-                reach = radius * (norms[i] + radius)
-                doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
-                known, safe = True, (norms[i] + radius) ** 2 < most
-                if not (safe and best[i] - next_best[i] > doubt):
-                    floor = best[i] - doubt if safe else -np.inf
+                doubt, known = _doubt(norms[i], bounds), True
+                if not best[i] - next_best[i] > doubt:
+                    floor = best[i] - doubt
                     known = _candidates(columns, i, floor) <= most_candidates
                     if known:
                         label = _nearest_among(rows[start + i], centers, columns[:, i], floor)
                 labels[start + i], sure[start + i] = label, known
 
     return nearest
+
+
+@_compiled
+def _doubt(norm, bounds):
+    """As `Ranking.doubt`, of one row of that norm: infinite where the definition may overflow."""
+    radius, of_scores, of_squares, least, most = bounds
+    if not (norm + radius) ** 2 < most:
+        return np.inf
+    return of_scores * radius * (norm + radius) + of_squares * (norm * norm + radius * radius) + least
 
 
 @_compiled
@@ -243,7 +249,6 @@ def _nearest_two_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]
     def nearest_two(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, seconds, sure):
         n, d = rows.shape
         height, k = scores.shape
-        radius, of_scores, of_squares, least, most = bounds
         norms, memory, dtype = np.empty(height), scores.reshape(-1), scores.dtype
         best, next_best, last = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, dtype)
         place, next_place = np.empty(height, integer), np.empty(height, integer)
@@ -256,11 +261,9 @@ def _nearest_two_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]
             _three_largest(columns, best, next_best, last, place, next_place)
             for i in range(count):
                 label, other = place[i], next_place[i]
-                reach = radius * (norms[i] + radius)
-                doubt = of_scores * reach + of_squares * (norms[i] * norms[i] + radius * radius) + least
-                known, safe = True, (norms[i] + radius) ** 2 < most
-                if not (safe and best[i] - next_best[i] > doubt and next_best[i] - last[i] > doubt):
-                    floor = next_best[i] - doubt if safe else -np.inf
+                doubt, known = _doubt(norms[i], bounds), True
+                if not (best[i] - next_best[i] > doubt and next_best[i] - last[i] > doubt):
+                    floor = next_best[i] - doubt
                     known = _candidates(columns, i, floor) <= most_candidates
                     if known:
                         label, other = _nearest_two_among(rows[start + i], centers, columns[:, i], floor)

@@ -169,7 +169,7 @@ class DaskTasks:
             ]
         )
 
-    def wrap(self, shards: Sequence[AnyShard]) -> Sequence["Literal"]:
+    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[Literal]:
         """The shards as arguments of tasks."""
         return [Literal(shard) for shard in shards]
 

@@ -10,6 +10,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+WIDE = 32
+"""Columns from which squares are taken before they are summed."""
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -46,18 +49,40 @@ def _squared_norm(row, d):
 
 
 @_compiled
-def _shift(rows, shift, left, norms):
-    """Fill the first rows of `left` with the shifted rows, (n, d), and `norms` with their norms."""
-    count, d = rows.shape
-    for i in range(count):
+def _shift(rows, shift, left, bits, mask):
+    """Fill `left`, (tile, d + 1), with the shifted rows, (n, d), and ones behind them; a bound on the rows' norms.
+
+    `bits` are those of `left`, as integers, and `mask` all but the sign: the largest size of a number is looked for
+    among integers, since only these are compared side by side.
+    """
+    n, d = rows.shape
+    for i in range(n):
         for j in range(d):
             left[i, j] = rows[i, j] - shift[j]
-        norms[i] = np.sqrt(_squared_norm(left[i], d))
+        left[i, d] = 0
+    largest = mask & 0
+    for i in range(n * (d + 1)):
+        size = bits[i] & mask
+        largest = size if size > largest else largest
+    bits[d] = largest
+    bound = np.sqrt(d) * left[0, d]
+    for i in range(n):
+        left[i, d] = 1
+    return bound
 
 
 @_compiled
 def squared_distances(rows, centers, labels, squared):
-    """The squared distance of each row, (n, d), to its center: four rows at a time, each over its columns in order."""
+    """The squared distance of each row, (n, d), to its center, over its columns in order."""
+    if rows.shape[1] < WIDE:
+        _squared_distances_of_four(rows, centers, labels, squared)
+    else:
+        _squared_distances_of_eight(rows, centers, labels, squared)
+
+
+@_compiled
+def _squared_distances_of_four(rows, centers, labels, squared):
+    """Four rows at a time, column by column."""
     n, d = rows.shape
     whole = n // 4 * 4
     for i in range(0, whole, 4):
@@ -74,19 +99,57 @@ def squared_distances(rows, centers, labels, squared):
             e += z * z
         squared[i], squared[i + 1], squared[i + 2], squared[i + 3] = a, b, c, e
     for i in range(whole, n):
-        a = 0.0
-        for j in range(d):
-            w = np.float64(rows[i, j]) - centers[labels[i], j]
-            a += w * w
-        squared[i] = a
+        squared[i] = _squared_distance(rows, i, centers, labels[i])
 
 
 @_compiled
-def add_rows(rows, weights, labels, sums):
-    """Add the rows, (n, d), times their weights, to the sums of their clusters, (k, d), one after the other."""
+def _squared_distances_of_eight(rows, centers, labels, squared):
+    """Eight rows at a time: their squares, which are side by side, and then the sums."""
+    n, d = rows.shape
+    whole = n // 8 * 8
+    squares = np.empty((8, d))
+    for start in range(0, whole, 8):
+        for i in range(8):
+            label = labels[start + i]
+            for j in range(d):
+                difference = np.float64(rows[start + i, j]) - centers[label, j]
+                squares[i, j] = difference * difference
+        p = q = r = s = t = u = v = w = 0.0
+        for j in range(d):
+            p += squares[0, j]
+            q += squares[1, j]
+            r += squares[2, j]
+            s += squares[3, j]
+            t += squares[4, j]
+            u += squares[5, j]
+            v += squares[6, j]
+            w += squares[7, j]
+        squared[start], squared[start + 1], squared[start + 2], squared[start + 3] = p, q, r, s
+        squared[start + 4], squared[start + 5], squared[start + 6], squared[start + 7] = t, u, v, w
+    for i in range(whole, n):
+        squared[i] = _squared_distance(rows, i, centers, labels[i])
+
+
+@_compiled
+def _squared_distance(rows, i, centers, label):
+    """Of row i to one center."""
+    total = 0.0
+    for j in range(rows.shape[1]):
+        difference = np.float64(rows[i, j]) - centers[label, j]
+        total += difference * difference
+    return total
+
+
+@_compiled
+def add_rows(rows, weights, labels, squared, moments):
+    """Add the rows, (n, d), to the moments of their clusters, one after the other; no weights stand for ones."""
+    counts, totals, sums, inertias = moments
     n, d = rows.shape
     for i in range(n):
-        label, weight = labels[i], weights[i]
+        label, weight = labels[i], weights[i] if weights.size else 1.0
+        counts[label] += 1
+        totals[label] += weight
+        inertias[label] += weight * squared[i]
         for j in range(d):
             sums[label, j] += weight * np.float64(rows[i, j])
 
@@ -149,32 +212,37 @@ def _nearest_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]:
     """The nearest center of rows, ranked by scores as wide as `integer`.
 
     It fills `labels`, (n,), by definition, and `sure`, (n,): whether that is done.  Rows with more than
-    `most_candidates` centers near the best one are left.  The other arguments are rows, (n, d), centers, (k, d), the
-    parts of a `Ranking`, and memory to work in, (tile, d + 1) and (tile, k).  Scores stand in columns, one a row.
+    `most_candidates` centers near the best one are left.  It fills `squared`, (n,), with the squared distances to
+    these labels, unless it is empty.  The other arguments are rows, (n, d), centers, (k, d), the parts of a `Ranking`,
+    and memory to work in, (tile, d + 1) and (tile, k).  Scores stand in columns, one a row.
     """
+    largest = np.iinfo(integer).max
 
     @_compiled
-    def nearest(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, sure):
+    def nearest(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, sure, squared):
         n, d = rows.shape
         height, k = scores.shape
-        norms, memory, dtype = np.empty(height), scores.reshape(-1), scores.dtype
+        memory, bits, mask, dtype = scores.reshape(-1), left.reshape(-1).view(integer), integer(largest), scores.dtype
         best, next_best, place = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, integer)
-        left[:, d] = 1
         for start in range(0, n, height):
             count = min(height, n - start)
-            _shift(rows[start : start + count], shift, left, norms)
+            part = slice(start, start + count)
+            most_doubt = _doubt(_shift(rows[part], shift, left, bits, mask), bounds)
             columns = memory[: k * count].reshape(k, count)
             np.dot(matrix.T, left[:count].T, columns)
             _two_largest(columns, best, next_best, place)
             for i in range(count):
-                label = place[i]
-                doubt, known = _doubt(norms[i], bounds), True
-                if not best[i] - next_best[i] > doubt:
-                    floor = best[i] - doubt
-                    known = _candidates(columns, i, floor) <= most_candidates
-                    if known:
-                        label = _nearest_among(rows[start + i], centers, columns[:, i], floor)
+                label, gap, known = place[i], best[i] - next_best[i], True
+                if not gap > most_doubt:
+                    doubt = _doubt(np.sqrt(_squared_norm(left[i], d)), bounds)
+                    if not gap > doubt:
+                        floor = best[i] - doubt
+                        known = _candidates(columns, i, floor) <= most_candidates
+                        if known:
+                            label = _nearest_among(rows[start + i], centers, columns[:, i], floor)
                 labels[start + i], sure[start + i] = label, known
+            if squared.size:
+                squared_distances(rows[part], centers, labels[part], squared[part])
 
     return nearest
 
@@ -244,29 +312,31 @@ def _nearest_two_of(integer: type[np.signedinteger[Any]]) -> Callable[..., None]
 
     The arguments are those of the ranking above; `seconds` are (n,) too.  Scores stand in columns, one a row.
     """
+    largest = np.iinfo(integer).max
 
     @_compiled
     def nearest_two(rows, centers, shift, matrix, bounds, most_candidates, left, scores, labels, seconds, sure):
         n, d = rows.shape
         height, k = scores.shape
-        norms, memory, dtype = np.empty(height), scores.reshape(-1), scores.dtype
+        memory, bits, mask, dtype = scores.reshape(-1), left.reshape(-1).view(integer), integer(largest), scores.dtype
         best, next_best, last = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, dtype)
         place, next_place = np.empty(height, integer), np.empty(height, integer)
-        left[:, d] = 1
         for start in range(0, n, height):
             count = min(height, n - start)
-            _shift(rows[start : start + count], shift, left, norms)
+            most_doubt = _doubt(_shift(rows[start : start + count], shift, left, bits, mask), bounds)
             columns = memory[: k * count].reshape(k, count)
             np.dot(matrix.T, left[:count].T, columns)
             _three_largest(columns, best, next_best, last, place, next_place)
             for i in range(count):
-                label, other = place[i], next_place[i]
-                doubt, known = _doubt(norms[i], bounds), True
-                if not (best[i] - next_best[i] > doubt and next_best[i] - last[i] > doubt):
-                    floor = next_best[i] - doubt
-                    known = _candidates(columns, i, floor) <= most_candidates
-                    if known:
-                        label, other = _nearest_two_among(rows[start + i], centers, columns[:, i], floor)
+                label, other, known = place[i], next_place[i], True
+                gap, next_gap = best[i] - next_best[i], next_best[i] - last[i]
+                if not (gap > most_doubt and next_gap > most_doubt):
+                    doubt = _doubt(np.sqrt(_squared_norm(left[i], d)), bounds)
+                    if not (gap > doubt and next_gap > doubt):
+                        floor = next_best[i] - doubt
+                        known = _candidates(columns, i, floor) <= most_candidates
+                        if known:
+                            label, other = _nearest_two_among(rows[start + i], centers, columns[:, i], floor)
                 labels[start + i], seconds[start + i], sure[start + i] = label, other, known
 
     return nearest_two

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
-from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
+from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
 
 BATCH = 256
 """Rows that the rule looks at together against the rows kept so far."""
@@ -68,8 +68,7 @@ def beyond(proposals: Proposals, centers: Float64Array, penalty: float) -> Propo
     """The proposals that object to each of the centers, (k, d)."""
     if not len(proposals) or not len(centers):
         return proposals
-    labels = nearest(proposals.rows, Centers(centers))
-    squared = squared_distances(proposals.rows, centers, labels)
+    _, squared = nearest_squared(proposals.rows, Centers(centers))
     return proposals.take(objects(squared, proposals.weights, penalty))
 
 

@@ -176,13 +176,35 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
     -------
     (n,) numbers of centers
     """
+    return _nearest(rows, centers, scratch or Scratch(), np.empty(0))
+
+
+def nearest_squared(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> tuple[IndexArray, Float64Array]:
+    """The number of the nearest center of each row, (n,), as `nearest` has it, and its squared distance, (n,)."""
+    squared = np.empty(len(rows))
+    return _nearest(rows, centers, scratch or Scratch(), squared), squared
+
+
+def _nearest(rows: Rows, centers: Centers, scratch: Scratch, squared: Float64Array) -> IndexArray:
+    """The nearest center of each row, (n,); the squared distances go to `squared`, unless that is empty."""
     if len(centers) == 1 or not len(rows):
-        return np.zeros(len(rows), np.intp)
-    ranked, scratch = _compiled if compiled.AVAILABLE else _ranked, scratch or Scratch()
-    labels, unsure = ranked(rows, centers, centers.single, scratch)
+        labels = np.zeros(len(rows), np.intp)
+        _measure(rows, centers, labels, scratch, squared)
+        return labels
+    ranked = _compiled if compiled.AVAILABLE else _ranked
+    labels, unsure = ranked(rows, centers, centers.single, scratch, squared)
     if unsure.size:
-        labels[unsure], _ = ranked(rows[unsure].astype(np.float64), centers, centers.double, scratch)
+        exact = np.empty(len(unsure) if squared.size else 0)
+        labels[unsure], _ = ranked(rows[unsure].astype(np.float64), centers, centers.double, scratch, exact)
+        if squared.size:
+            squared[unsure] = exact
     return labels
+
+
+def _measure(rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch, squared: Float64Array) -> None:
+    """Fill `squared`, unless it is empty."""
+    if squared.size:
+        squared[:] = squared_distances(rows, centers.values, labels, scratch)
 
 
 def nearest_two(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> tuple[IndexArray, IndexArray]:
@@ -246,11 +268,13 @@ def _ranked_two(
     return labels, seconds, np.flatnonzero(unsure)
 
 
-def _compiled(rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch) -> tuple[IndexArray, IndexArray]:
-    """As `_ranked`, by compiled loops."""
+def _compiled(
+    rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch, squared: Float64Array
+) -> tuple[IndexArray, IndexArray]:
+    """As `_ranked`, by compiled loops, which measure a tile of rows while it is in the cache."""
     labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
     loop = compiled.nearest_double if ranking.decides else compiled.nearest_single
-    loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, sure)
+    loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, sure, squared)
     return labels, np.flatnonzero(~sure)
 
 
@@ -260,8 +284,13 @@ def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[
     return scratch.array("left", (height, d), dtype), scratch.array("product", (height, k), dtype)
 
 
-def _ranked(rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch) -> tuple[IndexArray, IndexArray]:
-    """The nearest center of each row, (n,), and the rows in which that is left to the ranking in float64."""
+def _ranked(
+    rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch, squared: Float64Array
+) -> tuple[IndexArray, IndexArray]:
+    """The nearest center of each row, (n,), and the rows in which that is left to the ranking in float64.
+
+    The squared distances to these go to `squared`, unless that is empty.
+    """
     labels = np.empty(len(rows), np.intp)
     doubtful = [np.empty(0, np.intp)]
     with np.errstate(all="ignore"):
@@ -272,6 +301,7 @@ def _ranked(rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch) ->
                 labels[part.start + unsure] = _decide(rows[part][unsure], candidates, centers.values)
             elif unsure.size:
                 doubtful.append(part.start + unsure)
+    _measure(rows, centers, labels, scratch, squared)
     return labels, np.concatenate(doubtful)
 
 

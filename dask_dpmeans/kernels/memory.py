@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
-from dask_dpmeans.kernels.distance import Centers, nearest, nearest_two, squared_distances
+from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two, squared_distances
 
 LEAST_CENTERS = 128
 """With 64, a pass in which few moved took 1.22 (d = 2), 1.14 (d = 16) and 0.84 (d = 64) of the time of one without
@@ -48,8 +48,7 @@ class Memory:
         far = shifts > CALM * self.radius
         if self.rest or np.count_nonzero(far) > MOST_FAR * len(far):
             self.rest = max(0, self.rest - 1)
-            labels = nearest(rows, centers, scratch)
-            squared = squared_distances(rows, centers.values, labels, scratch)
+            labels, squared = nearest_squared(rows, centers, scratch)
             self.bounds = None
         else:
             labels, squared = self._bounded(rows, centers, shifts, far, scratch)
@@ -84,8 +83,8 @@ class Memory:
                 measured = np.flatnonzero(~(among > np.sqrt(squared) * (1 + MARGIN)))
                 few = measured.size < n // 2
                 part = rows[measured] if few else rows
-                closest = which[nearest(part, Centers(values[which]), scratch)]
-                among[measured if few else slice(None)] = np.sqrt(squared_distances(part, values, closest, scratch))
+                _, nearer = nearest_squared(part, Centers(values[which]), scratch)
+                among[measured if few else slice(None)] = np.sqrt(nearer)
                 np.minimum(lower, among, out=lower)
             unsure = _unsure(squared, lower)
         if unsure.size:
@@ -110,8 +109,8 @@ def _to_nearest_of(centers: Float64Array, which: IndexArray) -> Float64Array:
 
     A row at distance u from its own center is at least so much less u from all of those.
     """
-    closest = which[nearest(centers, Centers(centers[which]))]
-    return np.sqrt(squared_distances(centers, centers, closest))
+    _, squared = nearest_squared(centers, Centers(centers[which]))
+    return np.sqrt(squared)
 
 
 def _rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:

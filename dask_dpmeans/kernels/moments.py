@@ -49,23 +49,24 @@ class Moments:
 
 def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int) -> Moments:
     """Moments of k clusters from a block, and the labels and squared distances of its rows, (height,) each."""
-    weights, n = block.weights, len(labels)
+    if compiled.AVAILABLE:
+        added = np.zeros(k, np.int64), np.zeros(k), np.zeros((k, block.rows.shape[1])), np.zeros(k)
+        weights = np.empty(0) if block.weights is None else block.weights
+        compiled.add_rows(block.rows, weights, labels, squared, added)
+        return Moments(*added)
     counts = np.bincount(labels, minlength=k).astype(np.int64)
     return Moments(
         counts,
-        counts.astype(np.float64) if weights is None else total(labels, weights, k),
-        _sums(block, np.ones(n) if weights is None else weights, labels, k),
-        total(labels, squared if weights is None else weights * squared, k),
+        counts.astype(np.float64) if block.weights is None else total(labels, block.weights, k),
+        _sums(block, labels, k),
+        total(labels, squared if block.weights is None else block.weights * squared, k),
     )
 
 
-def _sums(block: Block, weights: Float64Array, labels: IndexArray, k: int) -> Float64Array:
+def _sums(block: Block, labels: IndexArray, k: int) -> Float64Array:
     """(k, d), the rows times their weights, added to their clusters one after the other."""
-    if compiled.AVAILABLE:
-        sums = np.zeros((k, block.rows.shape[1]))
-        compiled.add_rows(block.rows, weights, labels, sums)
-        return sums
     n = len(labels)
+    weights = np.ones(n) if block.weights is None else block.weights
     members = csc_array((weights, labels, np.arange(n + 1)), shape=(k, n))
     added: Float64Array = members @ block.doubles()  # column after column, a row each
     return added

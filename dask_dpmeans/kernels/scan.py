@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.cover import Proposals, cover, merge_covers, objects
-from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
+from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.memory import LEAST_CENTERS, Memory
 from dask_dpmeans.kernels.moments import Moments, cluster_moments
 
@@ -28,8 +28,7 @@ def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
     if block.memory is not None and len(centers) >= LEAST_CENTERS:
         memory: Memory = block.memory.setdefault("assign", Memory())
         return memory.assign(block.rows, centers, block.scratch)
-    labels = nearest(block.rows, centers, block.scratch)
-    return labels, squared_distances(block.rows, centers.values, labels, block.scratch)
+    return nearest_squared(block.rows, centers, block.scratch)
 
 
 def scan(block: Block, centers: Centers, penalty: float) -> Scan:

@@ -74,7 +74,7 @@ def blobs(n, k, d=2):
 def ranked_rows(monkeypatch):
     """How many rows are ranked against how many centers, call by call."""
     calls = []
-    for name in ("nearest", "nearest_two"):
+    for name in ("nearest_squared", "nearest_two"):
         plain = getattr(memory, name)
 
         def counted(rows, centers, scratch=None, plain=plain):

@@ -14,9 +14,9 @@ workers can change a result::
                            o
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -47,6 +47,23 @@ class Reduction(Protocol[Answer]):
 
     def combine(self, left: Answer, right: Answer) -> Answer:
         """The answer of two neighboring runs of blocks, `left` before `right`."""
+        ...
+
+
+@runtime_checkable
+class Lasting(Reduction[Answer], Protocol[Answer]):
+    """A reduction whose answers may hold in the next pass too, so that a shard need not be read again."""
+
+    def keep(self, answer: Answer) -> Any:
+        """What to keep of a shard's answer for later passes, a little; None for nothing."""
+        ...
+
+    def standing(self, earlier: Any, kept: Mapping[int, Any]) -> dict[int, Any]:
+        """What is kept of those shards that answer as they did in an earlier pass, a reduction of the same kind."""
+        ...
+
+    def restore(self, kept: Any) -> Answer:
+        """The answer of which that was kept."""
         ...
 
 

@@ -5,8 +5,9 @@ more on the rows that objected, and the rows are scanned again until none does. 
 over the rows in *witness order*: the opened rows first, in the order in which they opened, then the rest.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -32,6 +33,18 @@ class Rule(Protocol[State, Answer]):
         """The state after the objections that stand, and the numbers of the rows that opened something."""
         ...
 
+    def keep(self, answer: Answer) -> Any:
+        """What to keep of a shard's answer for later passes, a little; None for nothing."""
+        ...
+
+    def standing(self, earlier: Self, before: State, after: State, kept: Mapping[int, Any]) -> dict[int, Any]:
+        """What is kept of those shards that answer the state `after` as they did the one before, by an earlier rule."""
+        ...
+
+    def restore(self, state: State, kept: Any) -> Answer:
+        """The answer of which that was kept."""
+        ...
+
 
 @dataclass(frozen=True)
 class Round(Generic[State, Answer]):
@@ -47,6 +60,18 @@ class Round(Generic[State, Answer]):
     def combine(self, left: Answer, right: Answer) -> Answer:
         """The answer of two neighboring runs of blocks."""
         return self.rule.merge(left, right)
+
+    def keep(self, answer: Answer) -> Any:
+        """What to keep of a shard's answer for later passes, a little; None for nothing."""
+        return self.rule.keep(answer)
+
+    def standing(self, earlier: "Round[State, Answer]", kept: Mapping[int, Any]) -> dict[int, Any]:
+        """What is kept of those shards that answer as they did in an earlier pass."""
+        return self.rule.standing(earlier.rule, earlier.state, self.state, kept)
+
+    def restore(self, kept: Any) -> Answer:
+        """The answer of which that was kept."""
+        return self.rule.restore(self.state, kept)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """DP-means: Algorithm 1 of Kulis & Jordan 2012, swept optimistically."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import ClassVar
@@ -12,6 +13,7 @@ from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Scan, merge_scans, scan
+from dask_dpmeans.kernels.standing import Change, Kept
 from dask_dpmeans.occ import Round, settle
 
 
@@ -74,6 +76,24 @@ class Openings:
         if not len(proposals):
             return state, proposals.numbers
         return Centers(np.concatenate([state.values, proposals.rows])), proposals.numbers
+
+    def keep(self, answer: Scan) -> Kept | None:
+        """The clusters of a shard, where they are few."""
+        return Kept.of(answer)
+
+    def standing(
+        self, earlier: "Openings", before: Centers, after: Centers, kept: Mapping[int, Kept]
+    ) -> dict[int, Kept]:
+        """What stands after the centers have changed."""
+        if earlier.penalty != self.penalty:
+            return {}
+        change = Change.between(before.values, after.values)
+        found = {number: change.standing(each) for number, each in kept.items()}
+        return {number: each for number, each in found.items() if each is not None}
+
+    def restore(self, state: Centers, kept: Kept) -> Scan:
+        """The answer of which that was kept."""
+        return kept.answer(len(state))
 
 
 def check_number(k: int, max_clusters: int | None, penalty: float) -> None:

@@ -155,6 +155,14 @@ def add_rows(rows, weights, labels, squared, moments):
 
 
 @_compiled
+def greatest(labels, values, found):
+    """Raise what is found, (k,), to the greatest value of each label."""
+    for i in range(len(labels)):
+        if values[i] > found[labels[i]]:
+            found[labels[i]] = values[i]
+
+
+@_compiled
 def measure(rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias, pairs):
     """All that a probe learns of rows whose two nearest centers are known, in one go; what it fills in is zero before.
 

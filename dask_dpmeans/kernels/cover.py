@@ -27,6 +27,11 @@ class Proposals:
     weights: Float64Array
     """(m,), their weights."""
 
+    @classmethod
+    def none(cls, d: int) -> "Proposals":
+        """No row, of d columns."""
+        return cls(np.empty(0, np.int64), np.empty((0, d)), np.empty(0))
+
     def __len__(self) -> int:
         return len(self.numbers)
 

@@ -72,6 +72,16 @@ def _sums(block: Block, labels: IndexArray, k: int) -> Float64Array:
     return added
 
 
+def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
+    """(k,), the greatest value >= 0 of each cluster, 0 where it has none."""
+    found = np.zeros(k)
+    if compiled.AVAILABLE:
+        compiled.greatest(labels, values, found)
+    else:
+        np.maximum.at(found, labels, values)
+    return found
+
+
 def total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
     """(k,), the values of each cluster added one after the other."""
     return np.bincount(labels, values, minlength=k).astype(np.float64, copy=False)

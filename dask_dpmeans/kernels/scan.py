@@ -10,7 +10,7 @@ from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArra
 from dask_dpmeans.kernels.cover import Proposals, cover, merge_covers, objects
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.memory import LEAST_CENTERS, Memory
-from dask_dpmeans.kernels.moments import Moments, cluster_moments
+from dask_dpmeans.kernels.moments import Moments, cluster_moments, greatest
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Scan:
     """Of the clusters that the centers make of the rows."""
     proposals: Proposals
     """A cover of the rows that object to every center."""
+    reaches: Float64Array
+    """(k,), the greatest squared distance of a row of each cluster to its center."""
 
 
 def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
@@ -35,7 +37,7 @@ def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     """The answer of one block."""
     labels, squared = assign(block, centers)
     moments = cluster_moments(block, labels, squared, len(centers))
-    return Scan(moments, propose(block, squared, penalty))
+    return Scan(moments, propose(block, squared, penalty), greatest(labels, squared, len(centers)))
 
 
 def propose(block: Block, squared: Float64Array, penalty: float) -> Proposals:
@@ -52,7 +54,11 @@ def propose(block: Block, squared: Float64Array, penalty: float) -> Proposals:
 
 def merge_scans(left: Scan, right: Scan, penalty: float) -> Scan:
     """The answer of two neighboring runs."""
-    return Scan(left.moments + right.moments, merge_covers(left.proposals, right.proposals, penalty))
+    return Scan(
+        left.moments + right.moments,
+        merge_covers(left.proposals, right.proposals, penalty),
+        np.maximum(left.reaches, right.reaches),
+    )
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 
 from dask_dpmeans.blocks import Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.shards import AnyShard, CarryJob, FoldJob, MapJob, StoredShard
+from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
 
 Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]
@@ -51,11 +51,11 @@ class Executor(Protocol):
         """The shards, their rows loaded, as things that `fold` and `each` take."""
         ...
 
-    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[Any]:
+    def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Any]:
         """The shards as they are, as things that `fold` and `each` take."""
         ...
 
-    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
+    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """The answers of all pieces, merged as the tree does."""
         ...
 
@@ -82,11 +82,11 @@ class Threads:
         """Load the shards."""
         return self._run(StoredShard.load, [(shard,) for shard in shards])
 
-    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[AnyShard]:
+    def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Any]:
         """The shards."""
         return shards
 
-    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
+    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """The answers of all pieces, merged as the tree does."""
         with one_blas_thread():
             return job.merge(self._run(job, pieces))
@@ -169,7 +169,7 @@ class DaskTasks:
             ]
         )
 
-    def wrap(self, shards: Sequence[AnyShard]) -> Sequence[Literal]:
+    def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Literal]:
         """The shards as arguments of tasks."""
         return [Literal(shard) for shard in shards]
 
@@ -180,7 +180,7 @@ class DaskTasks:
                 return list(persist(*shards, num_workers=self.threads))
             return list(self.client.persist(list(shards)))
 
-    def fold(self, job: FoldJob[Answer], pieces: Pieces, name: str) -> Answer:
+    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """The answers of all pieces, merged as the tree does, in tasks that take eight answers each."""
         shared, answers, prefix = self._graph(job, pieces, name)
         level = 0
@@ -299,7 +299,7 @@ def _call_alone(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
         return job(shared)
 
 
-def _merge(job: FoldJob[Answer], answers: list[Answer]) -> Answer:
+def _merge(job: AnyFold[Answer], answers: list[Answer]) -> Answer:
     with one_blas_thread():
         return job.merge(answers)
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.blocks import Carried, Kernel, Reduction, Sink, merge_tree
+from dask_dpmeans.blocks import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 
@@ -201,7 +201,26 @@ def _joined(pieces: list[Piece]) -> Piece:
     return np.concatenate([rows for rows, _ in pieces]), np.concatenate(weights) if weights else None
 
 
+@dataclass(frozen=True)
+class Known:
+    """What stands for a shard that need not be read: what is kept of its answer."""
+
+    kept: Any
+
+
 AnyShard = Shard | StoredShard
+
+
+class AnyFold(Protocol[Answer]):
+    """What runs on each shard, and on the answers of neighboring shards."""
+
+    def __call__(self, shard: Any, blocks: range) -> Answer:
+        """The answer of some blocks of a shard."""
+        ...
+
+    def merge(self, answers: list[Answer]) -> Answer:
+        """The answer of neighboring subtrees."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -220,6 +239,28 @@ class FoldJob(Generic[Answer]):
     def merge(self, answers: list[Answer]) -> Answer:
         """The answer of neighboring subtrees."""
         return merge_tree(answers, self.reduction.combine)
+
+
+@dataclass(frozen=True)
+class KeepJob(Generic[Answer]):
+    """A fold of whole shards that also answers what lasts of them, by the shards' first rows."""
+
+    fold: FoldJob[Answer]
+    reduction: Lasting[Answer]
+    """That of the fold."""
+
+    def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Answer, dict[int, Any]]:
+        """The answer of a shard, and what to keep of it."""
+        if isinstance(shard, Known):
+            return self.reduction.restore(shard.kept), {}
+        answer = self.fold(shard, blocks)
+        kept = self.reduction.keep(answer)
+        return answer, {} if kept is None else {shard.start: kept}
+
+    def merge(self, answers: list[tuple[Answer, dict[int, Any]]]) -> tuple[Answer, dict[int, Any]]:
+        """The answer of neighboring subtrees, and what to keep of all their shards."""
+        kept = {start: each for _, some in answers for start, each in some.items()}
+        return self.fold.merge([answer for answer, _ in answers]), kept
 
 
 @dataclass(frozen=True)

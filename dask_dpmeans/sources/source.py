@@ -1,16 +1,26 @@
 """The source that every method works on."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.blocks import Answer, Carried, Kernel, Plan, Reduction, Shared, Sink
+from dask_dpmeans.blocks import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources.executors import Executor
-from dask_dpmeans.sources.shards import CarryJob, FoldJob, MapJob, Prepare
+from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
+
+
+@dataclass
+class Ledger:
+    """What lasts of the answers of a source's shards."""
+
+    reduction: Any = None
+    """Of the last pass."""
+    kept: dict[int, Any] = field(default_factory=dict)
+    """By the shards' first rows."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,8 @@ class RowSource:
     """Of the input."""
     stored_columns: int
     """Columns of the input."""
+    ledger: Ledger | None = field(default=None, compare=False)
+    """None where the rows are in memory."""
 
     @property
     def n_features(self) -> int:
@@ -42,7 +54,23 @@ class RowSource:
     def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
         job = FoldJob(reduction, self.prepare, self.plan.block_rows)
+        whole = blocks is None or len(blocks) == self.plan.n_blocks
+        if whole and self.ledger is not None and isinstance(reduction, Lasting):
+            return self._fold_changed(self.ledger, job, reduction, name)
         return self.executor.fold(job, self._pieces(blocks), name)
+
+    def _fold_changed(self, ledger: Ledger, job: FoldJob[Answer], reduction: Lasting[Answer], name: str) -> Answer:
+        """Reduce all rows, and read only shards whose answers may have changed since the last time."""
+        same = type(ledger.reduction) is type(reduction) and ledger.kept
+        standing = reduction.standing(ledger.reduction, ledger.kept) if same else {}
+        pieces = self._pieces(None)
+        for place, start in enumerate(range(0, self.plan.n_rows, self.plan.shard_rows)):
+            if start in standing:
+                [known] = self.executor.wrap([Known(standing[start])])
+                pieces[place] = known, pieces[place][1]
+        answer, kept = self.executor.fold(KeepJob(job, reduction), pieces, name)
+        ledger.reduction, ledger.kept = reduction, standing | kept
+        return answer
 
     def carry(self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry") -> Carried:
         """Take a state through all blocks in row order, one after the other: for what is serial by nature."""
@@ -60,7 +88,8 @@ class RowSource:
 
     def scaled(self, scale: Float64Array) -> "RowSource":
         """The same rows, each column divided by `scale`, (d,)."""
-        return replace(self, prepare=replace(self.prepare, scale=scale), summary=self.summary.scaled(scale))
+        prepare, ledger = replace(self.prepare, scale=scale), None if self.ledger is None else Ledger()
+        return replace(self, prepare=prepare, summary=self.summary.scaled(scale), ledger=ledger)
 
     def _pieces(self, blocks: range | None) -> list[tuple[Any, range]]:
         wanted = range(self.plan.n_blocks) if blocks is None else blocks

@@ -102,7 +102,9 @@ class MadeUp:
         k, d = self.centers.values.shape
         moments = Moments(np.full(k, shard), np.ones(k), np.ones((k, d)), np.ones(k))
         rows = np.zeros((self.proposals, d))
-        return Scan(moments, Proposals(shard * 10**6 + np.arange(self.proposals), rows, np.ones(self.proposals)))
+        return Scan(
+            moments, Proposals(shard * 10**6 + np.arange(self.proposals), rows, np.ones(self.proposals)), np.ones(k)
+        )
 
     def merge(self, answers: list[Scan]) -> Scan:
         """As a fold merges."""

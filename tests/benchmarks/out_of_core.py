@@ -4,6 +4,9 @@ Two worker processes of 1 GB each.  Time: one pass against given centers (the on
 and beside it two processes that read one half of the store each, in pieces of the library's size, and sum them.  The
 store is in the page cache for both.  Memory: the highest that a worker's resident set has been, in a fresh cluster
 that opens the store (one pass) and makes one pass more, for a store of an eighth of the rows and for the whole.
+
+Then many centers and few columns: a pass over a store that is read, against one over the same rows in memory, on two
+threads of one process.
 """
 
 import resource
@@ -13,7 +16,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from math import fsum
 from multiprocessing import get_context
@@ -31,18 +35,24 @@ from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Scan
 from dask_dpmeans.occ import Round
-from dask_dpmeans.sources import RowSource, as_source
-from dask_dpmeans.sources.shards import PIECE_BYTES
+from dask_dpmeans.sources import RowSource, as_source, decoded_bytes
+from dask_dpmeans.sources.shards import PIECE_BYTES, Shard
 
 PROCESSES = 2
 MEMORY = "1GB"
 """Of each worker."""
-MOST_READING = 1.6
+MOST_READING = 1.3
 """The most times reading and summing that a pass may take."""
 MOST_GROWTH = 1.1
 """The most that the peak memory may grow by from an eighth of the rows to all of them."""
 
+MOST_STREAMING = 1.15
+"""The most times a pass in memory that one over a store may take, where there are many centers."""
+
 PASS, READING = "pass", "reading and summing"
+NARROW, MANY = 16, 1_000
+"""Columns and centers of the comparison with memory."""
+STREAMED, IN_MEMORY = "streamed pass", "pass in memory"
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,14 @@ def sweep_of(path: Path, k: int) -> Round[Centers, Scan]:
     return Round(Openings(1e9, None), Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)))
 
 
+def anew(source: RowSource) -> RowSource:
+    """The same source, of which each pass goes through all rows, whatever the one before has shown."""
+    for shard in source.shards:
+        if isinstance(shard, Shard):
+            shard.memories.clear()
+    return replace(source, ledger=None)
+
+
 def peak_memory() -> int:
     """Bytes, the most that this process has held.
 
@@ -174,13 +192,26 @@ def compare(path: Path, k: int, repeats: int) -> Comparison:
     """One pass over a store against reading it."""
     sweep = sweep_of(path, k)
     with opened(path) as (source, _), reading(path) as total:
-
-        def one_pass() -> Scan:
-            return source.fold(sweep, name="scan")
-
-        times = interleaved({READING: timed(total), PASS: timed(one_pass)}, repeats)
+        times = interleaved({READING: timed(total), PASS: timed(partial(passed, source, sweep))}, repeats)
         lines = [*(seconds_line(times, name) for name in times), ratio_line(times, PASS, READING, most=MOST_READING)]
-        return Comparison(one_pass(), total(), lines)
+        return Comparison(passed(source, sweep), total(), lines)
+
+
+def beside_memory(path: Path, k: int, repeats: int) -> list[Line]:
+    """A pass over a store, on threads, against one over its rows in memory."""
+    sweep, rows = sweep_of(path, k), zarr.open_array(path, mode="r")
+    sources = {
+        IN_MEMORY: as_source(rows[:], threads=PROCESSES),
+        STREAMED: as_source(rows, threads=PROCESSES, memory_limit=decoded_bytes(rows)),
+    }
+    times = interleaved({name: timed(partial(passed, source, sweep)) for name, source in sources.items()}, repeats)
+    lines = [seconds_line(times, name) for name in times]
+    return [*lines, ratio_line(times, STREAMED, IN_MEMORY, most=MOST_STREAMING)]
+
+
+def passed(source: RowSource, sweep: Round[Centers, Scan]) -> Scan:
+    """The answer of a pass."""
+    return anew(source).fold(sweep, name="scan")
 
 
 @contextmanager
@@ -208,7 +239,11 @@ def main(path: Path | None, gigabytes: float, d: int, k: int, repeats: int) -> N
         stored(whole, layout)
         stored(eighth, layout.eighth())
         lines = [*memory_lines(eighth, whole, k), *compare(whole, k, repeats).lines]
-    click.echo(table(f"n={layout.n:,} d={d} k={k}, float32, {PROCESSES} workers of {MEMORY}", lines))
+        click.echo(table(f"n={layout.n:,} d={d} k={k}, float32, {PROCESSES} workers of {MEMORY}", lines))
+        narrow = Layout.of(gigabytes / 16, NARROW)
+        stored(place / "narrow.zarr", narrow)
+        lines = beside_memory(place / "narrow.zarr", MANY, repeats)
+        click.echo(table(f"n={narrow.n:,} d={NARROW} k={MANY:,}, float32, {PROCESSES} threads", lines))
 
 
 if __name__ == "__main__":

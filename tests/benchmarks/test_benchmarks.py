@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from dask_dpmeans import DPMeans
 from dask_dpmeans.kernels.distance import Centers, squared_distances
 from dask_dpmeans.kernels.scan import Scan
+from dask_dpmeans.sources import as_source
 from dask_dpmeans.synth import Synthetic
 
 SMALL = assignment.Shape(n=1500, d=6, k=9, most_gemm=1.6, least_lloyd=2.0)
@@ -102,6 +103,22 @@ def test_a_pass_out_of_core_sums_what_zarr_reads(tmp_path: Path) -> None:
     np.testing.assert_allclose(comparison.answer.moments.sums.sum(axis=0), array[:].sum(axis=0, dtype=np.float64))
     assert comparison.total == pytest.approx(float(array[:].sum(dtype=np.float64)), rel=1e-3)
     assert [line.what for line in comparison.lines] == ["reading and summing", "pass", "pass / reading and summing"]
+
+
+def test_a_pass_over_a_store_stands_beside_one_in_memory(tmp_path: Path) -> None:
+    out_of_core.stored(tmp_path / "narrow.zarr", out_of_core.Layout(n=4000, d=3, chunk_rows=500))
+    streamed, in_memory = (
+        as_source(str(tmp_path / "narrow.zarr"), threads=2, memory_limit=limit) for limit in (48_000, 10**9)
+    )
+    assert streamed.ledger is not None
+    assert in_memory.ledger is None
+    sweep = out_of_core.sweep_of(tmp_path / "narrow.zarr", 200)
+    for _ in range(2):
+        assert_same(out_of_core.passed(streamed, sweep), out_of_core.passed(in_memory, sweep))
+    assert out_of_core.anew(streamed).ledger is None
+    assert not any(shard.memories for shard in out_of_core.anew(in_memory).shards)
+    lines = out_of_core.beside_memory(tmp_path / "narrow.zarr", k=4, repeats=1)
+    assert [line.what for line in lines] == ["pass in memory", "streamed pass", "streamed pass / pass in memory"]
 
 
 @pytest.mark.timeout(120)

@@ -10,8 +10,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-WIDE = 32
-"""Columns from which squares are taken before they are summed."""
+WIDE = 16
+"""Columns from which squares are taken before they are summed: at 8, 16, 32 and 64 columns that took 1.1, 0.8, 0.6 and
+0.5 of the time."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -73,40 +74,12 @@ def _shift(rows, shift, left, bits, mask):
 
 @_compiled
 def squared_distances(rows, centers, labels, squared):
-    """The squared distance of each row, (n, d), to its center, over its columns in order."""
-    if rows.shape[1] < WIDE:
-        _squared_distances_of_four(rows, centers, labels, squared)
-    else:
-        _squared_distances_of_eight(rows, centers, labels, squared)
+    """The squared distance of each row, (n, d), to its center, over its columns in order.
 
-
-@_compiled
-def _squared_distances_of_four(rows, centers, labels, squared):
-    """Four rows at a time, column by column."""
+    Of eight wide rows at a time the squares are taken first, side by side, and then summed.
+    """
     n, d = rows.shape
-    whole = n // 4 * 4
-    for i in range(0, whole, 4):
-        p, q, r, s = labels[i], labels[i + 1], labels[i + 2], labels[i + 3]
-        a = b = c = e = 0.0
-        for j in range(d):
-            w = np.float64(rows[i, j]) - centers[p, j]
-            x = np.float64(rows[i + 1, j]) - centers[q, j]
-            y = np.float64(rows[i + 2, j]) - centers[r, j]
-            z = np.float64(rows[i + 3, j]) - centers[s, j]
-            a += w * w
-            b += x * x
-            c += y * y
-            e += z * z
-        squared[i], squared[i + 1], squared[i + 2], squared[i + 3] = a, b, c, e
-    for i in range(whole, n):
-        squared[i] = _squared_distance(rows, i, centers, labels[i])
-
-
-@_compiled
-def _squared_distances_of_eight(rows, centers, labels, squared):
-    """Eight rows at a time: their squares, which are side by side, and then the sums."""
-    n, d = rows.shape
-    whole = n // 8 * 8
+    whole = n // 8 * 8 if d >= WIDE else 0
     squares = np.empty((8, d))
     for start in range(0, whole, 8):
         for i in range(8):
@@ -127,17 +100,11 @@ def _squared_distances_of_eight(rows, centers, labels, squared):
         squared[start], squared[start + 1], squared[start + 2], squared[start + 3] = p, q, r, s
         squared[start + 4], squared[start + 5], squared[start + 6], squared[start + 7] = t, u, v, w
     for i in range(whole, n):
-        squared[i] = _squared_distance(rows, i, centers, labels[i])
-
-
-@_compiled
-def _squared_distance(rows, i, centers, label):
-    """Of row i to one center."""
-    total = 0.0
-    for j in range(rows.shape[1]):
-        difference = np.float64(rows[i, j]) - centers[label, j]
-        total += difference * difference
-    return total
+        label, total = labels[i], 0.0
+        for j in range(d):
+            difference = np.float64(rows[i, j]) - centers[label, j]
+            total += difference * difference
+        squared[i] = total
 
 
 @_compiled

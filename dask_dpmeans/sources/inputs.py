@@ -179,7 +179,16 @@ def as_source(
         "survey",
     )
     _check_values(summary, rows, prepare.columns)
-    source = RowSource(plan, tuple(shards), executor, prepare, summary, layout.stored_dtype, layout.stored_columns)
+    source = RowSource(
+        plan,
+        tuple(shards),
+        executor,
+        prepare,
+        summary,
+        layout.stored_dtype,
+        layout.stored_columns,
+        layout.resident,
+    )
     if scale is not None:
         source = source.scaled(_divisors(scale, summary))
     _check_span(source.summary, prepare.dtype, prepare.columns, centers)

@@ -12,6 +12,9 @@ from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources.executors import Executor
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, MapJob, Prepare
 
+PARTS = 8
+"""Tasks that a fold of few shards is cut into, at most; on a cluster a shard is on one worker, or has to be copied."""
+
 
 @dataclass(frozen=True)
 class RowSource:
@@ -28,6 +31,8 @@ class RowSource:
     """Of the input."""
     stored_columns: int
     """Columns of the input."""
+    resident: bool
+    """Whether rows are in memory, so that threads may share a shard and nothing is read twice."""
 
     @property
     def n_features(self) -> int:
@@ -42,7 +47,8 @@ class RowSource:
     def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
         job = FoldJob(reduction, self.prepare, self.plan.block_rows)
-        return self.executor.fold(job, self._pieces(blocks), name)
+        parts = min(self.executor.threads, PARTS) if self.resident else 1
+        return self.executor.fold(job, self._pieces(blocks, parts), name)
 
     def carry(self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry") -> Carried:
         """Take a state through all blocks in row order, one after the other: for what is serial by nature."""
@@ -62,6 +68,6 @@ class RowSource:
         """The same rows, each column divided by `scale`, (d,)."""
         return replace(self, prepare=replace(self.prepare, scale=scale), summary=self.summary.scaled(scale))
 
-    def _pieces(self, blocks: range | None) -> list[tuple[Any, range]]:
-        wanted = range(self.plan.n_blocks) if blocks is None else blocks
-        return [(self.shards[shard], which) for shard, which in self.plan.pieces(wanted)]
+    def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:
+        among = range(self.plan.n_blocks) if blocks is None else blocks
+        return [(self.shards[shard], which) for shard, which in self.plan.pieces(among, wanted)]

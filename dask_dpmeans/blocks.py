@@ -16,6 +16,7 @@ workers can change a result::
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -166,19 +167,19 @@ class Plan:
         """First row and end of each shard."""
         return [(start, min(start + self.shard_rows, self.n_rows)) for start in range(0, self.n_rows, self.shard_rows)]
 
-    def pieces(self, blocks: range) -> list[tuple[int, range]]:
-        """The shards that a range of blocks touches, each with its blocks in it, numbered within the shard."""
-        touched = range(blocks.start // self.shard_blocks, -(-blocks.stop // self.shard_blocks))
-        return [
-            (
-                shard,
-                range(
-                    max(blocks.start - shard * self.shard_blocks, 0),
-                    min(blocks.stop - shard * self.shard_blocks, self.shard_blocks),
-                ),
-            )
-            for shard in touched
+    def pieces(self, blocks: range, wanted: int = 1) -> list[tuple[int, range]]:
+        """The shards that a range of blocks touches, each with its blocks in it, numbered within the shard.
+
+        Where these are fewer than `wanted`, they are cut into smaller subtrees, down to blocks.
+        """
+        height = self.shard_blocks
+        while height > 1 and -(-blocks.stop // height) - blocks.start // height < wanted:
+            height //= 2
+        cuts = [blocks.start, *range((blocks.start // height + 1) * height, blocks.stop, height), blocks.stop]
+        within = [
+            (start // self.shard_blocks, start % self.shard_blocks, stop - start) for start, stop in pairwise(cuts)
         ]
+        return [(shard, range(first, first + count)) for shard, first, count in within]
 
 
 def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1) -> int:

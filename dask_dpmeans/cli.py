@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
-from dask_dpmeans.estimate import Estimate
+from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.estimators import DPMeans, dry_run, fit
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, parse_bytes
@@ -351,14 +351,14 @@ def _say_estimate(found: Estimate, as_json: bool) -> None:
 def _estimate_table(found: Estimate) -> str:
     """An estimate for people."""
     stored = "unknown" if found.stored_bytes is None else f"{found.stored_bytes:,}"
-    columns = f"{found.n_features:,} of " * (found.n_features != found.n_columns) + f"{found.n_columns:,}"
+    columns = f"{found.n_features:,} of " * (found.n_features != found.n_columns) + counted(found.n_columns, "column")
     kept = "read once and kept in memory" if found.resident else "read again in each pass"
     loading = f", after {_duration(found.load_seconds)} to load the rows" * found.resident
     lines = [
         f"run         {found.run} {TARGETS[found.target]}",
-        f"input       {found.n_rows:,} rows x {columns} columns, {found.dtype}",
-        f"blocks      {found.n_blocks:,} of {found.block_rows:,} rows, in {found.n_shards:,} shards of "
-        f"{found.shard_rows:,}",
+        f"input       {counted(found.n_rows, 'row')} x {columns}, {found.dtype}",
+        f"blocks      {found.n_blocks:,} of {counted(found.block_rows, 'row')}, in "
+        f"{counted(found.n_shards, 'shard')} of {found.shard_rows:,}",
         f"bytes       {stored} as stored, {found.decoded_bytes:,} as decoded; {kept}",
         f"memory      planned for {format_bytes(found.worker_memory)} a worker, {format_bytes(found.thread_memory)} a "
         f"thread ({found.threads:,} in all); rows take {format_bytes(found.thread_bytes)} a thread",

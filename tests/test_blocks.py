@@ -64,23 +64,33 @@ def plans(draw):
     return Plan(draw(st.integers(1, 2000)), draw(powers), draw(powers))
 
 
-@given(plans(), st.data())
-def test_pieces_name_each_block_of_a_run_once_in_order(plan, data):
+@given(plans(), st.integers(1, 9), st.data())
+def test_pieces_name_each_block_of_a_run_once_in_order(plan, wanted, data):
     start = data.draw(st.integers(0, plan.n_blocks - 1))
     run = range(start, data.draw(st.integers(start + 1, plan.n_blocks)))
-    pieces = plan.pieces(run)
+    pieces = plan.pieces(run, wanted)
     assert [shard * plan.shard_blocks + block for shard, blocks in pieces for block in blocks] == list(run)
     assert all(0 <= shard < plan.n_shards and blocks.stop <= plan.shard_blocks for shard, blocks in pieces)
 
 
-@given(plans())
-def test_pieces_of_a_doubling_merge_to_its_subtree(plan):
+@given(plans(), st.integers(1, 9))
+def test_pieces_are_as_many_as_wanted_where_there_are_so_many_blocks_and_else_whole_shards(plan, wanted):
+    for run in (range(plan.n_blocks), *doublings(plan.n_blocks)):
+        pieces, shards = plan.pieces(run, wanted), plan.pieces(run)
+        assert len(pieces) >= min(wanted, len(run))
+        assert len({shard for shard, _ in shards}) == len(shards)
+        if len(shards) >= wanted:
+            assert pieces == shards
+
+
+@given(plans(), st.integers(1, 9))
+def test_pieces_of_a_doubling_merge_to_its_subtree(plan, wanted):
     for run in doublings(plan.n_blocks):
         parts = [
             merge_tree(
                 names(range(shard * plan.shard_blocks + each.start, shard * plan.shard_blocks + each.stop)), pair
             )
-            for shard, each in plan.pieces(run)
+            for shard, each in plan.pieces(run, wanted)
         ]
         assert merge_tree(parts, pair) == tree(names(run))
 

@@ -133,7 +133,7 @@ def test_a_dry_run_says_what_a_fit_would_cost_and_writes_nothing(data: str, tmp_
     assert sorted(tmp_path.rglob("*")) == before
     assert f"{tmp_path / 'run.zarr'} would be written" in result.stdout
     assert "1,000 rows x 2 of 3 columns, float32" in result.stdout
-    assert "1 of 16,384 rows, in 1 shards of 1,000" in result.stdout
+    assert "1 of 16,384 rows, in 1 shard of 1,000" in result.stdout
     assert f"{zarr.open_array(data).nbytes_stored():,} as stored, 12,000 as decoded" in result.stdout
     assert "one pass at " in result.stdout
     assert "advice      no codec has a checksum" in result.stdout

@@ -25,7 +25,7 @@ ROWS = table("clouds", (N, 4), np.float32, 0)
 WEIGHTS = np.linspace(0, 2, N)
 CHECKED = (ZstdCodec(checksum=True),)
 MODEL = DPMeans(6.0, random_state=0)
-SAMPLE = Sample(n_rows=128, n_clusters=5, read_seconds=0.5, scan_seconds=1.0)
+SAMPLE = Sample(n_rows=128, n_clusters=5, clusters_are="made up", read_seconds=0.5, scan_seconds=1.0)
 SMALL = {"threads": 1, "block_rows": BLOCK_ROWS}
 """Shards of 128 rows."""
 
@@ -134,7 +134,60 @@ def test_clusters_are_the_first_centers_and_those_that_the_sample_opens(tmp_path
     assert dry_run(corners, run, DPMeans(4.0, init=corners[:20:10])).sample_clusters == 4
     assert dry_run(corners, run, DPMeans(4.0), columns=[0]).sample_clusters == 3
     assert dry_run(corners, run, DPMeans(4.0), scale="std").sample_clusters == 1
-    assert dry_run(corners, run, DPMeans(4.0, search=True)).sample_clusters == 5
+
+
+def far_apart(n_rows, k):
+    """Rows in random order, of `k` clusters of deviation 1 on a line, far apart."""
+    rng = np.random.default_rng(0)
+    return (100.0 * rng.integers(k, size=(n_rows, 1)) + rng.standard_normal((n_rows, 2))).astype(np.float32)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_rows", [500, 40_000, 400_000])
+def test_clusters_of_a_search_are_about_those_of_all_rows_however_few_of_them_it_sees(run, n_rows, weighted):
+    """At a price that only the rows of a whole cluster can pay."""
+    rows, weights = far_apart(n_rows, 12), np.full(n_rows, 2.0) if weighted else None
+    model = DPMeans(5.0 * n_rows, search=True, random_state=0)
+    assert dry_run(rows, run, model, threads=1, sample_weight=weights).sample_clusters == 12
+
+
+def test_the_price_of_a_sample_keeps_to_the_data_when_rows_are_repeated(run):
+    """Twice the rows at twice the penalty are the same question."""
+    rows = table("clouds", (2**15, 4), np.float32, 0)
+    for penalty in (300.0, 3000.0):
+        once = dry_run(rows, run, DPMeans(penalty, search=True, random_state=0), threads=1, block_rows=2**12)
+        twice = dry_run(
+            np.tile(rows, (2, 1)), run, DPMeans(2 * penalty, search=True, random_state=0), threads=1, block_rows=2**12
+        )
+        assert abs(once.sample_clusters - twice.sample_clusters) <= 0.3 * once.sample_clusters
+
+
+def test_a_search_that_would_take_long_is_stopped_and_the_estimate_says_so(run, monkeypatch):
+    rows, model = far_apart(2000, 200), DPMeans(3.0, search=True, random_state=0)
+    assert "with which a search of 2,000 rows ends" in dry_run(rows, run, model).basis
+    monkeypatch.setattr("dask_dpmeans.estimate.SEARCH_PRODUCTS", 40 * 2000 * 128)
+    found = dry_run(rows, run, model)
+    assert 40 < found.sample_clusters <= 80
+    assert "at which a search of 2,000 rows was stopped; all rows may have many more" in found.basis
+
+
+def test_a_search_of_a_sample_says_what_a_cluster_cost_there(run):
+    model = DPMeans(5e5, search=True, random_state=0)
+    found = dry_run(far_apart(100_000, 12), run, model, threads=1, block_rows=BLOCK_ROWS)
+    assert f"a search of {found.sample_rows} rows, a cluster at their share of the penalty, ends" in found.basis
+
+
+@pytest.mark.parametrize("penalty", [1e-300, 1e300])
+def test_a_search_of_a_sample_takes_any_penalty(run, penalty):
+    found = dry_run(far_apart(3000, 12), run, DPMeans(penalty, search=True), threads=1, block_rows=BLOCK_ROWS)
+    assert found.sample_rows < 3000
+    assert 1 <= found.sample_clusters <= found.sample_rows
+
+
+def test_a_search_of_rows_without_weight_at_the_start_is_as_if_all_had_one(run):
+    weights = np.where(np.arange(N) < N // 2, 0.0, 1.0)
+    found = dry_run(ROWS, run, DPMeans(60.0, search=True), sample_weight=weights, **SMALL)
+    assert found.sample_clusters >= 1
 
 
 def test_rows_without_weight_at_the_start_are_scanned_all_the_same(rows, run):
@@ -282,7 +335,7 @@ def test_seconds_are_measured(rows, run):
     assert found.pass_seconds > 0
     assert found.load_seconds > 0
     assert f"one pass at {found.sample_clusters:,} clusters" in found.basis
-    assert f"by {found.n_shards} shards / 1 threads" in found.basis
+    assert f"by {found.n_shards} shards / 1 thread," in found.basis
 
 
 def test_a_chunk_that_is_decoded_more_than_once_is_paid_for_as_often():
@@ -338,7 +391,7 @@ def test_a_good_layout_has_no_advice(layout):
         ),
         (
             {"chunks": (N, 4), "threads": 2, "compressors": CHECKED},
-            "chunks of 1,024 rows make 1 shards for 2 threads",
+            "chunks of 1,024 rows make 1 shard for 2 threads",
         ),
         ({"chunks": (128, 4), "compressors": [ZstdCodec(checksum=False)]}, "no codec has a checksum"),
         ({"chunks": (128, 4), "compressors": None}, "no codec has a checksum"),

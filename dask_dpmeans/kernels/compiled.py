@@ -108,6 +108,27 @@ def squared_distances(rows, centers, labels, squared):
 
 
 @_compiled
+def open_one_by_one(rows, weights, penalty, opened):
+    """Whether each row, (n, d), objects to all that opened before it, into `opened`, (n,)."""
+    n, d = rows.shape
+    kept, k = np.empty(n, np.intp), 0
+    for i in range(n):
+        share, objecting = min(1.0, weights[i]), True
+        for c in range(k):
+            squared = 0.0
+            for j in range(d):
+                difference = rows[i, j] - rows[kept[c], j]
+                squared += difference * difference
+            if not share * squared > penalty:
+                objecting = False
+                break
+        opened[i] = objecting
+        if objecting:
+            kept[k] = i
+            k += 1
+
+
+@_compiled
 def add_rows(rows, weights, labels, squared, moments):
     """Add the rows, (n, d), to the moments of their clusters, one after the other; no weights stand for ones."""
     counts, totals, sums, inertias = moments

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
 
@@ -78,6 +79,11 @@ def beyond(proposals: Proposals, centers: Float64Array, penalty: float) -> Propo
 
 
 def _one_by_one(proposals: Proposals, penalty: float) -> Proposals:
+    """The cover of a batch."""
+    if compiled.AVAILABLE:
+        which = np.empty(len(proposals), np.bool_)
+        compiled.open_one_by_one(proposals.rows, proposals.weights, float(penalty), which)
+        return proposals.take(which)
     left = np.arange(len(proposals))
     opened = []
     while left.size:

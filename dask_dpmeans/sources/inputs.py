@@ -23,7 +23,7 @@ from dask_dpmeans.kernels.survey import Flaw, Summary, Survey
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
-from dask_dpmeans.sources.source import Ledger, RowSource
+from dask_dpmeans.sources.source import RowSource
 
 RESIDENT_SHARE = 0.4
 """Rows are kept in memory where they take no more than this share of it; larger input is read again each pass."""
@@ -179,9 +179,15 @@ def as_source(
         "survey",
     )
     _check_values(summary, rows, prepare.columns)
-    ledger = None if layout.resident or isinstance(rows, np.ndarray) else Ledger()
     source = RowSource(
-        plan, tuple(shards), executor, prepare, summary, layout.stored_dtype, layout.stored_columns, ledger
+        plan,
+        tuple(shards),
+        executor,
+        prepare,
+        summary,
+        layout.stored_dtype,
+        layout.stored_columns,
+        layout.resident,
     )
     if scale is not None:
         source = source.scaled(_divisors(scale, summary))

@@ -23,6 +23,10 @@ class Ledger:
     """By the shards' first rows."""
 
 
+PARTS = 8
+"""Tasks that a fold of few shards is cut into, at most; on a cluster a shard is on one worker, or has to be copied."""
+
+
 @dataclass(frozen=True)
 class RowSource:
     """Checked rows, cut into shards, and who works on them."""
@@ -38,8 +42,10 @@ class RowSource:
     """Of the input."""
     stored_columns: int
     """Columns of the input."""
-    ledger: Ledger | None = field(default=None, compare=False)
-    """None where the rows are in memory."""
+    resident: bool
+    """Whether rows are in memory, so that threads may share a shard and nothing is read twice."""
+    ledger: Ledger = field(default_factory=Ledger, compare=False)
+    """Of rows that are read in each pass."""
 
     @property
     def n_features(self) -> int:
@@ -55,12 +61,14 @@ class RowSource:
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
         job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         whole = blocks is None or len(blocks) == self.plan.n_blocks
-        if whole and self.ledger is not None and isinstance(reduction, Lasting):
-            return self._fold_changed(self.ledger, job, reduction, name)
-        return self.executor.fold(job, self._pieces(blocks), name)
+        if whole and not self.resident and isinstance(reduction, Lasting):
+            return self._fold_changed(job, reduction, name)
+        parts = min(self.executor.threads, PARTS) if self.resident else 1
+        return self.executor.fold(job, self._pieces(blocks, parts), name)
 
-    def _fold_changed(self, ledger: Ledger, job: FoldJob[Answer], reduction: Lasting[Answer], name: str) -> Answer:
+    def _fold_changed(self, job: FoldJob[Answer], reduction: Lasting[Answer], name: str) -> Answer:
         """Reduce all rows, and read only shards whose answers may have changed since the last time."""
+        ledger = self.ledger
         same = type(ledger.reduction) is type(reduction) and ledger.kept
         standing = reduction.standing(ledger.reduction, ledger.kept) if same else {}
         pieces = self._pieces(None)
@@ -88,9 +96,9 @@ class RowSource:
 
     def scaled(self, scale: Float64Array) -> "RowSource":
         """The same rows, each column divided by `scale`, (d,)."""
-        prepare, ledger = replace(self.prepare, scale=scale), None if self.ledger is None else Ledger()
-        return replace(self, prepare=prepare, summary=self.summary.scaled(scale), ledger=ledger)
+        prepare = replace(self.prepare, scale=scale)
+        return replace(self, prepare=prepare, summary=self.summary.scaled(scale), ledger=Ledger())
 
-    def _pieces(self, blocks: range | None) -> list[tuple[Any, range]]:
-        wanted = range(self.plan.n_blocks) if blocks is None else blocks
-        return [(self.shards[shard], which) for shard, which in self.plan.pieces(wanted)]
+    def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:
+        among = range(self.plan.n_blocks) if blocks is None else blocks
+        return [(self.shards[shard], which) for shard, which in self.plan.pieces(among, wanted)]

@@ -37,6 +37,7 @@ from dask_dpmeans.kernels.scan import Scan
 from dask_dpmeans.occ import Round
 from dask_dpmeans.sources import RowSource, as_source, decoded_bytes
 from dask_dpmeans.sources.shards import PIECE_BYTES, Shard
+from dask_dpmeans.sources.source import Ledger
 
 PROCESSES = 2
 MEMORY = "1GB"
@@ -147,7 +148,7 @@ def anew(source: RowSource) -> RowSource:
     for shard in source.shards:
         if isinstance(shard, Shard):
             shard.memories.clear()
-    return replace(source, ledger=None)
+    return replace(source, ledger=Ledger())
 
 
 def peak_memory() -> int:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import assignment
+import first_sweep
 import numpy as np
 import objective
 import out_of_core
@@ -19,6 +20,7 @@ import settled
 from click.testing import CliRunner
 
 from dask_dpmeans import DPMeans
+from dask_dpmeans.algorithms.dpmeans import Method
 from dask_dpmeans.kernels.distance import Centers, squared_distances
 from dask_dpmeans.kernels.scan import Scan
 from dask_dpmeans.sources import as_source
@@ -110,12 +112,12 @@ def test_a_pass_over_a_store_stands_beside_one_in_memory(tmp_path: Path) -> None
     streamed, in_memory = (
         as_source(str(tmp_path / "narrow.zarr"), threads=2, memory_limit=limit) for limit in (48_000, 10**9)
     )
-    assert streamed.ledger is not None
-    assert in_memory.ledger is None
+    assert (streamed.resident, in_memory.resident) == (False, True)
     sweep = out_of_core.sweep_of(tmp_path / "narrow.zarr", 200)
     for _ in range(2):
         assert_same(out_of_core.passed(streamed, sweep), out_of_core.passed(in_memory, sweep))
-    assert out_of_core.anew(streamed).ledger is None
+    assert streamed.ledger.kept == {}
+    assert out_of_core.anew(streamed).ledger.kept == {}
     assert not any(shard.memories for shard in out_of_core.anew(in_memory).shards)
     lines = out_of_core.beside_memory(tmp_path / "narrow.zarr", k=4, repeats=1)
     assert [line.what for line in lines] == ["pass in memory", "streamed pass", "streamed pass / pass in memory"]
@@ -231,6 +233,43 @@ def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_the
     assert len(lines) == 3 + 6
     costs = [line.what for line in scaling.costs(scaling.Size(2000, 2, 4), repeats=2)]
     assert costs[:3] == ["8 x the rows / pass", "8 x the clusters / pass", "8 x the columns / pass"]
+
+
+def test_what_no_two_workers_do_at_once_is_serial() -> None:
+    spans = [
+        first_sweep.Span((worker, 0), start, stop, 0.0) for worker, start, stop in [(1, 2, 6), (2, 4, 7), (1, 6, 8)]
+    ]
+    assert first_sweep.serial_stretches(spans, 0.0, 10.0) == [(0.0, 4), (7, 10.0)]
+    assert first_sweep.serial_stretches([], 0.0, 10.0) == [(0.0, 10.0)]
+    together = [first_sweep.Span((worker, 0), 0.0, 10.0, 0.0) for worker in (1, 2)]
+    assert first_sweep.serial_stretches(together, 0.0, 10.0) == []
+
+
+def test_a_watched_sweep_is_the_first_of_a_fit_and_all_its_work_is_noted() -> None:
+    rows = np.random.default_rng(0).uniform(size=(500, 3)).astype(np.float32)
+    source = as_source(rows, threads=2, block_rows=64)
+    sweep = first_sweep.Sweep.of(source, 0.1)
+    method = Method(0.1)
+    after = method.step(source, method.init(source))
+    assert sum(each.births for each in sweep.rounds) == len(after.opened)
+    assert sum(each.rows for each in sweep.rounds) == after.rows_read - len(rows)
+    assert sweep.n_clusters == len(after.centers)
+    for each in sweep.rounds:
+        assert len(each.spans) == 2 * -(-each.rows // 64) - 1  # each block is scanned, any two neighbors merge
+        assert all(each.start <= span.start <= span.stop <= each.stop for span in each.spans)
+    assert sweep.start <= sweep.serial[0][0] < sweep.serial[-1][1] <= sweep.stop
+
+
+@pytest.mark.timeout(120)
+def test_the_tables_of_the_first_sweep_have_their_lines() -> None:
+    options = ["--rows", "40000", "--columns", "3", "--blobs", "30", "--penalty", "25"]
+    result = CliRunner().invoke(first_sweep.main, options, catch_exceptions=False)
+    threads, workers = re.findall(r"^40,000 x 3 blobs, penalty 25, two (.*): k=([0-9,]+)$", result.output, re.MULTILINE)
+    assert (threads[0], workers[0]) == ("threads", "Dask workers")
+    assert threads[1] == workers[1]
+    for line in ("round 1", "sweep", "CPU seconds of scans and merges", "all serial time / sweep"):
+        assert len(re.findall(f"^  {line} ", result.output, re.MULTILINE)) == 2
+    assert len(re.findall(r"^  longest serial stretch / sweep .* at most 0.1 +(met|missed)$", result.output, re.M)) == 2
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import Nested, chunkings, contents, seeds, spread, table, tables, trace, weights_of
 from zarr.storage import LocalStore, MemoryStore
 
-from dask_dpmeans.blocks import doublings
+from dask_dpmeans.blocks import doublings, merge_tree
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources import as_source, inputs, shards
@@ -186,6 +186,25 @@ def test_rows_that_fit_in_memory_are_read_once(tmp_path):
     stored(table("clouds", (80, 2), np.float32, 0), lambda _: 1, tmp_path / "rows.zarr")
     source = as_source(tmp_path / "rows.zarr", threads=2, block_rows=BLOCK_ROWS)
     assert all(isinstance(shard, Shard) for shard in source.shards)
+
+
+@pytest.mark.parametrize(("memory_limit", "parts"), [(None, [range(4, 6), range(6, 8)]), (1200, [range(4, 8)])])
+def test_threads_share_a_shard_that_is_in_memory_and_none_that_is_read(tmp_path, monkeypatch, memory_limit, parts):
+    rows, folded, seen = np.arange(64.0).reshape(-1, 1), Threads.fold, []
+
+    def noted(executor, job, pieces, name):
+        seen.append([blocks for _, blocks in pieces])
+        return folded(executor, job, pieces, name)
+
+    opened = stored(rows, lambda _: 1, tmp_path / "rows.zarr", chunk_rows=16)
+    source = as_source(opened, threads=2, block_rows=1, memory_limit=memory_limit)
+    assert source.plan.shard_blocks > 8
+    monkeypatch.setattr(Threads, "fold", noted)
+    found = source.fold(Nested(), range(4, 8))
+    assert seen == [parts]
+    assert found == merge_tree(
+        [source.fold(Nested(), range(block, block + 1)) for block in range(4, 8)], Nested().combine
+    )
 
 
 @settings(max_examples=10)

@@ -19,7 +19,7 @@ from dask_dpmeans.sources.source import Ledger
 def with_ledger(source, executor=None):
     """The source as if it streamed its rows."""
     shards = source.shards if executor is None else tuple(executor.wrap(source.shards))
-    return replace(source, ledger=Ledger(), shards=shards, executor=executor or source.executor)
+    return replace(source, resident=False, ledger=Ledger(), shards=shards, executor=executor or source.executor)
 
 
 @given(tables(rows=(40, 300), columns=(1, 3), kinds=TAME), st.sampled_from([0.01, 0.1, 1.0]), st.data())
@@ -55,7 +55,7 @@ def test_only_shards_that_a_change_concerns_are_read_again(tmp_path, read, dtype
     stored = zarr.create_array(tmp_path / "rows", data=rows, chunks=(512, 1))
     source = as_source(stored, threads=1, memory_limit=100_000, block_rows=256)
     n_shards, per_shard = source.plan.n_shards, source.plan.shard_rows // 512
-    assert source.ledger is not None
+    assert not source.resident
     assert n_shards > 4
 
     def passed(sweep):
@@ -77,7 +77,10 @@ def test_only_shards_that_a_change_concerns_are_read_again(tmp_path, read, dtype
 
 
 def test_rows_in_memory_keep_no_answers_of_shards():
-    assert as_source(np.ones((8, 1))).ledger is None
+    source = as_source(np.ones((8, 1)))
+    source.fold(round_at(1.0))
+    assert source.resident
+    assert not source.ledger.kept
 
 
 def test_scaled_rows_keep_answers_of_their_own():

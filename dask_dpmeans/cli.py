@@ -19,7 +19,7 @@ from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError,
 from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.estimators import DPMeans, dry_run, fit
 from dask_dpmeans.progress import elapsed, progress
-from dask_dpmeans.sources import connect, format_bytes, parse_bytes
+from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.synth import KINDS, Synthetic
 
@@ -96,9 +96,16 @@ def _seconds(_: click.Context, __: click.Parameter, number: float) -> float:
 
 WHERE = (
     click.option("--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler."),
-    click.option("--workers", type=click.IntRange(1), help="Work in this many processes of this machine."),
+    click.option(
+        "--workers",
+        type=click.IntRange(1),
+        help="Work in this many processes of this machine. By default threads, "
+        "and processes where a short trial finds that threads wait for one another as they read DATA.",
+    ),
     click.option("--threads", type=click.IntRange(1), help="Threads of this process, or of each of the --workers."),
-    click.option("--memory-limit", callback=_bytes, help="Memory of this process, or of each of the --workers: 4GB."),
+    click.option(
+        "--memory-limit", callback=_bytes, help="Memory of each of the --workers, or in all without that option: 4GB."
+    ),
     click.option(
         "--worker-timeout",
         default=60.0,
@@ -198,11 +205,11 @@ def fit_command(
         "force": force,
     }
     if dry:
-        with _place(**where) as place:
+        with _place(data, **where) as place:
             _say_estimate(dry_run(**job, **place), as_json)
         return
     shown = progress(as_json)
-    with _place(**where) as place, _resumable(run):
+    with _place(data, **where) as place, _resumable(run):
         fit(**job, on_step=shown.step, **place)
     shown.end()
     _say_result(run, as_json)
@@ -220,7 +227,7 @@ def predict_command(run: str, data: str, out: str, force: bool, as_json: bool, *
 
     Writes label, squared_distance and beyond (every radius) of each row to OUT.
     """
-    with _place(**where) as place:
+    with _place(data, **where) as place:
         found = runs.predict(run, data, out, force=force, **place)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": out, **asdict(found)}))
@@ -279,13 +286,25 @@ def demo_command(folder: str) -> None:
 
 @contextmanager
 def _place(
-    scheduler: str | None, workers: int | None, threads: int | None, memory_limit: int | None, worker_timeout: float
+    data: str,
+    scheduler: str | None,
+    workers: int | None,
+    threads: int | None,
+    memory_limit: int | None,
+    worker_timeout: float,
 ) -> Iterator[dict[str, Any]]:
-    """Where to work, as `as_source` takes it."""
+    """Where to work, as `as_source` takes it; where nobody said, worker processes if threads read `data` poorly."""
     if scheduler is not None and (workers or threads or memory_limit):
         raise click.UsageError(
             "--scheduler names a cluster that is there: --workers, --threads and --memory-limit cannot change it"
         )
+    if scheduler is None and workers is None and threads is None:
+        threads = own_threads()
+        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit)
+        why = why_processes(layout)
+        if why is not None:
+            click.echo(f"{why}; working in {threads} processes, --threads {threads} keeps to threads", err=True)
+            workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
     with connect(scheduler, workers, threads, memory_limit, worker_timeout) as client:
         if client is None:
             yield {"threads": threads, "memory_limit": memory_limit}

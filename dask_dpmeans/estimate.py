@@ -20,6 +20,7 @@ from dask_dpmeans.sources import (
     RESIDENT_SHARE,
     Layout,
     Storage,
+    Threads,
     decoded_bytes,
     decoded_rows,
     format_bytes,
@@ -27,6 +28,7 @@ from dask_dpmeans.sources import (
     lay_out,
     read_rows,
     stored_bytes,
+    why_processes,
 )
 from dask_dpmeans.store import RunStore
 
@@ -209,7 +211,8 @@ def dry_run(
 ) -> Estimate:
     """What `run.fit` would work on with these arguments; it takes them all, and refuses what that refuses.
 
-    It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one worker.
+    It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one worker;
+    where it may choose the threads, and each pass would read, it also tries how well these read side by side.
     """
     store = RunStore.at(run)
     store.check_target("run", [data, sample_weight], force=True)
@@ -224,7 +227,13 @@ def dry_run(
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, sample_rows(layout), scale)
     sample = executor.run([job], layout, "estimate")[0]
-    return estimated(layout, sample, method, store.path, target)
+    found = estimated(layout, sample, method, store.path, target)
+    free = isinstance(executor, Threads) and where.get("threads") is None
+    why = why_processes(layout) if free else None
+    if why is None:
+        return found
+    way = f"pass a client of processes, as Client(n_workers={layout.resources.threads}, threads_per_worker=1)"
+    return replace(found, advice=(*found.advice, f"{why}: {way}"))
 
 
 def sample_rows(layout: Layout) -> int:

@@ -14,9 +14,11 @@ import xarray
 import zarr
 from click.testing import CliRunner, Result
 
-from dask_dpmeans import DPMeans, load
+from dask_dpmeans import DPMeans, cli, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
+from dask_dpmeans.sources import connect, inputs
+from dask_dpmeans.sources.reading import Trial
 from dask_dpmeans.store import GAINS, MOVES, Record
 from dask_dpmeans.synth import Synthetic
 
@@ -287,3 +289,90 @@ def test_demo_keeps_to_its_own_names(data: str, monkeypatch: pytest.MonkeyPatch)
     succeed("demo", ".")
     Path("file").touch()
     assert call("demo", "file").exit_code == 2
+
+
+# ---------------------------------------------------------------- threads or processes
+
+
+SERIAL, PARALLEL = Trial(1.0, 2.0), Trial(2.0, 2.0)
+BOTH = "working in 2 processes, --threads 2 keeps to threads"
+
+
+@pytest.fixture
+def streamed(data: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Rows of four blocks in many chunks, that no memory keeps, on two cores."""
+    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(cli, "own_threads", lambda: 2)
+    zarr.create_array("many.zarr", data=np.tile(rows, (60, 1)), chunks=(1000, 3))
+    return "many.zarr"
+
+
+class Watched:
+    """Trials that end as told, and where the work was then done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, trial: Trial = SERIAL, *, start: bool = False) -> None:
+        self.trials, self.places = 0, []
+        self.trial, self.start = trial, start
+        monkeypatch.setattr(Trial, "of", self._of)
+        monkeypatch.setattr(cli, "connect", self._connect)
+
+    def _of(self, *_):
+        self.trials += 1
+        return self.trial
+
+    def _connect(self, *place):
+        self.places.append(place[:4])
+        return connect(*(place if self.start else (None, None, None, None, 1.0)))
+
+
+MEMORY = ["--memory-limit", "4GB"]
+
+
+def test_what_holds_the_lock_is_read_in_processes_and_gives_the_same_bytes(
+    streamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch, start=True)
+    result = succeed("fit", streamed, "run.zarr", "--penalty", 25, "--seed", 0, "--json", *MEMORY)
+    assert (watched.trials, watched.places) == (1, [(None, 2, 1, 2 * 10**9)])
+    said = result.stderr.splitlines()
+    assert BOTH in said[0]
+    assert "zstd, chunks of" in said[0]
+    assert not any("processes" in line for line in said[1:])
+    assert [json.loads(line)["event"] for line in result.stdout.splitlines()][-1] == "done"
+    watched = Watched(monkeypatch, PARALLEL, start=True)
+    result = succeed("fit", streamed, "threads.zarr", "--penalty", 25, "--seed", 0, *MEMORY)
+    assert (watched.trials, watched.places) == (1, [(None, None, 2, 4 * 10**9)])
+    assert "processes" not in result.stderr
+    here, there = load("threads.zarr"), load("run.zarr")
+    assert here.cluster_centers_.tobytes() == there.cluster_centers_.tobytes()
+    assert here.labels_.compute().tobytes() == there.labels_.compute().tobytes()
+    assert here.objective_ == there.objective_
+
+
+def test_a_dry_run_and_predict_choose_as_fit_does(streamed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeed("fit", streamed, "run.zarr", "--penalty", 25, "--threads", 2)
+    watched = Watched(monkeypatch)
+    dry = succeed("fit", streamed, "new.zarr", "--penalty", 25, "--dry-run", "--json", "--memory-limit", "4GB")
+    assert json.loads(dry.stdout)["event"] == "estimate"
+    assert BOTH in dry.stderr
+    assert BOTH in succeed("predict", "run.zarr", streamed, "out.zarr", *MEMORY).stderr
+    assert watched.places == [(None, 2, 1, 2 * 10**9)] * 2
+
+
+@pytest.mark.parametrize(
+    "where", [["--threads", 2], ["--workers", 1], ["--workers", 2, "--threads", 1], ["--scheduler", "tcp://here:1"]]
+)
+def test_who_says_where_to_work_is_obeyed_untried(streamed: str, monkeypatch: pytest.MonkeyPatch, where: list) -> None:
+    watched = Watched(monkeypatch)
+    result = succeed("fit", streamed, "run.zarr", "--penalty", 25, *where)
+    assert watched.trials == 0
+    asked = dict(zip(where[::2], where[1::2], strict=True))
+    assert watched.places == [(asked.get("--scheduler"), asked.get("--workers"), asked.get("--threads"), None)]
+    assert "processes" not in result.stderr
+
+
+def test_rows_that_are_kept_are_not_tried(streamed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.4)
+    watched = Watched(monkeypatch)
+    succeed("fit", streamed, "run.zarr", "--penalty", 25)
+    assert (watched.trials, watched.places) == (0, [(None, None, 2, None)])

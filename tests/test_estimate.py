@@ -429,3 +429,13 @@ def test_an_estimate_of_a_local_store_opens_its_path(rows, run, tmp_path):
     assert isinstance(rows.store, LocalStore)
     timeless = {"load_seconds": 0, "pass_seconds": 0}
     assert replace(by_path, **timeless) == replace(dry_run(rows, run, MODEL, **SMALL), **timeless)
+
+
+def test_processes_are_advised_where_threads_would_wait_for_one_another(rows, run, monkeypatch):
+    asked = []
+    monkeypatch.setattr(estimate, "why_processes", lambda layout: asked.append(layout) or "threads wait")
+    (*_, found) = dry_run(rows, run, MODEL).advice
+    assert re.fullmatch(r"threads wait: pass a client of processes, as Client\(n_workers=\d+, .*=1\)", found)
+    assert [layout.plan.n_rows for layout in asked] == [N]
+    assert "threads wait" not in " ".join(dry_run(rows, run, MODEL, threads=2).advice)
+    assert len(asked) == 1

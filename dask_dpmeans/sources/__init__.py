@@ -2,9 +2,11 @@
 
 from dask.utils import format_bytes, parse_bytes
 
-from dask_dpmeans.sources.cluster import connect
+from dask_dpmeans.sources.cluster import connect, own_threads
+from dask_dpmeans.sources.executors import Threads
 from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, lay_out
 from dask_dpmeans.sources.lazy import is_lazy, is_stored, lazy_map, lazy_rows
+from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.sources.source import RowSource
 from dask_dpmeans.sources.storage import Storage, decoded_bytes, decoded_rows, stored_bytes
@@ -14,6 +16,7 @@ __all__ = [
     "Layout",
     "RowSource",
     "Storage",
+    "Threads",
     "as_source",
     "connect",
     "decoded_bytes",
@@ -24,7 +27,9 @@ __all__ = [
     "lay_out",
     "lazy_map",
     "lazy_rows",
+    "own_threads",
     "parse_bytes",
     "read_rows",
     "stored_bytes",
+    "why_processes",
 ]

@@ -110,20 +110,20 @@ class StoredShard:
         """The same rows, in memory."""
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
         for start, stop in self._bounds(self.start, self.stop):
-            rows[start - self.start : stop - self.start] = self._read(start, stop)[0]
+            rows[start - self.start : stop - self.start] = self.read(start, stop)[0]
         return Shard(self.start, rows, self._weights(self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
         bounds = self._bounds(start, stop)
         with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self._read, *bounds[0])
+            coming = ahead.submit(self.read, *bounds[0])
             for next_bounds in bounds[1:]:
                 piece = coming.result()
-                coming = ahead.submit(self._read, *next_bounds)
+                coming = ahead.submit(self.read, *next_bounds)
                 yield piece
             yield coming.result()
 
-    def _read(self, start: int, stop: int) -> Piece:
+    def read(self, start: int, stop: int) -> Piece:
         try:
             return self.data[start:stop], self._weights(start, stop)
         except (ValueError, RuntimeError) as error:

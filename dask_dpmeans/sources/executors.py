@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import dask
-from dask.base import compute, persist
+from dask.base import annotate, compute, persist
 from dask.delayed import Delayed, delayed
 from distributed import Client
 from distributed.comm.core import CommClosedError
@@ -160,14 +160,24 @@ class DaskTasks:
     threads: int
 
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
-        """Loads as tasks that can be run again, should a worker be lost."""
-        run = uuid4().hex[:8]
-        return self.persist(
-            [
-                delayed(_load, pure=False)(shard, dask_key_name=f"dpmeans-load-{run}-{number}")
-                for number, shard in enumerate(self.wrap(shards))
-            ]
-        )
+        """Loads as tasks that can be run again, should a worker be lost; dealt out to the workers in turn.
+
+        Left to itself Dask gave one of two workers 10 of 25 shards, and each pass waited for the other.  Any worker may
+        take the shard of one that is gone.
+        """
+        run, turns = uuid4().hex[:8], self._turns()
+        loads = []
+        for number, shard in enumerate(self.wrap(shards)):
+            where = {"workers": [turns[number % len(turns)]], "allow_other_workers": True} if turns else {}
+            with annotate(**where):
+                loads.append(delayed(_load, pure=False)(shard, dask_key_name=f"dpmeans-load-{run}-{number}"))
+        return self.persist(loads)
+
+    def _turns(self) -> list[str]:
+        """The workers' addresses, as often as each has threads, first one of each."""
+        workers = {} if self.client is None else self.client.scheduler_info(n_workers=-1)["workers"]
+        each = [(turn, address) for address, worker in workers.items() for turn in range(worker["nthreads"])]
+        return [address for _, address in sorted(each)]
 
     def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Literal]:
         """The shards as arguments of tasks."""

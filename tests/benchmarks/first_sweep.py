@@ -42,7 +42,7 @@ class Shape:
     """Rows, and the penalty of their first sweep."""
 
     kind: Kind = "blobs"
-    n: int = 400_000
+    n: int = 1_000_000
     d: int = 16
     blobs: int = 5_000
     penalty: float = 100.0

@@ -171,3 +171,21 @@ def test_passes_share_their_threads():
     for _ in range(3):
         executor.each(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
     assert len(names) == 2
+
+
+class TwoWorkers:
+    """A client that keeps what it is to persist."""
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {"tcp://b": {"nthreads": 1}, "tcp://a": {"nthreads": 2}}}
+
+    def persist(self, loads):
+        return loads
+
+
+def test_loads_are_dealt_out_to_the_workers_in_turn_and_any_may_take_them():
+    plan = Plan(12, 2, 1)
+    loads = DaskTasks(TwoWorkers(), 3).hold([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
+    wishes = [layer.annotations for load in loads for layer in load.dask.layers.values()]
+    assert [wish["workers"] for wish in wishes] == [["tcp://a"], ["tcp://b"], ["tcp://a"]] * 2
+    assert all(wish["allow_other_workers"] for wish in wishes)

@@ -152,6 +152,28 @@ class Literal:
 
 
 @dataclass(frozen=True)
+class Keys:
+    """Keys of the tasks of a graph.
+
+    Dask groups tasks by the words that their keys begin with.  Tasks that read a store must not be in one group with
+    the job that they share, or with merges: Dask hands out tasks as workers become free only where a group depends on
+    hardly any other tasks, and sends them all to the worker that has the job otherwise.
+    """
+
+    name: str
+    graph: str
+
+    @classmethod
+    def of(cls, name: str) -> "Keys":
+        """Of a new graph."""
+        return cls(name, uuid4().hex[:8])
+
+    def __call__(self, kind: str, *numbers: int) -> str:
+        """The key of a task of some kind."""
+        return "-".join(["dpmeans", self.name, kind, self.graph, *map(str, numbers)])
+
+
+@dataclass(frozen=True)
 class DaskTasks:
     """Tasks of a Dask cluster, or of Dask's local scheduler: one a shard, and a few that merge."""
 
@@ -165,12 +187,12 @@ class DaskTasks:
         Left to itself Dask gave one of two workers 10 of 25 shards, and each pass waited for the other.  Any worker may
         take the shard of one that is gone.
         """
-        run, turns = uuid4().hex[:8], self._turns()
+        keys, turns = Keys.of("load"), self._turns()
         loads = []
         for number, shard in enumerate(self.wrap(shards)):
             where = {"workers": [turns[number % len(turns)]], "allow_other_workers": True} if turns else {}
             with annotate(**where):
-                loads.append(delayed(_load, pure=False)(shard, dask_key_name=f"dpmeans-load-{run}-{number}"))
+                loads.append(delayed(_load, pure=False)(shard, dask_key_name=keys("shard", number)))
         return self.persist(loads)
 
     def _turns(self) -> list[str]:
@@ -192,13 +214,14 @@ class DaskTasks:
 
     def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """The answers of all pieces, merged as the tree does, in tasks that take eight answers each."""
-        shared, answers, prefix = self._graph(job, pieces, name)
+        keys = Keys.of(name)
+        shared, answers = self._graph(job, pieces, keys)
         level = 0
         while len(answers) > 1:
             level += 1
             groups = [answers[start : start + FAN_IN] for start in range(0, len(answers), FAN_IN)]
             answers = [
-                delayed(_merge, pure=False)(shared, group, dask_key_name=f"{prefix}-merge-{level}-{number}")
+                delayed(_merge, pure=False)(shared, group, dask_key_name=keys("merge", level, number))
                 for number, group in enumerate(groups)
             ]
         answer: Answer = self._compute(answers)[0]
@@ -210,42 +233,41 @@ class DaskTasks:
         Eight shards at a time, so that no more than these are loaded ahead of the one that is worked on.
         """
         for start in range(0, len(pieces), FAN_IN):
-            prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
-            shared = delayed(job, name=f"{prefix}-job", traverse=False)
-            reached = delayed(state, name=f"{prefix}-state", traverse=False)
+            keys = Keys.of(name)
+            shared = delayed(job, name=keys("job"), traverse=False)
+            reached = delayed(state, name=keys("state"), traverse=False)
             for number, (shard, blocks) in enumerate(pieces[start : start + FAN_IN], start):
                 bounds = (blocks.start, blocks.stop)
                 reached = delayed(_apply, pure=False)(
-                    shared, shard, bounds, reached, dask_key_name=f"{prefix}-{number}"
+                    shared, shard, bounds, reached, dask_key_name=keys("shard", number)
                 )
             state = self._compute([reached])[0]
         return state
 
     def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
         """Run a job on each piece."""
-        _, tasks, _ = self._graph(job, pieces, name)
+        _, tasks = self._graph(job, pieces, Keys.of(name))
         self._compute(tasks)
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
-        prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
-        given = delayed(shared, name=f"{prefix}-shared", traverse=False)
-        nodes = [delayed(job, name=f"{prefix}-job-{number}", traverse=False) for number, job in enumerate(jobs)]
+        keys = Keys.of(name)
+        given = delayed(shared, name=keys("shared"), traverse=False)
+        nodes = [delayed(job, name=keys("job", number), traverse=False) for number, job in enumerate(jobs)]
         return self._compute(
             [
-                delayed(_call_alone, pure=False)(node, given, dask_key_name=f"{prefix}-{number}")
+                delayed(_call_alone, pure=False)(node, given, dask_key_name=keys("run", number))
                 for number, node in enumerate(nodes)
             ]
         )
 
-    def _graph(self, job: Any, pieces: Pieces, name: str) -> tuple[Delayed, list[Delayed], str]:
-        prefix = f"dpmeans-{name}-{uuid4().hex[:8]}"
-        shared = delayed(job, name=f"{prefix}-job", traverse=False)
+    def _graph(self, job: Any, pieces: Pieces, keys: "Keys") -> tuple[Delayed, list[Delayed]]:
+        shared = delayed(job, name=keys("job"), traverse=False)
         tasks = [
-            delayed(_apply, pure=False)(shared, shard, (blocks.start, blocks.stop), dask_key_name=f"{prefix}-{number}")
+            delayed(_apply, pure=False)(shared, shard, (blocks.start, blocks.stop), dask_key_name=keys("shard", number))
             for number, (shard, blocks) in enumerate(pieces)
         ]
-        return shared, tasks, prefix
+        return shared, tasks
 
     def _compute(self, tasks: list[Delayed]) -> list[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):

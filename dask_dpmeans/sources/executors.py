@@ -4,11 +4,12 @@ import ctypes
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from itertools import count, cycle
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
@@ -35,6 +36,8 @@ KEPT_BYTES = 2**25
 """Freed memory at the end of a heap that a worker keeps; with half of it the pass below took 12.5 s."""
 LARGEST_ALLOCATION = 2**25
 """Bytes, the most that glibc takes from a heap."""
+FEW = 2
+"""Tasks a thread that Dask does not hand out as workers become free."""
 LARGE_GRAPH = "1GB"
 """Centers travel in the graph, once a pass: Dask's warning about that starts at 10 MB."""
 
@@ -157,7 +160,7 @@ class Keys:
 
     Dask groups tasks by the words that their keys begin with.  Tasks that read a store must not be in one group with
     the job that they share, or with merges: Dask hands out tasks as workers become free only where a group depends on
-    hardly any other tasks, and sends them all to the worker that has the job otherwise.
+    hardly any other tasks, and is more than two tasks a thread.  Otherwise it sends all to the worker that has the job.
     """
 
     name: str
@@ -190,16 +193,20 @@ class DaskTasks:
         keys, turns = Keys.of("load"), self._turns()
         loads = []
         for number, shard in enumerate(self.wrap(shards)):
-            where = {"workers": [turns[number % len(turns)]], "allow_other_workers": True} if turns else {}
-            with annotate(**where):
+            with next(turns):
                 loads.append(delayed(_load, pure=False)(shard, dask_key_name=keys("shard", number)))
         return self.persist(loads)
 
-    def _turns(self) -> list[str]:
-        """The workers' addresses, as often as each has threads, first one of each."""
-        workers = {} if self.client is None else self.client.scheduler_info(n_workers=-1)["workers"]
-        each = [(turn, address) for address, worker in workers.items() for turn in range(worker["nthreads"])]
-        return [address for _, address in sorted(each)]
+    def _turns(self) -> Iterator[AbstractContextManager[None]]:
+        """Contexts whose tasks go to the workers in turn, to each as often as it has threads, first once to each."""
+        try:
+            workers = {} if self.client is None else self.client.scheduler_info(n_workers=-1)["workers"]
+        except (CommClosedError, OSError) as error:
+            raise ClusterLostError(f"the cluster was lost: {error}") from error
+        each = sorted((turn, address) for address, worker in workers.items() for turn in range(worker["nthreads"]))
+        if not each:
+            return (nullcontext() for _ in count())
+        return (annotate(workers=[address], allow_other_workers=True) for _, address in cycle(each))
 
     def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Literal]:
         """The shards as arguments of tasks."""
@@ -263,10 +270,14 @@ class DaskTasks:
 
     def _graph(self, job: Any, pieces: Pieces, keys: "Keys") -> tuple[Delayed, list[Delayed]]:
         shared = delayed(job, name=keys("job"), traverse=False)
-        tasks = [
-            delayed(_apply, pure=False)(shared, shard, (blocks.start, blocks.stop), dask_key_name=keys("shard", number))
-            for number, (shard, blocks) in enumerate(pieces)
-        ]
+        few = len(pieces) <= FEW * self.threads and isinstance(pieces[0][0], Literal)
+        turns = self._turns() if few else (nullcontext() for _ in count())
+        tasks = []
+        for number, (shard, blocks) in enumerate(pieces):
+            bounds = (blocks.start, blocks.stop)
+            with next(turns):
+                task = delayed(_apply, pure=False)(shared, shard, bounds, dask_key_name=keys("shard", number))
+            tasks.append(task)
         return shared, tasks
 
     def _compute(self, tasks: list[Delayed]) -> list[Any]:

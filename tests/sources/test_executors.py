@@ -6,13 +6,17 @@ from time import sleep
 import numpy as np
 import pytest
 from dask.callbacks import Callback
+from dask.delayed import delayed
+from dask.utils import key_split
+from distributed.comm.core import CommClosedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Nested
 
 from dask_dpmeans.blocks import Plan, doublings, merge_tree
+from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Threads
+from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Keys, Threads
 from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard
 
 ROWS = np.arange(600.0).reshape(-1, 1)
@@ -186,6 +190,42 @@ class TwoWorkers:
 def test_loads_are_dealt_out_to_the_workers_in_turn_and_any_may_take_them():
     plan = Plan(12, 2, 1)
     loads = DaskTasks(TwoWorkers(), 3).hold([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
-    wishes = [layer.annotations for load in loads for layer in load.dask.layers.values()]
-    assert [wish["workers"] for wish in wishes] == [["tcp://a"], ["tcp://b"], ["tcp://a"]] * 2
-    assert all(wish["allow_other_workers"] for wish in wishes)
+    assert wishes(loads) == [["tcp://a"], ["tcp://b"], ["tcp://a"]] * 2
+
+
+def wishes(tasks):
+    """Where tasks are to run, if they can."""
+    layers = [task.dask.layers[task.key] for task in tasks]
+    assert all(layer.annotations["allow_other_workers"] for layer in layers if layer.annotations)
+    return [layer.annotations and layer.annotations["workers"] for layer in layers]
+
+
+@pytest.mark.parametrize(("n_shards", "dealt"), [(1, True), (6, True), (7, False)])
+def test_few_shards_that_are_read_are_dealt_out_and_many_left_to_dask(n_shards, dealt):
+    executor, plan = DaskTasks(TwoWorkers(), 3), Plan(2 * n_shards, 2, 1)
+    pieces = [(shard, range(1)) for shard in executor.wrap(shards_of(plan))]
+    _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), pieces, Keys.of("test"))
+    turns = [["tcp://a"], ["tcp://b"], ["tcp://a"]]
+    assert wishes(tasks) == [turns[number % 3] if dealt else None for number in range(n_shards)]
+
+
+def test_shards_that_workers_hold_stay_there():
+    executor = DaskTasks(TwoWorkers(), 3)
+    _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(delayed("shard"), range(1))], Keys.of("test"))
+    assert wishes(tasks) == [None]
+
+
+def test_shards_jobs_and_merges_are_groups_of_their_own():
+    keys = [Keys.of("scan")(kind, 1) for kind in ("job", "shard", "merge") for _ in range(2)]
+    assert [key_split(key) for key in keys] == [
+        f"dpmeans-scan-{kind}" for kind in ("job", "shard", "merge") for _ in "12"
+    ]
+
+
+def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():
+    class Gone:
+        def scheduler_info(self, n_workers):
+            raise CommClosedError("gone")
+
+    with pytest.raises(ClusterLostError, match="the cluster was lost: gone"):
+        DaskTasks(Gone(), 1).hold([StoredShard(0, 2, ROWS, None)])

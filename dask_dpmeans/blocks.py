@@ -55,8 +55,8 @@ class Reduction(Protocol[Answer]):
 class Lasting(Reduction[Answer], Protocol[Answer]):
     """A reduction whose answers may hold in the next pass too, so that a shard need not be read again."""
 
-    def keep(self, answer: Answer) -> Any:
-        """What to keep of a shard's answer for later passes, a little; None for nothing."""
+    def keep(self, answer: Answer, most_bytes: int) -> Any:
+        """What to keep of a shard's answer for later passes; None where that would be more than `most_bytes`."""
         ...
 
     def standing(self, earlier: Any, kept: Mapping[int, Any]) -> dict[int, Any]:

@@ -204,6 +204,8 @@ def fit_command(
         "resume": resume,
         "force": force,
     }
+    method.method()  # refuses what cannot be used, before anything is tried or started
+    RunStore.at(run).check_target("run", [data, weights], force=force or dry, resume=resume)
     if dry:
         with _place(data, **where) as place:
             _say_estimate(dry_run(**job, **place), as_json)
@@ -227,6 +229,8 @@ def predict_command(run: str, data: str, out: str, force: bool, as_json: bool, *
 
     Writes label, squared_distance and beyond (every radius) of each row to OUT.
     """
+    RunStore.at(run).result()
+    RunStore.at(out).check_target("predictions", [run, data], force=force)
     with _place(data, **where) as place:
         found = runs.predict(run, data, out, force=force, **place)
     if as_json:

@@ -117,7 +117,7 @@ class DPMeans(CentersMixin, BaseEstimator):
     n_iter_ : int
         Sweeps, or steps of the search.
     n_passes_ : float
-        Rows read, over the rows there are.
+        Passes over the rows; one over a part of them counts as that part.
     history_ : list of `dask_dpmeans.store.Record`
         One a sweep or step: objective, inertia, clusters, births, deaths, moves of the search and what they gained,
         passes, seconds.

@@ -33,8 +33,8 @@ class Rule(Protocol[State, Answer]):
         """The state after the objections that stand, and the numbers of the rows that opened something."""
         ...
 
-    def keep(self, answer: Answer) -> Any:
-        """What to keep of a shard's answer for later passes, a little; None for nothing."""
+    def keep(self, answer: Answer, most_bytes: int) -> Any:
+        """What to keep of a shard's answer for later passes; None where that would be more than `most_bytes`."""
         ...
 
     def standing(self, earlier: Self, before: State, after: State, kept: Mapping[int, Any]) -> dict[int, Any]:
@@ -61,12 +61,14 @@ class Round(Generic[State, Answer]):
         """The answer of two neighboring runs of blocks."""
         return self.rule.merge(left, right)
 
-    def keep(self, answer: Answer) -> Any:
-        """What to keep of a shard's answer for later passes, a little; None for nothing."""
-        return self.rule.keep(answer)
+    def keep(self, answer: Answer, most_bytes: int) -> Any:
+        """What to keep of a shard's answer for later passes; None where that would be more than `most_bytes`."""
+        return self.rule.keep(answer, most_bytes)
 
     def standing(self, earlier: "Round[State, Answer]", kept: Mapping[int, Any]) -> dict[int, Any]:
         """What is kept of those shards that answer as they did in an earlier pass."""
+        if type(earlier.rule) is not type(self.rule):
+            return {}
         return self.rule.standing(earlier.rule, earlier.state, self.state, kept)
 
     def restore(self, kept: Any) -> Answer:

@@ -79,7 +79,7 @@ class Record:
     delete_gain: float
     """What the deletes did at least."""
     passes: float
-    """Rows read since the start, over the rows there are."""
+    """Passes since the start; one over a part of the rows counts as that part, one that need not read shards as one."""
     seconds: float
     """What the step took; the one figure that differs from run to run."""
 

@@ -13,7 +13,7 @@ from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Scan, merge_scans, scan
-from dask_dpmeans.kernels.standing import Change, Kept
+from dask_dpmeans.kernels.standing import Kept, standing
 from dask_dpmeans.occ import Round, settle
 
 
@@ -39,7 +39,7 @@ class State:
     deaths: int
     """Clusters that were left without weight in this sweep."""
     rows_read: int
-    """Rows read since the start, every pass counted."""
+    """Rows of all passes since the start, as if each had read them all: shards that stand are counted too."""
 
     @property
     def moves(self) -> Int64Array:
@@ -77,19 +77,15 @@ class Openings:
             return state, proposals.numbers
         return Centers(np.concatenate([state.values, proposals.rows])), proposals.numbers
 
-    def keep(self, answer: Scan) -> Kept | None:
+    def keep(self, answer: Scan, most_bytes: int) -> Kept | None:
         """The clusters of a shard, where they are few."""
-        return Kept.of(answer)
+        return Kept.of(answer, most_bytes)
 
     def standing(
         self, earlier: "Openings", before: Centers, after: Centers, kept: Mapping[int, Kept]
     ) -> dict[int, Kept]:
         """What stands after the centers have changed."""
-        if earlier.penalty != self.penalty:
-            return {}
-        change = Change.between(before.values, after.values)
-        found = {number: change.standing(each) for number, each in kept.items()}
-        return {number: each for number, each in found.items() if each is not None}
+        return standing(before.values, after.values, kept) if earlier.penalty == self.penalty else {}
 
     def restore(self, state: Centers, kept: Kept) -> Scan:
         """The answer of which that was kept."""

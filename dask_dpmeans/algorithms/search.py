@@ -114,7 +114,7 @@ class State:
     passes: int
     """Probes so far; each draws its own random numbers."""
     rows_read: int
-    """Rows read since the start, every pass counted."""
+    """Rows of all passes since the start, as if each had read them all: shards that stand are counted too."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ A row keeps its center if that has not moved and every center that has, or is ne
 the row is: the triangle inequality, as Elkan 2003 has it, for all rows of a cluster in a shard at once.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,8 +15,6 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.moments import Moments
 from dask_dpmeans.kernels.scan import Scan
 
-MOST_BYTES = 2**14
-"""Of what is kept of a shard."""
 MARGIN = 1e-9
 """The relative rounding of squared distances, many thousand times over."""
 UNDERFLOW = 1e-290
@@ -34,11 +33,11 @@ class Kept:
     """(m,), squared."""
 
     @classmethod
-    def of(cls, scan: Scan) -> "Kept | None":
-        """What is kept of an answer; None where rows object, or their clusters are many."""
+    def of(cls, scan: Scan, most_bytes: int) -> "Kept | None":
+        """What is kept of an answer; None where rows object, or where that is more than `most_bytes`."""
         clusters = np.flatnonzero(scan.moments.counts)
         size = clusters.size * 8 * (5 + scan.moments.sums.shape[1])
-        if len(scan.proposals) or size > MOST_BYTES:
+        if len(scan.proposals) or size > most_bytes:
             return None
         return cls(clusters, scan.moments.keep(clusters), scan.reaches[clusters])
 
@@ -53,32 +52,25 @@ class Kept:
         return Scan(whole, Proposals.none(d), reaches)
 
 
-@dataclass(frozen=True)
-class Change:
-    """What became of k centers."""
+def standing(before: Float64Array, after: Float64Array, kept: Mapping[int, Kept]) -> dict[int, Kept]:
+    """What stands when centers (k, d) have become centers (m, d), by the numbers of now.
 
-    numbers: IndexArray
-    """(k,), the number of each now; -1 where it has moved or is gone."""
-    clearances: Float64Array
-    """(k,), the squared distance of each, where it was, to the nearest center that is new or has moved."""
-
-    @classmethod
-    def between(cls, before: Float64Array, after: Float64Array) -> "Change":
-        """From centers (k, d) to centers (m, d); nothing stands where those that have not moved changed their order."""
-        first: dict[bytes, int] = {}
-        for number, center in enumerate(after):
-            first.setdefault(center.tobytes(), number)
-        numbers = np.array([first.get(center.tobytes(), -1) for center in before], np.intp)
-        same = numbers[numbers >= 0]
-        if not (np.diff(same) > 0).all():
-            return cls(np.full(len(before), -1), np.zeros(len(before)))
-        fresh = np.delete(after, same, axis=0)
-        if not len(fresh):
-            return cls(numbers, np.full(len(before), np.inf))
-        return cls(numbers, nearest_squared(before, Centers(fresh))[1])
-
-    def standing(self, kept: Kept) -> Kept | None:
-        """What is kept, by the numbers of now; None where a row may have got another center."""
-        numbers = self.numbers[kept.clusters]
-        clear = self.clearances[kept.clusters] * (1 - MARGIN) > 4 * kept.reaches * (1 + MARGIN) + UNDERFLOW
-        return Kept(numbers, kept.moments, kept.reaches) if (numbers >= 0).all() and clear.all() else None
+    Centers that have not moved must be in the same order as before: it decides between equal distances.
+    """
+    first: dict[bytes, int] = {}
+    for number, center in enumerate(after):
+        first.setdefault(center.tobytes(), number)
+    numbers = np.array([first.get(center.tobytes(), -1) for center in before], np.intp)
+    same = numbers[numbers >= 0]
+    left = {shard: each for shard, each in kept.items() if (numbers[each.clusters] >= 0).all()}
+    if not left or not (np.diff(same) > 0).all():
+        return {}
+    used = np.unique(np.concatenate([each.clusters for each in left.values()]))
+    clearances, fresh = np.full(len(before), np.inf), np.delete(after, same, axis=0)
+    if len(fresh):
+        clearances[used] = nearest_squared(before[used], Centers(fresh))[1]
+    return {
+        shard: replace(each, clusters=numbers[each.clusters])
+        for shard, each in left.items()
+        if (clearances[each.clusters] * (1 - MARGIN) > 4 * each.reaches * (1 + MARGIN) + UNDERFLOW).all()
+    }

@@ -268,14 +268,15 @@ class DaskTasks:
             ]
         )
 
-    def _graph(self, job: Any, pieces: Pieces, keys: "Keys") -> tuple[Delayed, list[Delayed]]:
+    def _graph(self, job: Any, pieces: Pieces, keys: Keys) -> tuple[Delayed, list[Delayed]]:
         shared = delayed(job, name=keys("job"), traverse=False)
-        few = len(pieces) <= FEW * self.threads and isinstance(pieces[0][0], Literal)
-        turns = self._turns() if few else (nullcontext() for _ in count())
+        few, turns = len(pieces) <= FEW * self.threads, None
         tasks = []
         for number, (shard, blocks) in enumerate(pieces):
             bounds = (blocks.start, blocks.stop)
-            with next(turns):
+            is_read = isinstance(shard, Literal) and not isinstance(shard.shard, Known)
+            turns = self._turns() if few and is_read and turns is None else turns
+            with next(turns) if turns and is_read else nullcontext():
                 task = delayed(_apply, pure=False)(shared, shard, bounds, dask_key_name=keys("shard", number))
             tasks.append(task)
         return shared, tasks

@@ -187,7 +187,7 @@ def as_source(
         summary,
         layout.stored_dtype,
         layout.stored_columns,
-        layout.resident,
+        layout.resident or isinstance(shards[0], Shard),
     )
     if scale is not None:
         source = source.scaled(_divisors(scale, summary))

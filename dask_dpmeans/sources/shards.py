@@ -248,13 +248,15 @@ class KeepJob(Generic[Answer]):
     fold: FoldJob[Answer]
     reduction: Lasting[Answer]
     """That of the fold."""
+    most_bytes: int
+    """Of what is kept of a shard."""
 
     def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Answer, dict[int, Any]]:
         """The answer of a shard, and what to keep of it."""
         if isinstance(shard, Known):
             return self.reduction.restore(shard.kept), {}
         answer = self.fold(shard, blocks)
-        kept = self.reduction.keep(answer)
+        kept = self.reduction.keep(answer, self.most_bytes)
         return answer, {} if kept is None else {shard.start: kept}
 
     def merge(self, answers: list[tuple[Answer, dict[int, Any]]]) -> tuple[Answer, dict[int, Any]]:

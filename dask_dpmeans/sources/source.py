@@ -1,6 +1,6 @@
 """The source that every method works on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,22 +9,31 @@ import numpy as np
 from dask_dpmeans.blocks import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
-from dask_dpmeans.sources.executors import Executor
+from dask_dpmeans.sources.executors import Executor, one_blas_thread
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
+
+PARTS = 8
+"""Tasks that a fold of few shards is cut into, or up to twice as many; a cluster may have to copy the shard."""
+KEPT_BYTES = 2**24
+"""Of what is kept of all shards' answers, and as much goes to the coordinator and back in a pass."""
+MOST_KEPT = 2**14
+"""Bytes of that, of one shard."""
+
+
+@dataclass(frozen=True)
+class Last:
+    """What the last pass left: the shards that need not be read if their answers stand."""
+
+    reduction: Any = None
+    kept: Mapping[int, Any] = field(default_factory=dict)
+    """What was kept of the shards, by their first rows."""
 
 
 @dataclass
 class Ledger:
-    """What lasts of the answers of a source's shards."""
+    """The one thing about a source that changes; answers never show it."""
 
-    reduction: Any = None
-    """Of the last pass."""
-    kept: dict[int, Any] = field(default_factory=dict)
-    """By the shards' first rows."""
-
-
-PARTS = 8
-"""Tasks that a fold of few shards is cut into, at most; on a cluster a shard is on one worker, or has to be copied."""
+    last: Last = Last()
 
 
 @dataclass(frozen=True)
@@ -43,9 +52,9 @@ class RowSource:
     stored_columns: int
     """Columns of the input."""
     resident: bool
-    """Whether rows are in memory, so that threads may share a shard and nothing is read twice."""
+    """Whether rows are in memory: threads may share a shard then, and none need be left unread."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)
-    """Of rows that are read in each pass."""
+    """Where rows are read in each pass: what lasts of the answers of shards."""
 
     @property
     def n_features(self) -> int:
@@ -68,16 +77,18 @@ class RowSource:
 
     def _fold_changed(self, job: FoldJob[Answer], reduction: Lasting[Answer], name: str) -> Answer:
         """Reduce all rows, and read only shards whose answers may have changed since the last time."""
-        ledger = self.ledger
-        same = type(ledger.reduction) is type(reduction) and ledger.kept
-        standing = reduction.standing(ledger.reduction, ledger.kept) if same else {}
+        last = self.ledger.last
+        with one_blas_thread():
+            known = type(last.reduction) is type(reduction) and last.kept
+            standing = reduction.standing(last.reduction, last.kept) if known else {}
         pieces = self._pieces(None)
         for place, start in enumerate(range(0, self.plan.n_rows, self.plan.shard_rows)):
             if start in standing:
-                [known] = self.executor.wrap([Known(standing[start])])
-                pieces[place] = known, pieces[place][1]
-        answer, kept = self.executor.fold(KeepJob(job, reduction), pieces, name)
-        ledger.reduction, ledger.kept = reduction, standing | kept
+                [shard] = self.executor.wrap([Known(standing[start])])
+                pieces[place] = shard, pieces[place][1]
+        most_bytes = min(MOST_KEPT, KEPT_BYTES // self.plan.n_shards)
+        answer, kept = self.executor.fold(KeepJob(job, reduction, most_bytes), pieces, name)
+        self.ledger.last = Last(reduction, standing | kept)
         return answer
 
     def carry(self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry") -> Carried:

@@ -4,11 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import rows_and_centers, seeds, weights_of
 
-from dask_dpmeans.kernels import standing
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import scan
-from dask_dpmeans.kernels.standing import Change, Kept
+from dask_dpmeans.kernels.standing import Kept, standing
 
 
 def contents(scanned):
@@ -37,16 +36,15 @@ def test_what_stands_is_what_a_scan_would_answer(data):
     rows, centers = data.draw(rows_and_centers(rows=(1, 12)))
     after = data.draw(changed(centers))
     block = Block(3, rows, data.draw(weights_of(len(rows))))
-    kept = Kept.of(scan(block, Centers(centers), np.inf))
-    stands = Change.between(centers, after).standing(kept)
-    if stands is not None:
-        assert contents(stands.answer(len(after))) == contents(scan(block, Centers(after), np.inf))
+    kept = Kept.of(scan(block, Centers(centers), np.inf), 2**14)
+    for each in standing(centers, after, {7: kept}).values():
+        assert contents(each.answer(len(after))) == contents(scan(block, Centers(after), np.inf))
 
 
 def kept_of_line():
     """Rows between 0 and 1, whose center is the second, at 0."""
     rows = np.array([[0.0], [0.25], [1.0]])
-    return Kept.of(scan(Block(0, rows, None), Centers(np.array([[-9.0], [0.0], [50.0]])), 4.0))
+    return Kept.of(scan(Block(0, rows, None), Centers(np.array([[-9.0], [0.0], [50.0]])), 4.0), 2**14)
 
 
 @pytest.mark.parametrize(
@@ -65,23 +63,25 @@ def kept_of_line():
     ],
 )
 def test_an_answer_stands_where_no_center_that_is_new_can_have_come_nearer(after, numbers):
-    stands = Change.between(np.array([[-9.0], [0.0], [50.0]]), np.array([after]).T).standing(kept_of_line())
-    assert (None if stands is None else stands.clusters.tolist()) == numbers
+    stands = standing(np.array([[-9.0], [0.0], [50.0]]), np.array([after]).T, {7: kept_of_line()})
+    assert {shard: each.clusters.tolist() for shard, each in stands.items()} == (
+        {} if numbers is None else {7: numbers}
+    )
 
 
-def test_nothing_is_kept_of_rows_that_object_or_lie_in_many_clusters(monkeypatch):
+def test_nothing_is_kept_of_rows_that_object_or_lie_in_many_clusters():
     rows = np.arange(6.0)[:, np.newaxis]
     block, centers = Block(0, rows, None), Centers(rows[::2])
-    assert Kept.of(scan(block, centers, 0.5)) is None
-    assert Kept.of(scan(block, centers, 1.0)).clusters.tolist() == [0, 1, 2]
-    monkeypatch.setattr(standing, "MOST_BYTES", 3 * 8 * 6 - 1)
-    assert Kept.of(scan(block, centers, 1.0)) is None
+    size = 3 * 8 * 6
+    assert Kept.of(scan(block, centers, 0.5), size) is None
+    assert Kept.of(scan(block, centers, 1.0), size).clusters.tolist() == [0, 1, 2]
+    assert Kept.of(scan(block, centers, 1.0), size - 1) is None
 
 
 def test_squares_that_underflow_prove_nothing():
     rows, before, after = (np.array([values]).T for values in ([1.4e-162], [9.0, 0.0], [2e-162, 0.0]))
     block = Block(0, rows, None)
-    kept = Kept.of(scan(block, Centers(before), 1.0))
+    kept = Kept.of(scan(block, Centers(before), 1.0), 2**14)
     assert kept.clusters.tolist() == [1]
     assert np.flatnonzero(scan(block, Centers(after), 1.0).moments.counts).tolist() == [0]
-    assert Change.between(before, after).standing(kept) is None
+    assert standing(before, after, {7: kept}) == {}

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
@@ -11,6 +12,7 @@ from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.occ import Round
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources import source as source_module
 from dask_dpmeans.sources.executors import DaskTasks
 from dask_dpmeans.sources.shards import Known, StoredShard
 from dask_dpmeans.sources.source import Ledger
@@ -35,13 +37,13 @@ def test_a_fit_is_the_same_whether_shards_that_stand_are_read_or_not(rows, facto
 @pytest.fixture
 def read(monkeypatch):
     """The first rows of the pieces that are read from a store."""
-    starts, plain = [], StoredShard._read
+    starts, plain = [], StoredShard.read
 
     def noted(self, start, stop):
         starts.append(start)
         return plain(self, start, stop)
 
-    monkeypatch.setattr(StoredShard, "_read", noted)
+    monkeypatch.setattr(StoredShard, "read", noted)
     return starts
 
 
@@ -80,7 +82,7 @@ def test_rows_in_memory_keep_no_answers_of_shards():
     source = as_source(np.ones((8, 1)))
     source.fold(round_at(1.0))
     assert source.resident
-    assert not source.ledger.kept
+    assert not source.ledger.last.kept
 
 
 def test_scaled_rows_keep_answers_of_their_own():
@@ -93,12 +95,34 @@ def test_scaled_rows_keep_answers_of_their_own():
 
 def test_a_pass_that_fails_leaves_what_is_kept_as_it_was(monkeypatch):
     source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
-    source.fold(round_at(0.0, 70.0))
-    kept = dict(source.ledger.kept)
-    monkeypatch.setattr(Openings, "restore", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        source.fold(round_at(0.0, 70.0))
-    assert source.ledger.kept == kept
+    source.fold(round_at(0.0, 63.0, penalty=1e6))
+    assert len(source.ledger.last.kept) == source.plan.n_shards
+    with monkeypatch.context() as patch:
+        patch.setattr(Openings, "scan", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            source.fold(round_at(0.0, 40.0, penalty=1e6))
+    assert source.fold(round_at(0.0, 40.0, penalty=1e6)).moments.counts.tolist() == [21, 43]
+
+
+def test_shards_of_a_dask_array_that_does_not_fit_stand_too():
+    rows = np.sort(np.random.default_rng(0).normal(size=(400, 1)) + 20 * np.arange(400)[:, np.newaxis] // 100, axis=0)
+    made = as_source(da.from_array(rows, chunks=(50, 1)), threads=2, block_rows=4, memory_limit=200_000)
+    source = replace(made, resident=False)
+    for centers in ([0.0, 20.0, 40.0, 60.0], [0.0, 20.5, 40.0, 60.0], [0.0, 20.5, 40.0], [20.5, 40.0, 41.0, 60.0]):
+        sweep = round_at(*centers, penalty=1e6)
+        found, right = source.fold(sweep), as_source(rows, threads=1, block_rows=4).fold(sweep)
+        assert found.moments.sums.tobytes() == right.moments.sums.tobytes()
+        assert found.reaches.tobytes() == right.reaches.tobytes()
+        assert source.ledger.last.kept
+
+
+@pytest.mark.parametrize(("clusters", "kept"), [(2, 8), (1, 7), (0, 0)])
+def test_what_is_kept_of_all_shards_has_a_bound(monkeypatch, clusters, kept):
+    source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
+    assert source.plan.n_shards == 8
+    monkeypatch.setattr(source_module, "KEPT_BYTES", 8 * clusters * 8 * 6)
+    source.fold(round_at(16.0, 48.0, penalty=1e6))
+    assert len(source.ledger.last.kept) == kept
 
 
 def test_what_stands_travels_in_its_task():

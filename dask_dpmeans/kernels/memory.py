@@ -23,6 +23,8 @@ MOST_FAR = 0.25
 """The share of centers that are new or have moved far, above which bounds are not looked at."""
 MOST_UNSURE = 0.5
 """The share of rows that the bounds leave open, above which they are given up: for 1 pass, 3 the next time, 7, ..."""
+LEAST_BOUND = 1e-30
+"""Lower bounds below it are none: float32 would round them by more than the last bit."""
 MARGIN = 1e-9
 """The relative rounding of distances, bounds and what centers moved, many thousand times over."""
 
@@ -76,11 +78,12 @@ class Memory:
             labels = kept[0].astype(np.intp)
             squared = squared_distances(rows, values, labels, scratch)
             moved = shifts[~far].max(initial=0.0) * (1 + MARGIN)
-            lower = np.maximum(kept[1] - moved, 0.0)  # 0 or above 1e-62, the last bit of the least float32
+            lower = np.maximum(kept[1] - moved, 0.0)
             if far.any():
                 which = np.flatnonzero(far)
-                among = _to_nearest_of(values, which)[labels] * (1 - MARGIN) - np.sqrt(squared)
-                measured = np.flatnonzero(~(among > np.sqrt(squared) * (1 + MARGIN)))
+                distances = np.sqrt(squared)
+                among = _to_nearest_of(values, which)[labels] * (1 - MARGIN) - distances
+                measured = np.flatnonzero(~(among > distances * (1 + MARGIN)))
                 few = measured.size < n // 2
                 part = rows[measured] if few else rows
                 _, nearer = nearest_squared(part, Centers(values[which]), scratch)
@@ -114,6 +117,8 @@ def _to_nearest_of(centers: Float64Array, which: IndexArray) -> Float64Array:
 
 
 def _rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:
-    """The same or a little less, at least 0, in float32."""
+    """The same or a little less, in float32; 0 where so little is left that float32 has few bits for it."""
     single = np.minimum(values, np.finfo(np.float32).max).astype(np.float32)
-    return np.nextafter(single, np.float32(0))
+    single *= np.float32(1 - 2.0**-22)
+    single[single < LEAST_BOUND] = 0
+    return single

@@ -376,3 +376,17 @@ def test_rows_that_are_kept_are_not_tried(streamed: str, monkeypatch: pytest.Mon
     watched = Watched(monkeypatch)
     succeed("fit", streamed, "run.zarr", "--penalty", 25)
     assert (watched.trials, watched.places) == (0, [(None, None, 2, None)])
+
+
+def test_what_is_refused_is_refused_before_anything_is_tried(streamed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeed("fit", streamed, "run.zarr", "--penalty", 25, "--threads", 2)
+    watched = Watched(monkeypatch)
+    for command in (
+        ("fit", streamed, "run.zarr", "--penalty", 25),
+        ("fit", streamed, "new.zarr", "--penalty", -1),
+        ("fit", streamed, "new.zarr", "--penalty", -1, "--dry-run"),
+        ("predict", "none.zarr", streamed, "out.zarr"),
+        ("predict", "run.zarr", streamed, "run.zarr"),
+    ):
+        assert call(*command, *MEMORY).exit_code == 2
+    assert (watched.trials, watched.places) == (0, [])

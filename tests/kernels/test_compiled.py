@@ -32,6 +32,21 @@ def test_any_number_of_centers_may_be_as_near_as_the_nearest(dtype, k):
     assert nearest(rows, Centers(centers)).tolist() == [0, 0, k - 1, k - 1]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 5, 8])
+@pytest.mark.parametrize("d", [1, 3, 17])
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e3])
+def test_the_norms_of_a_tile_are_bounded_by_its_rows_alone(dtype, n, d, scale):
+    integer = np.int32 if dtype == np.float32 else np.int64
+    random = np.random.default_rng([n, d])
+    rows = (scale * random.choice([-1.0, 1.0], (n, d))).astype(dtype)
+    left = np.full((8, d + 1), 1e20, dtype)
+    shift = np.zeros(d, dtype)
+    bound = compiled._shift(rows, shift, left, left.reshape(-1).view(integer), integer(np.iinfo(integer).max))
+    assert left[:n].tolist() == np.column_stack([rows, np.ones(n)]).tolist()
+    assert bound == pytest.approx(scale * np.sqrt(d), rel=1e-6)  # that of rows whose numbers are all as large
+
+
 def test_compiled_loops_load_no_other_blas_than_those_that_are_limited():
     script = """
 import numpy as np

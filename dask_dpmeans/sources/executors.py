@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from itertools import count, cycle
+from itertools import cycle
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
@@ -36,8 +36,6 @@ KEPT_BYTES = 2**25
 """Freed memory at the end of a heap that a worker keeps; with half of it the pass below took 12.5 s."""
 LARGEST_ALLOCATION = 2**25
 """Bytes, the most that glibc takes from a heap."""
-FEW = 2
-"""Tasks a thread that Dask does not hand out as workers become free."""
 LARGE_GRAPH = "1GB"
 """Centers travel in the graph, once a pass: Dask's warning about that starts at 10 MB."""
 
@@ -156,12 +154,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys of the tasks of a graph.
-
-    Dask groups tasks by the words that their keys begin with.  Tasks that read a store must not be in one group with
-    the job that they share, or with merges: Dask hands out tasks as workers become free only where a group depends on
-    hardly any other tasks, and is more than two tasks a thread.  Otherwise it sends all to the worker that has the job.
-    """
+    """Keys of the tasks of a graph; Dask takes those that begin with the same words for tasks of one kind."""
 
     name: str
     graph: str
@@ -198,15 +191,20 @@ class DaskTasks:
         return self.persist(loads)
 
     def _turns(self) -> Iterator[AbstractContextManager[None]]:
-        """Contexts whose tasks go to the workers in turn, to each as often as it has threads, first once to each."""
+        """Contexts whose tasks go to the workers in turn, to each as often as it has threads, first once to each.
+
+        Dask would send all tasks that read a store to the worker that has the job, their one dependency.  Any other may
+        take such a task, where a worker is slow or gone.  Workers are asked for with the first.
+        """
         try:
             workers = {} if self.client is None else self.client.scheduler_info(n_workers=-1)["workers"]
         except (CommClosedError, OSError) as error:
             raise ClusterLostError(f"the cluster was lost: {error}") from error
         each = sorted((turn, address) for address, worker in workers.items() for turn in range(worker["nthreads"]))
-        if not each:
-            return (nullcontext() for _ in count())
-        return (annotate(workers=[address], allow_other_workers=True) for _, address in cycle(each))
+        for _, address in cycle(each):
+            yield annotate(workers=[address], allow_other_workers=True)
+        while True:  # Dask's own threads
+            yield nullcontext()
 
     def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Literal]:
         """The shards as arguments of tasks."""
@@ -270,13 +268,11 @@ class DaskTasks:
 
     def _graph(self, job: Any, pieces: Pieces, keys: Keys) -> tuple[Delayed, list[Delayed]]:
         shared = delayed(job, name=keys("job"), traverse=False)
-        few, turns = len(pieces) <= FEW * self.threads, None
-        tasks = []
+        turns, tasks = self._turns(), []
         for number, (shard, blocks) in enumerate(pieces):
             bounds = (blocks.start, blocks.stop)
             is_read = isinstance(shard, Literal) and not isinstance(shard.shard, Known)
-            turns = self._turns() if few and is_read and turns is None else turns
-            with next(turns) if turns and is_read else nullcontext():
+            with next(turns) if is_read else nullcontext():
                 task = delayed(_apply, pure=False)(shared, shard, bounds, dask_key_name=keys("shard", number))
             tasks.append(task)
         return shared, tasks

@@ -41,7 +41,7 @@ PROPOSALS = 8
 class Size:
     """A pass in memory."""
 
-    n: int = 100_000
+    n: int = 2**17
     d: int = 16
     k: int = 128
 
@@ -160,7 +160,7 @@ def coordinator(shards: Sequence[int], k: int, d: int) -> Iterator[Line]:
 
 
 @click.command(help=__doc__)
-@click.option("--rows", default=100_000, show_default=True, help="Rows of the smallest pass.")
+@click.option("--rows", default=2**17, show_default=True, help="Rows of the smallest pass.")
 @click.option("--repeats", default=5, show_default=True, help="Rounds.")
 @click.option("--shards", default="500,2000", show_default=True, help="Numbers of shards to run.")
 @click.option("--clusters", default=1000, show_default=True, help="Clusters of the coordinator's pass.")

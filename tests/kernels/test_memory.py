@@ -85,6 +85,17 @@ def ranked_rows(monkeypatch):
     return calls
 
 
+@given(st.lists(st.floats(0, allow_nan=False, allow_infinity=True), min_size=1))
+def test_bounds_are_kept_in_float32_never_above_and_hardly_below_what_they_were(values):
+    values = np.array(values)
+    kept = memory._rounded_down(values)
+    assert kept.dtype == np.float32
+    assert (kept <= values).all()
+    ordinary = (values > 2 * memory.LEAST_BOUND) & (values < 1e38)
+    assert (kept[ordinary] >= values[ordinary] * (1 - 1e-6)).all()
+    assert (kept[values < memory.LEAST_BOUND / 2] == 0).all()
+
+
 def test_once_centers_are_calm_only_rows_in_doubt_are_ranked(monkeypatch):
     rows, centers = blobs(2000, 100)
     calls, remembered = ranked_rows(monkeypatch), Memory()

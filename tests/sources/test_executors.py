@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from dask.callbacks import Callback
 from dask.delayed import delayed
-from dask.utils import key_split
 from distributed.comm.core import CommClosedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from dask_dpmeans.blocks import Plan, doublings, merge_tree
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Keys, Threads
-from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard
+from dask_dpmeans.sources.shards import FoldJob, Known, MapJob, Prepare, Shard, StoredShard
 
 ROWS = np.arange(600.0).reshape(-1, 1)
 EXECUTORS = [Threads(1), Threads(2), DaskTasks(None, 1), DaskTasks(None, 2)]
@@ -200,26 +199,18 @@ def wishes(tasks):
     return [layer.annotations and layer.annotations["workers"] for layer in layers]
 
 
-@pytest.mark.parametrize(("n_shards", "dealt"), [(1, True), (6, True), (7, False)])
-def test_few_shards_that_are_read_are_dealt_out_and_many_left_to_dask(n_shards, dealt):
-    executor, plan = DaskTasks(TwoWorkers(), 3), Plan(2 * n_shards, 2, 1)
-    pieces = [(shard, range(1)) for shard in executor.wrap(shards_of(plan))]
+def test_shards_that_are_read_are_dealt_out_and_those_that_stand_are_not():
+    executor, plan = DaskTasks(TwoWorkers(), 3), Plan(12, 2, 1)
+    shards = [Known("kept") if shard.start == 4 else shard for shard in shards_of(plan)]
+    pieces = [(shard, range(1)) for shard in executor.wrap(shards)]
     _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), pieces, Keys.of("test"))
-    turns = [["tcp://a"], ["tcp://b"], ["tcp://a"]]
-    assert wishes(tasks) == [turns[number % 3] if dealt else None for number in range(n_shards)]
+    assert wishes(tasks) == [["tcp://a"], ["tcp://b"], None, ["tcp://a"], ["tcp://a"], ["tcp://b"]]
 
 
 def test_shards_that_workers_hold_stay_there():
     executor = DaskTasks(TwoWorkers(), 3)
     _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(delayed("shard"), range(1))], Keys.of("test"))
     assert wishes(tasks) == [None]
-
-
-def test_shards_jobs_and_merges_are_groups_of_their_own():
-    keys = [Keys.of("scan")(kind, 1) for kind in ("job", "shard", "merge") for _ in range(2)]
-    assert [key_split(key) for key in keys] == [
-        f"dpmeans-scan-{kind}" for kind in ("job", "shard", "merge") for _ in "12"
-    ]
 
 
 def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():

@@ -73,6 +73,13 @@ def test_the_trial_with_most_cores_busy_counts(monkeypatch):
     assert Trial.of(np.zeros((N, 4)), 2) == Trial(busy=1.0, available=2.0)
 
 
+def test_a_long_trial_is_not_repeated(monkeypatch):
+    monkeypatch.setattr(reading, "LONG_TRIAL", 0.0)
+    found = iter([0.3, 1.2])
+    monkeypatch.setattr(reading, "cores_busy", lambda works: next(found))
+    assert Trial.of(np.zeros((N, 4)), 2) == Trial(busy=0.3, available=1.2)
+
+
 def test_each_thread_reads_a_piece_of_its_own(monkeypatch):
     monkeypatch.setattr(shards, "PIECE_BYTES", 1600)
     rows = Decoding(Clocks(monkeypatch, 2), locked=True)

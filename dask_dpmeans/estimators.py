@@ -93,8 +93,8 @@ class DPMeans(CentersMixin, BaseEstimator):
         The most sweeps, or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
         The fit has converged when a sweep opens nothing and lowers the objective by less than ``tol`` times it.  With 0
-        it goes on until the centers repeat to the bit.  The search settles to a fifth of
-        ``tol``, and ends when no trial lowers the objective.
+        it goes on until the centers repeat to the bit.  The search settles to a fifth of ``tol``, and when no trial
+        lowers the objective goes on to a hundredth of it, on up to 524,288 rows.
     max_clusters : int, optional
         `TooManyClustersError` where the penalty opens more.
     random_state : int, RandomState instance or None, default None

@@ -39,7 +39,7 @@ from zarr.storage import LocalStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 
-FORMAT = 2
+FORMAT = 3
 """Version of this layout; a reader refuses any other."""
 MARKER = "dask_dpmeans"
 """The attribute under which a run says what it is."""

@@ -42,7 +42,9 @@ MOST_PASSES = 60
 CHILDREN_GAIN = 1.01
 """Where centers stand still, passes go on as long as splits would save so much more with each."""
 FINER = 5
-"""Settling goes on until the objective falls by less than tol / FINER of it in a pass."""
+"""Settling goes on until the objective falls by less than tol / FINER of it in a pass, ..."""
+FINEST = 100
+"""... and after the last trial on all rows until it falls by less than tol / FINEST."""
 HOPE = 5
 """A trial is given up where so many gains like that of its last pass would not make it lower."""
 CORESET_ABOVE = 2**15
@@ -109,6 +111,8 @@ class State:
     """Rounds of trials that must fail before a share is given up."""
     share: int
     """Index of the share that trials are at."""
+    finest: bool
+    """Whether passes go on more finely once trials have ended."""
     failures: int
     """Trials in a row that gained little."""
     passes: int
@@ -173,6 +177,7 @@ class Method(Parameters):
             settled=False,
             tries=TRIES,
             share=0 if source.plan.n_rows <= TRIALS_BELOW else len(SHARES),
+            finest=source.plan.n_rows <= TRIALS_AFTER_BELOW,
             failures=0,
             passes=1,
             rows_read=source.plan.n_rows,
@@ -225,7 +230,8 @@ class Method(Parameters):
         """A pass against the next centers, what it plans, and the squared error that splits would save."""
         found = self._probe(source, state.next_centers, state.next_children)
         after = self._committed(state, found)
-        small = state.objective - after.objective < self.tol / FINER * after.objective
+        finest = state.finest and state.share == len(SHARES)
+        small = state.objective - after.objective < self.tol / (FINEST if finest else FINER) * after.objective
         done = replace(
             after,
             moves=np.append(state.planned, [0, 0, 0]),
@@ -292,7 +298,8 @@ class Method(Parameters):
     # Trials
 
     def _try(self, source: Source, state: State) -> State:
-        """The state of the first trial that ends lower, or of births; the same objective where there is none."""
+        """The state of the first trial that ends lower, of births, or of finer passes, or of the same objective."""
+        tried = state.share < len(SHARES)
         found = self._probe(source, state.centers, state.children, self.penalty)
         state = _read(source, state, 1)
         while state.share < len(SHARES):
@@ -301,7 +308,10 @@ class Method(Parameters):
             state = _read(source, _judged(state, gained > self.tol / FINER * state.objective), trial.passes)
             if gained > 0:
                 return replace(self._committed(state, trial.found), moves=trial.moves)
-        return self._births(source, state, found)
+        after = self._births(source, state, found)
+        if tried and state.finest and not after.objective < state.objective:
+            return self.step(source, replace(state, settled=False, passes=after.passes, rows_read=after.rows_read))
+        return after
 
     def _births(self, source: Source, state: State, found: Findings) -> State:
         """Clusters at the rows beyond every center, the next means beside them; the same state where there is none."""
@@ -389,7 +399,7 @@ class Restart:
     def __call__(self, rows: HeldRows) -> State:
         """The state that it ends with."""
         start = self.method.init(rows)
-        start = replace(start, share=start.share if self.tries else len(SHARES), tries=self.tries)
+        start = replace(start, share=start.share if self.tries else len(SHARES), finest=False, tries=self.tries)
         *_, end = iterate(rows, self.method, start)
         return end.state
 

@@ -13,7 +13,7 @@ from strategies import TAME, chunkings, contents, seeds, spread, tables, weights
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
 from dask_dpmeans.algorithms import dpmeans
-from dask_dpmeans.algorithms.search import KINDS, Method, State
+from dask_dpmeans.algorithms.search import KINDS, TRIES, Method, Restart, State
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Labels
@@ -300,6 +300,19 @@ def test_at_the_end_means_gain_less_than_tol(name, tol):
     gained = last.state.objective - partition_objective(rows, labels, penalty)
     assert last.converged
     assert gained <= max(tol, 1e-12) * last.state.objective
+
+
+def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol():
+    rows = np.concatenate([rows for _, rows, _ in Synthetic("uniform", 3000, 2, 1, 3).parts()])
+    source, method = HeldRows(rows, None), Method(1500.0, tol=1e-3, seed=1)
+    coarse = Restart(method, TRIES)(source)
+    *states, _ = states_of(source, method)
+    number = [state.objective for state in states].index(coarse.objective)
+    assert not any(state.moves.any() for state in states[number + 1 :])
+    falls = [1 - after.objective / before.objective for before, after in pairwise(states[number:])]
+    assert len(falls) >= 3
+    assert all(fall >= 1e-5 for fall in falls[:-1])
+    assert 0 < falls[-1] < 1e-5
 
 
 def test_a_coarser_tol_ends_sooner_and_higher():

@@ -111,7 +111,7 @@ WHERE = (
         default=60.0,
         callback=_seconds,
         show_default=True,
-        help="Seconds to wait for the scheduler and a worker.",
+        help="Seconds to wait for the scheduler, and for a worker each time that there is none.",
     ),
 )
 FORCE = click.option("--force", is_flag=True, help="Remove what is there first, if it was written by dask-dpmeans.")
@@ -313,7 +313,7 @@ def _place(
         if client is None:
             yield {"threads": threads, "memory_limit": memory_limit}
         else:
-            yield {"client": client}
+            yield {"client": client, "worker_timeout": worker_timeout}
 
 
 @contextmanager

@@ -18,4 +18,4 @@ class NoWorkersError(RuntimeError):
 
 
 class ClusterLostError(RuntimeError):
-    """The scheduler is gone.  The steps committed so far stand."""
+    """The scheduler or all workers are gone, or a task ended each worker that took it.  Committed steps stand."""

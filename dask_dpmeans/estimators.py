@@ -223,9 +223,9 @@ def fit(
     sample_weight : like `data`, one-dimensional, optional
     resume : go on with the run that is there from its last committed step
     force : remove the run that is there; nothing but a run of ours is ever removed
-    **options : columns (sequence of int), scale ("std"), client (distributed.Client), threads, memory_limit (bytes of
-        this process), on_step (called each step with its number, its `dask_dpmeans.store.Record` and the number of
-        rows)
+    **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
+        to wait where the cluster has no worker), threads, memory_limit (bytes of this process), on_step (called each
+        step with its number, its `dask_dpmeans.store.Record` and the number of rows)
 
     Returns
     -------

@@ -61,7 +61,7 @@ def fit(
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
     on_step : called with the number and record of each committed step, and the number of rows
-    **where : columns, scale, client, threads, memory_limit, as `as_source` takes them
+    **where : columns, scale, client, worker_timeout, threads, memory_limit, as `as_source` takes them
 
     Raises
     ------
@@ -109,7 +109,7 @@ def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: An
     data : what `as_source` takes, with the columns that the run was fitted on
     out : path or URL of a new group
     force : remove the predictions or the run of ours that are there
-    **where : client, threads, memory_limit, as `as_source` takes them
+    **where : client, worker_timeout, threads, memory_limit, as `as_source` takes them
 
     Returns
     -------

@@ -11,7 +11,7 @@ from distributed.system import MEMORY_LIMIT
 from dask_dpmeans.errors import NoWorkersError
 
 WORKER_TIMEOUT = 60.0
-"""Seconds to wait for the first worker."""
+"""Seconds to wait for a worker where there is none."""
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,27 @@ import ctypes
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import cycle
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import dask
-from dask.base import annotate, compute, persist
+from dask.base import compute, persist
 from dask.delayed import Delayed, delayed
-from distributed import Client
+from dask.utils import format_bytes
+from distributed import Client, Future, KilledWorker
+from distributed import wait as wait_for
 from distributed.comm.core import CommClosedError
 from threadpoolctl import ThreadpoolController
 
 from dask_dpmeans.blocks import Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
 
 Answer = TypeVar("Answer")
@@ -36,6 +39,10 @@ KEPT_BYTES = 2**25
 """Freed memory at the end of a heap that a worker keeps; with half of it the pass below took 12.5 s."""
 LARGEST_ALLOCATION = 2**25
 """Bytes, the most that glibc takes from a heap."""
+FEW = 2
+"""Tasks a thread that Dask does not hand out as workers become free."""
+LOOK = 1.0
+"""Seconds between looks whether there is a worker, while a pass runs."""
 LARGE_GRAPH = "1GB"
 """Centers travel in the graph, once a pass: Dask's warning about that starts at 10 MB."""
 
@@ -143,13 +150,13 @@ class Threads:
 
 
 class Literal:
-    """A shard inside the task that works on it: as a node of the graph it would be a task of its own, in each pass.
+    """What travels inside a task: as a node of the graph it would be a task of its own, in each pass.
 
     It is no dataclass, since Dask looks into those for collections.
     """
 
-    def __init__(self, shard: Any) -> None:
-        self.shard = shard
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 @dataclass(frozen=True)
@@ -176,35 +183,18 @@ class DaskTasks:
     client: Client | None
     """None for Dask's own threaded scheduler."""
     threads: int
+    patience: float = WORKER_TIMEOUT
+    """Seconds to wait for a worker where there is none."""
 
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
-        """Loads as tasks that can be run again, should a worker be lost; dealt out to the workers in turn.
-
-        Left to itself Dask gave one of two workers 10 of 25 shards, and each pass waited for the other.  Any worker may
-        take the shard of one that is gone.
-        """
-        keys, turns = Keys.of("load"), self._turns()
-        loads = []
-        for number, shard in enumerate(self.wrap(shards)):
-            with next(turns):
-                loads.append(delayed(_load, pure=False)(shard, dask_key_name=keys("shard", number)))
-        return self.persist(loads)
-
-    def _turns(self) -> Iterator[AbstractContextManager[None]]:
-        """Contexts whose tasks go to the workers in turn, to each as often as it has threads, first once to each.
-
-        Dask would send all tasks that read a store to the worker that has the job, their one dependency.  Any other may
-        take such a task, where a worker is slow or gone.  Workers are asked for with the first.
-        """
-        try:
-            workers = {} if self.client is None else self.client.scheduler_info(n_workers=-1)["workers"]
-        except (CommClosedError, OSError) as error:
-            raise ClusterLostError(f"the cluster was lost: {error}") from error
-        each = sorted((turn, address) for address, worker in workers.items() for turn in range(worker["nthreads"]))
-        for _, address in cycle(each):
-            yield annotate(workers=[address], allow_other_workers=True)
-        while True:  # Dask's own threads
-            yield nullcontext()
+        """Loads as tasks that can be run again, should a worker be lost."""
+        keys = Keys.of("load")
+        return self.persist(
+            [
+                delayed(_load, pure=False)(shard, dask_key_name=keys("shard", number, *_bounds_of(shard)))
+                for number, shard in enumerate(self.wrap(shards))
+            ]
+        )
 
     def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Literal]:
         """The shards as arguments of tasks."""
@@ -215,7 +205,10 @@ class DaskTasks:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
             if self.client is None:
                 return list(persist(*shards, num_workers=self.threads))
-            return list(self.client.persist(list(shards)))
+            try:
+                return list(self.client.persist(list(shards)))
+            except (CommClosedError, OSError) as error:
+                raise ClusterLostError(f"the cluster was lost: {error}") from error
 
     def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """The answers of all pieces, merged as the tree does, in tasks that take eight answers each."""
@@ -242,10 +235,8 @@ class DaskTasks:
             shared = delayed(job, name=keys("job"), traverse=False)
             reached = delayed(state, name=keys("state"), traverse=False)
             for number, (shard, blocks) in enumerate(pieces[start : start + FAN_IN], start):
-                bounds = (blocks.start, blocks.stop)
-                reached = delayed(_apply, pure=False)(
-                    shared, shard, bounds, reached, dask_key_name=keys("shard", number)
-                )
+                bounds, key = (blocks.start, blocks.stop), keys("shard", number, *_bounds_of(shard))
+                reached = delayed(_apply, pure=False)(shared, shard, bounds, reached, dask_key_name=key)
             state = self._compute([reached])[0]
         return state
 
@@ -266,15 +257,18 @@ class DaskTasks:
             ]
         )
 
-    def _graph(self, job: Any, pieces: Pieces, keys: Keys) -> tuple[Delayed, list[Delayed]]:
-        shared = delayed(job, name=keys("job"), traverse=False)
-        turns, tasks = self._turns(), []
+    def _graph(self, job: Any, pieces: Pieces, keys: Keys) -> tuple[Literal | Delayed, list[Delayed]]:
+        """The job, and its tasks.
+
+        Dask hands out many tasks as workers become free.  Few it would all send to the worker that has the job, which
+        therefore travels in each of them.
+        """
+        few = len(pieces) <= FEW * self.threads
+        shared = Literal(job) if few else delayed(job, name=keys("job"), traverse=False)
+        tasks = []
         for number, (shard, blocks) in enumerate(pieces):
-            bounds = (blocks.start, blocks.stop)
-            is_read = isinstance(shard, Literal) and not isinstance(shard.shard, Known)
-            with next(turns) if is_read else nullcontext():
-                task = delayed(_apply, pure=False)(shared, shard, bounds, dask_key_name=keys("shard", number))
-            tasks.append(task)
+            bounds, key = (blocks.start, blocks.stop), keys("shard", number, *_bounds_of(shard))
+            tasks.append(delayed(_apply, pure=False)(shared, shard, bounds, dask_key_name=key))
         return shared, tasks
 
     def _compute(self, tasks: list[Delayed]) -> list[Any]:
@@ -284,12 +278,60 @@ class DaskTasks:
                     return list(compute(*tasks, num_workers=self.threads))
             futures = self.client.compute(tasks)
             try:
+                self._wait(self.client, futures)
                 return list(self.client.gather(futures))
-            except (CancelledError, CommClosedError) as error:
+            except (CancelledError, CommClosedError, OSError) as error:
                 raise ClusterLostError(f"the cluster was lost: {error}") from error
+            except KilledWorker as error:
+                raise ClusterLostError(_deadly(error)) from error
             except BaseException:
                 self.client.cancel(futures, force=True)
                 raise
+
+    def _wait(self, client: Client, futures: Sequence["Future[Any]"]) -> None:
+        """Until all tasks are done or one has failed.
+
+        Raises
+        ------
+        ClusterLostError
+            Where there has been no worker for too long.
+        """
+        seen = monotonic()
+        while any(future.status == "pending" for future in futures):
+            with client.as_current(), suppress(TimeoutError):
+                wait_for(futures, timeout=LOOK)
+            if any(future.status in ("error", "cancelled", "lost") for future in futures):
+                return
+            if client.scheduler_info(n_workers=1)["workers"]:
+                seen = monotonic()
+            elif monotonic() > seen + self.patience:
+                raise ClusterLostError(f"there has been no worker for {self.patience:g} s")
+
+
+def _bounds_of(shard: Literal | Delayed) -> list[int]:
+    """The first row of a shard and its end, for keys; nothing where it does not tell."""
+    if isinstance(shard, Delayed):
+        return _numbers_of(shard.key)[1:]
+    bounds = [getattr(shard.value, name, None) for name in ("start", "stop")]
+    return [bound for bound in bounds if isinstance(bound, int)]
+
+
+def _numbers_of(key: str) -> list[int]:
+    """The numbers at the end of one of our keys: of a shard, and of its first row and its end."""
+    return [int(word) for word in key.split("-")[4:]] if key.startswith("dpmeans-") else []
+
+
+def _deadly(error: KilledWorker) -> str:
+    """What to say where Dask gave up on a task since each worker that had it ended: its rows, and the memory."""
+    kind, numbers = str(error.task).split("-")[1], _numbers_of(str(error.task))
+    rows = f" on rows {numbers[1]:,} to {numbers[2]:,}" if len(numbers) == 3 else ""
+    limit, threads = error.last_worker.memory_limit, error.last_worker.nthreads
+    return (
+        f"{error.allowed_failures + 1} workers ended, one after the other, that had the task {kind}{rows}, perhaps "
+        f"beside others; the last, {error.last_worker.address}, had {format_bytes(limit) if limit else 'no limit'} of "
+        f"memory for {threads} thread{'s'[: threads - 1]}. Where its log speaks of memory, give workers more of it or "
+        "fewer threads, or rechunk the data"
+    )
 
 
 @cache
@@ -327,7 +369,11 @@ def _keep_freed_memory() -> None:
 def _apply(job: Any, shard: AnyShard | Literal, blocks: tuple[int, int], *carried: Any) -> Any:
     _keep_freed_memory()
     with one_blas_thread():
-        return job(shard.shard if isinstance(shard, Literal) else shard, range(*blocks), *carried)
+        return _value(job)(_value(shard), range(*blocks), *carried)
+
+
+def _value(given: Any) -> Any:
+    return given.value if isinstance(given, Literal) else given
 
 
 def _call(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
@@ -339,10 +385,11 @@ def _call_alone(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
         return job(shared)
 
 
-def _merge(job: AnyFold[Answer], answers: list[Answer]) -> Answer:
+def _merge(job: AnyFold[Answer] | Literal, answers: list[Answer]) -> Answer:
     with one_blas_thread():
-        return job.merge(answers)
+        merged: Answer = _value(job).merge(answers)
+        return merged
 
 
-def _load(literal: Literal) -> AnyShard:
-    return literal.shard.load()
+def _load(shard: Literal) -> AnyShard:
+    return shard.value.load()

@@ -20,8 +20,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.survey import Flaw, Summary, Survey
-from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
-from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
+from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
 from dask_dpmeans.sources.source import RowSource
 
@@ -125,6 +125,7 @@ def as_source(
     threads: int | None = None,
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
+    worker_timeout: float = WORKER_TIMEOUT,
     block_rows: int | None = None,
 ) -> RowSource:
     """Rows that a method can work on, checked in one pass over them.
@@ -149,6 +150,8 @@ def as_source(
         Bytes that this process may use, where there is no cluster.
     centers : (k, d) array, optional
         Centers that the rows will be measured against: their squared distances must not overflow either.
+    worker_timeout : float
+        Seconds to wait for a worker, each time that the cluster has none.
     block_rows : int, optional
         Rows of a block, a power of two; for tests: blocks are part of the answer.
 
@@ -169,6 +172,7 @@ def as_source(
         threads=threads,
         memory_limit=memory_limit,
         centers=centers,
+        worker_timeout=worker_timeout,
         block_rows=block_rows,
     )
     rows, prepare, plan = layout.rows, layout.prepare, layout.plan
@@ -204,6 +208,7 @@ def lay_out(
     threads: int | None = None,
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
+    worker_timeout: float = WORKER_TIMEOUT,
     block_rows: int | None = None,
 ) -> tuple[Layout, Executor]:
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
@@ -217,7 +222,7 @@ def lay_out(
     width = d if chosen is None else len(chosen)
     if centers is not None and centers.shape[1] != width:
         raise InputError(f"data has {width} columns, the centers have {centers.shape[1]}")
-    client, resources = _place(rows, client, threads, memory_limit)
+    client, resources = _place(rows, client, threads, memory_limit, worker_timeout)
     _check_chunks(rows, resources)
     height = block_height(width) if block_rows is None else block_rows
     resident = n * d * rows.dtype.itemsize <= RESIDENT_SHARE * resources.memory
@@ -226,7 +231,8 @@ def lay_out(
     most_rows = n if streams else max(1, whole.affordable_rows)
     blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
     on_dask = client is not None or isinstance(rows, da.Array)
-    executor: Executor = DaskTasks(client, resources.threads) if on_dask else Threads(resources.threads)
+    threads = resources.threads
+    executor: Executor = DaskTasks(client, threads, worker_timeout) if on_dask else Threads(threads)
     return replace(whole, plan=Plan(n, height, blocks)), executor
 
 
@@ -245,7 +251,7 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
 
 
 def _place(
-    rows: Any, client: Client | None, threads: int | None, memory_limit: int | None
+    rows: Any, client: Client | None, threads: int | None, memory_limit: int | None, worker_timeout: float
 ) -> tuple[Client | None, Resources]:
     """The cluster to work on, None for this process, and what there is to work with."""
     in_process = isinstance(rows, np.ndarray) or (isinstance(rows, zarr.Array) and isinstance(rows.store, MemoryStore))
@@ -260,7 +266,9 @@ def _place(
         raise InputError(f"threads must be >= 1, got {threads}")
     if client is None and threads is None and memory_limit is None and not in_process:
         client = current_client()
-    return client, own_resources(threads, memory_limit) if client is None else cluster_resources(client)
+    if client is None:
+        return None, own_resources(threads, memory_limit)
+    return client, cluster_resources(client, worker_timeout)
 
 
 def _opened(data: Any, name: str, dimensions: int) -> Any:
@@ -409,9 +417,10 @@ def _dask_shards(rows: da.Array, weights: da.Array | None, bounds: list[tuple[in
     with dask.config.set({"array.rechunk.method": "tasks"}):
         chunks = rows.rechunk((heights, (rows.shape[1],))).to_delayed().ravel()
         weight_chunks = [None] * len(bounds) if weights is None else weights.rechunk((heights,)).to_delayed().ravel()
+    keys = Keys.of("load")
     return [
-        delayed(_shard_of, pure=False)(start, stop, chunk, each)
-        for (start, stop), chunk, each in zip(bounds, chunks, weight_chunks, strict=True)
+        delayed(_shard_of, pure=False)(start, stop, chunk, each, dask_key_name=keys("shard", number, start, stop))
+        for number, ((start, stop), chunk, each) in enumerate(zip(bounds, chunks, weight_chunks, strict=True))
     ]
 
 

@@ -43,7 +43,7 @@ def test_shards_are_taken_a_few_at_a_time(monkeypatch):
     assert isinstance(source.executor, DaskTasks)
     assert source.plan.n_shards > 2 * FAN_IN
     loaded = []
-    with Callback(start=lambda graph: loaded.append(sum("_shard_of" in str(key) for key in graph))):
+    with Callback(start=lambda graph: loaded.append(sum("dpmeans-load" in str(key) for key in graph))):
         assert len(source.carry(note, ())) == len(ROWS)
     assert max(loaded) == FAN_IN
     assert sum(loaded) == source.plan.n_shards

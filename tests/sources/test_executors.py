@@ -6,7 +6,6 @@ from time import sleep
 import numpy as np
 import pytest
 from dask.callbacks import Callback
-from dask.delayed import delayed
 from distributed.comm.core import CommClosedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +14,8 @@ from strategies import Nested
 from dask_dpmeans.blocks import Plan, doublings, merge_tree
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Keys, Threads
-from dask_dpmeans.sources.shards import FoldJob, Known, MapJob, Prepare, Shard, StoredShard
+from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Keys, Literal, Threads
+from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard
 
 ROWS = np.arange(600.0).reshape(-1, 1)
 EXECUTORS = [Threads(1), Threads(2), DaskTasks(None, 1), DaskTasks(None, 2)]
@@ -176,46 +175,45 @@ def test_passes_share_their_threads():
     assert len(names) == 2
 
 
-class TwoWorkers:
-    """A client that keeps what it is to persist."""
-
-    def scheduler_info(self, n_workers):
-        return {"workers": {"tcp://b": {"nthreads": 1}, "tcp://a": {"nthreads": 2}}}
-
-    def persist(self, loads):
-        return loads
-
-
-def test_loads_are_dealt_out_to_the_workers_in_turn_and_any_may_take_them():
-    plan = Plan(12, 2, 1)
-    loads = DaskTasks(TwoWorkers(), 3).hold([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
-    assert wishes(loads) == [["tcp://a"], ["tcp://b"], ["tcp://a"]] * 2
+@pytest.mark.parametrize(("n_shards", "few"), [(1, True), (6, True), (7, False)])
+def test_few_tasks_carry_the_job_and_many_depend_on_it(n_shards, few):
+    executor, plan, job = DaskTasks(None, 3), Plan(2 * n_shards, 2, 1), FoldJob(Nested(), FLOAT64, 2)
+    pieces = pieces_of(executor, plan, range(n_shards))
+    shared, tasks = executor._graph(job, pieces, Keys.of("test"))
+    assert isinstance(shared, Literal) is few
+    assert [len(task.dask.layers) for task in tasks] == [1 if few else 2] * n_shards
 
 
-def wishes(tasks):
-    """Where tasks are to run, if they can."""
-    layers = [task.dask.layers[task.key] for task in tasks]
-    assert all(layer.annotations["allow_other_workers"] for layer in layers if layer.annotations)
-    return [layer.annotations and layer.annotations["workers"] for layer in layers]
+def test_no_task_is_bound_to_a_worker():
+    """Dask never runs tasks that wish for one of several workers that were all lost, though others may take them."""
+    plan = Plan(40, 2, 1)
+
+    class Kept:
+        def persist(self, loads):
+            return loads
+
+    executor = DaskTasks(Kept(), 3)
+    loads = executor.hold([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
+    _, tasks = executor._graph(
+        FoldJob(Nested(), FLOAT64, 2), pieces_of(executor, plan, range(plan.n_blocks)), Keys.of("test")
+    )
+    assert not any(layer.annotations for task in (*loads, *tasks) for layer in task.dask.layers.values())
 
 
-def test_shards_that_are_read_are_dealt_out_and_those_that_stand_are_not():
-    executor, plan = DaskTasks(TwoWorkers(), 3), Plan(12, 2, 1)
-    shards = [Known("kept") if shard.start == 4 else shard for shard in shards_of(plan)]
-    pieces = [(shard, range(1)) for shard in executor.wrap(shards)]
-    _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), pieces, Keys.of("test"))
-    assert wishes(tasks) == [["tcp://a"], ["tcp://b"], None, ["tcp://a"], ["tcp://a"], ["tcp://b"]]
-
-
-def test_shards_that_workers_hold_stay_there():
-    executor = DaskTasks(TwoWorkers(), 3)
-    _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(delayed("shard"), range(1))], Keys.of("test"))
-    assert wishes(tasks) == [None]
+def test_keys_tell_of_rows_for_the_dashboard_and_for_errors():
+    executor, plan = DaskTasks(None, 1), Plan(10, 2, 2)
+    loads = executor.wrap([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
+    _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(load, range(1)) for load in loads], Keys("scan", "abc"))
+    assert [task.key for task in tasks] == [
+        f"dpmeans-scan-shard-abc-{number}-{start}-{stop}" for number, (start, stop) in enumerate(plan.shard_bounds())
+    ]
+    _, again = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(tasks[2], range(1))], Keys("fold", "def"))
+    assert again[0].key == "dpmeans-fold-shard-def-0-8-10"
 
 
 def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():
     class Gone:
-        def scheduler_info(self, n_workers):
+        def persist(self, loads):
             raise CommClosedError("gone")
 
     with pytest.raises(ClusterLostError, match="the cluster was lost: gone"):

@@ -128,4 +128,4 @@ def test_what_is_kept_of_all_shards_has_a_bound(monkeypatch, clusters, kept):
 def test_what_stands_travels_in_its_task():
     executor = DaskTasks(None, 1)
     [known] = executor.wrap([Known("kept")])
-    assert known.shard == Known("kept")
+    assert known.value == Known("kept")

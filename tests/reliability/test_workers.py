@@ -1,0 +1,54 @@
+"""Workers that are all gone, or that one task ends again and again: an error that says so, in bounded time."""
+
+import os
+import signal
+
+import dask
+import numpy as np
+import pytest
+import zarr
+from strategies import Nested
+
+from dask_dpmeans.errors import ClusterLostError
+from dask_dpmeans.sources import as_source, connect
+
+ROWS = np.arange(4096.0).reshape(-1, 2)
+BLOCK_ROWS = 64
+
+
+@pytest.fixture
+def path(tmp_path):
+    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(100, 2), dtype=ROWS.dtype)
+    made[:] = ROWS
+    return tmp_path / "rows.zarr"
+
+
+class Deadly(Nested):
+    """Ends each worker that comes to the last block."""
+
+    def chunk(self, block):
+        if block.start == len(ROWS) - BLOCK_ROWS:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().chunk(block)
+
+
+def test_a_task_that_ends_each_worker_is_named_with_rows_and_memory(tmp_path, path):
+    settings = {"temporary-directory": str(tmp_path), "distributed.scheduler.allowed-failures": 1}
+    with dask.config.set(settings), connect(None, 2, 1, "1GB", 60) as client:
+        source = as_source(path, client=client, block_rows=BLOCK_ROWS)
+        said = r"2 workers ended, .* had the task fold on rows [\d,]+ to [\d,]+, .* 0.93 GiB of memory for 1 thread\."
+        with pytest.raises(ClusterLostError, match=said):
+            source.fold(Deadly())
+        client.wait_for_workers(2, timeout=60)
+        assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(Nested())
+
+
+def test_a_pass_without_a_worker_waits_for_a_while_and_no_longer(tmp_path, path):
+    with dask.config.set({"temporary-directory": str(tmp_path)}), connect(None, 1, 1, "1GB", 60) as client:
+        source = as_source(path, client=client, block_rows=BLOCK_ROWS, worker_timeout=1.5)
+        client.cluster.scale(0)
+        with pytest.raises(ClusterLostError, match=r"there has been no worker for 1.5 s"):
+            source.fold(Nested())
+        client.cluster.scale(1)
+        client.wait_for_workers(1, timeout=60)
+        assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(Nested())

@@ -15,7 +15,14 @@ import click
 import numpy as np
 
 from dask_dpmeans import run as runs
-from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
+from dask_dpmeans.errors import (
+    ClusterLostError,
+    CorruptStoreError,
+    InputError,
+    LockLostError,
+    NoWorkersError,
+    TooManyClustersError,
+)
 from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.estimators import DPMeans, dry_run, fit
 from dask_dpmeans.progress import elapsed, progress
@@ -48,7 +55,7 @@ class Commands(click.Group):
                 return super().invoke(context)
             except (InputError, NoWorkersError, TooManyClustersError) as error:
                 raise WrongUseError(str(error)) from error
-            except (CorruptStoreError, ClusterLostError) as error:
+            except (CorruptStoreError, ClusterLostError, LockLostError, OSError) as error:
                 raise click.ClickException(str(error)) from error
 
 
@@ -326,7 +333,7 @@ def _resumable(run: str) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
     try:
         yield
-    except (KeyboardInterrupt, ClusterLostError) as error:
+    except (KeyboardInterrupt, ClusterLostError, OSError) as error:  # a disk may be full, or cannot be written
         why = str(error) or "stopped"
         raise StoppedError(f"{why}; the same command with --resume goes on from the last step of {run}") from None
     finally:

@@ -19,3 +19,7 @@ class NoWorkersError(RuntimeError):
 
 class ClusterLostError(RuntimeError):
     """The scheduler or all workers are gone, or a task ended each worker that took it.  Committed steps stand."""
+
+
+class LockLostError(RuntimeError):
+    """Another job has taken the output that this one was writing.  Its committed steps stand."""

@@ -16,6 +16,7 @@ from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Labels, Predictions
 from dask_dpmeans.kernels.survey import Summary
+from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, iterate
 from dask_dpmeans.sources import Layout, RowSource, as_source
 from dask_dpmeans.store import FORMAT, Record, RunStore, Writer, create
@@ -66,23 +67,43 @@ def fit(
     Raises
     ------
     InputError
-        Data, parameters or paths that cannot be used; nothing was written.
+        Data, parameters or paths that cannot be used, or another job at work on the run; nothing was written.
+    LockLostError
+        Another job has taken the run, as this one stood still for too long.
     """
     store = RunStore.at(run)
     store.check_target("run", [data, sample_weight], force=force, resume=resume)
-    source = as_source(data, sample_weight, **where)
-    seed = seed_for(store, seed, resume)
-    method = method.seeded(seed)
-    manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
-    manifest["input"]["fingerprint"] = _fingerprint(source.summary)
+    with only_job(store.path) as lock:
+        store.check_target("run", [data, sample_weight], force=force, resume=resume)  # another may have ended just now
+        source = as_source(data, sample_weight, **where)
+        seed = seed_for(store, seed, resume)
+        method = method.seeded(seed)
+        manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
+        manifest["input"]["fingerprint"] = _fingerprint(source.summary)
+        converged = _fit(store, lock, manifest, source, method, resume, on_step)
+    if not converged:
+        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
+
+
+def _fit(
+    store: RunStore,
+    lock: Lock,
+    manifest: dict[str, Any],
+    source: RowSource,
+    method: Algorithm[Any],
+    resume: bool,
+    on_step: Callable[[int, Record, int], None],
+) -> bool:
+    """Whether the fit has converged, once its result stands."""
     state, history, converged = _begin(store, manifest, source, method, resume)
     if store.finished():
         if converged or len(history) >= method.max_iter:
-            return
+            return True
         store.reopen()
     for step in () if converged else iterate(source, method, state):
         state, converged = step.state, step.converged
         record = Record.of(state, source.plan.n_rows, step.seconds)
+        lock.check()
         if len(history) < state.step:
             history.append(record)
             store.commit(state, history, converged)
@@ -91,10 +112,10 @@ def fit(
             history[-1] = replace(history[-1], passes=record.passes)
     labels = store.create_rows("labels", source.plan.n_rows, source.plan.chunk_rows, np.int32)
     source.map(Labels(Centers(state.centers)), Writer((labels,)), "label")
-    manifest |= {"converged": converged, "n_passes": history[-1].passes + 1}
+    manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
+    lock.check()
     store.finish(_result_arrays(state, source, method), history, manifest)
-    if not converged:
-        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
+    return converged
 
 
 def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: Any) -> Predicted:
@@ -124,15 +145,18 @@ def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: An
     if source.stored_columns != fitted["shape"][1]:
         raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
     manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).path, "versions": _versions()}
-    target.remove()
-    target.begin(manifest)
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     kernel = Predictions(Centers(centers), result.manifest["parameters"]["penalty"])
-    beyond = target.create_rows("beyond", n, chunk_rows, np.bool_)
-    labels = target.create_rows("label", n, chunk_rows, np.int32)
-    squared = target.create_rows("squared_distance", n, chunk_rows, np.float64)
-    source.map(kernel, Writer((labels, squared, beyond)), "predict")
-    target.seal(manifest)
+    with only_job(target.path) as lock:
+        target.check_target("predictions", [run, data], force=force)
+        target.remove()
+        target.begin(manifest)
+        beyond = target.create_rows("beyond", n, chunk_rows, np.bool_)
+        labels = target.create_rows("label", n, chunk_rows, np.int32)
+        squared = target.create_rows("squared_distance", n, chunk_rows, np.float64)
+        source.map(kernel, Writer((labels, squared, beyond)), "predict")
+        lock.check()
+        target.seal(manifest)
     return Predicted(n, sum(int(np.count_nonzero(beyond[a : a + chunk_rows])) for a in range(0, n, chunk_rows)))
 
 

@@ -37,6 +37,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.errors import ZarrUserWarning
 from zarr.storage import LocalStore
 
+from dask_dpmeans import lock
 from dask_dpmeans.errors import CorruptStoreError, InputError
 
 FORMAT = 3
@@ -165,7 +166,7 @@ class RunStore:
 
     def _is_free(self) -> bool:
         if "://" not in self.path:
-            empty = Path(self.path).is_dir() and not any(Path(self.path).iterdir())
+            empty = Path(self.path).is_dir() and {child.name for child in Path(self.path).iterdir()} <= {lock.NAME}
             return empty or not os.path.lexists(self.path)
         try:
             zarr.open(self.path, mode="r")
@@ -179,7 +180,8 @@ class RunStore:
             return
         self.reopen()
         # What says that the rest is ours goes last.
-        for child in sorted(Path(self.path).iterdir(), key=lambda child: child.name == "steps"):
+        children = [child for child in Path(self.path).iterdir() if child.name != lock.NAME]
+        for child in sorted(children, key=lambda child: child.name == "steps"):
             shutil.rmtree(child) if child.is_dir() else child.unlink()
 
     def removable(self) -> bool:
@@ -187,7 +189,7 @@ class RunStore:
         if self.kind() is None:
             return False
         self._check_local()
-        foreign = sorted({child.name for child in Path(self.path).iterdir()} - OUR_NAMES)
+        foreign = sorted({child.name for child in Path(self.path).iterdir()} - OUR_NAMES - {lock.NAME})
         if foreign:
             raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
         return True
@@ -279,6 +281,7 @@ class RunStore:
             shutil.rmtree(self / "steps")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Consolidated metadata", category=ZarrUserWarning)
+            warnings.filterwarnings("ignore", f"Object at {lock.NAME} is not", category=ZarrUserWarning)
             zarr.consolidate_metadata(self.path)
 
     def result(self) -> "Result":

@@ -1,0 +1,185 @@
+"""One job at a time on an output: a lock in it, which a job that was killed does not hold for long.
+
+On this machine's file systems the kernel holds the lock and lets go of it with the process.  Elsewhere, and on file
+systems and object stores that have no such locks, the holder writes a new number every few seconds: who wants the lock
+watches that for a while, and takes it where nothing changes.  No clocks are compared.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any
+from uuid import uuid4
+
+from fsspec.core import url_to_fs
+
+from dask_dpmeans.errors import InputError, LockLostError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+NAME = "lock"
+"""What a lock is called."""
+BEAT = 2.0
+"""Seconds between two signs of life."""
+LEASE = 20.0
+"""Seconds without any after which a lock is taken that another machine held."""
+
+
+@contextmanager
+def only_job(path: str) -> Iterator["Lock"]:
+    """Hold the lock of the output at a path or URL.
+
+    Raises
+    ------
+    InputError
+        Where another job holds it.
+    """
+    made = "://" not in path and not os.path.isdir(path)
+    if made:
+        os.mkdir(path)
+    lock = Lock(f"{path.rstrip('/')}/{NAME}")
+    try:
+        lock.take()
+        try:
+            yield lock
+        finally:
+            lock.release()
+    finally:
+        if made:  # and nothing was written
+            with suppress(OSError):
+                os.rmdir(path)
+
+
+@dataclass
+class Lock:
+    """A lock at a path or URL, and who holds it."""
+
+    url: str
+    owner: str = field(default_factory=lambda: uuid4().hex)
+    """What tells this job's signs of life from those of others."""
+    beats: int = 0
+    descriptor: int | None = None
+    """Of the file, where the kernel holds the lock."""
+    ended: Event = field(default_factory=Event)
+    beating: Thread | None = None
+
+    def take(self) -> None:
+        """Take the lock, or raise `InputError`."""
+        held = self._take_of_kernel() if "://" not in self.url else False
+        there = self._read()
+        if there is not None and not (held and not there) and not self._is_dead(there, held):
+            self._watch(there)
+        self._beat()
+        self.check()
+        self.beating = Thread(target=self._keep_beating, name="dpmeans-lock", daemon=True)
+        self.beating.start()
+
+    def check(self) -> None:
+        """Raise `LockLostError` where another job has taken the lock: this one stood still for too long."""
+        there = self._read() or {}
+        if there.get("owner") != self.owner:
+            raise LockLostError(f"another job has taken {self.url}: {_named(there)}; this one stood still for too long")
+
+    def release(self) -> None:
+        """Let go of the lock, if it is still held."""
+        self.ended.set()
+        if self.beating is not None:
+            self.beating.join()
+        if (self._read() or {}).get("owner") == self.owner:
+            fs, where = url_to_fs(self.url)
+            with suppress(FileNotFoundError):
+                fs.rm_file(where)
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+    def _take_of_kernel(self) -> bool:
+        """Whether the kernel's lock is held now; False where the file system has none."""
+        while True:
+            descriptor = os.open(self.url, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                if fcntl is None:
+                    raise OSError
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                self._refuse(self._read() or {})
+            except OSError:
+                os.close(descriptor)
+                return False
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(self.url)):
+                    self.descriptor = descriptor
+                    return True
+            os.close(descriptor)  # it was removed in between
+
+    def _is_dead(self, holder: dict[str, Any], held: bool) -> bool:
+        """Whether the holder was a process of this machine that is no more, as the kernel says."""
+        if holder.get("host") != socket.gethostname():
+            return False
+        try:
+            os.kill(int(holder["process"]), 0)
+        except (ProcessLookupError, KeyError, ValueError, TypeError, OverflowError):
+            return True
+        except PermissionError:
+            pass
+        return held
+
+    def _watch(self, there: dict[str, Any]) -> None:
+        """Wait until the holder has shown no sign of life for a while."""
+        end = monotonic() + LEASE
+        while monotonic() < end:
+            sleep(BEAT / 4)
+            now = self._read()
+            if now is None:
+                return
+            if now != there:
+                self._refuse(now)
+
+    def _refuse(self, holder: dict[str, Any]) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        output = self.url.removesuffix(f"/{NAME}")
+        raise InputError(
+            f"{output} is being written by another job, {_named(holder)}: wait until it ends, or give another output"
+        )
+
+    def _keep_beating(self) -> None:
+        while not self.ended.wait(BEAT):
+            with suppress(OSError):
+                if (self._read() or {}).get("owner") != self.owner:
+                    return
+                self._beat()
+
+    def _beat(self) -> None:
+        self.beats += 1
+        word = {"owner": self.owner, "host": socket.gethostname(), "process": os.getpid(), "beats": self.beats}
+        text = json.dumps(word).encode()
+        if self.descriptor is not None:
+            os.pwrite(self.descriptor, text.ljust(1024), 0)
+        else:
+            fs, where = url_to_fs(self.url)
+            fs.pipe_file(where, text)
+
+    def _read(self) -> dict[str, Any] | None:
+        """What the holder wrote last, {} where that is half written, None where there is no lock."""
+        fs, where = url_to_fs(self.url)
+        fs.invalidate_cache()
+        try:
+            word = json.loads(fs.cat_file(where))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            return {}
+        return word if isinstance(word, dict) else {}
+
+
+def _named(holder: dict[str, Any]) -> str:
+    return f"process {holder.get('process', '?')} on {holder.get('host', '?')}"

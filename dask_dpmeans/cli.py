@@ -120,6 +120,12 @@ WHERE = (
         show_default=True,
         help="Seconds to wait for the scheduler, and for a worker each time that there is none.",
     ),
+    click.option("--tls-ca-file", metavar="FILE", help="Authority that certifies the --scheduler, in PEM format."),
+    click.option("--tls-cert", metavar="FILE", help="Certificate that the --scheduler is shown."),
+    click.option("--tls-key", metavar="FILE", help="Private key of that certificate."),
+)
+FILL = click.option(
+    "--fill-missing", is_flag=True, help="Read chunks that are not in the store as its fill value, as Zarr does."
 )
 FORCE = click.option("--force", is_flag=True, help="Remove what is there first, if it was written by dask-dpmeans.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs, to standard output.")
@@ -157,6 +163,7 @@ def main() -> None:
     help="Divide each column by its standard deviation.",
 )
 @SEED
+@FILL
 @_with(*WHERE)
 @click.option("--max-iter", default=300, show_default=True, help="The most sweeps or steps.")
 @click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share of it.")
@@ -177,6 +184,7 @@ def fit_command(
     columns: list[int] | None,
     scale: str,
     seed: int | None,
+    fill_missing: bool,
     max_iter: int,
     tol: float,
     max_clusters: int | None,
@@ -208,17 +216,18 @@ def fit_command(
         "sample_weight": weights,
         "columns": columns,
         "scale": None if scale == "none" else scale,
+        "fill_missing": fill_missing,
         "resume": resume,
         "force": force,
     }
     method.method()  # refuses what cannot be used, before anything is tried or started
     RunStore.at(run).check_target("run", [data, weights], force=force or dry, resume=resume)
     if dry:
-        with _place(data, **where) as place:
+        with _place(data, fill_missing, **where) as place:
             _say_estimate(dry_run(**job, **place), as_json)
         return
     shown = progress(as_json)
-    with _place(data, **where) as place, _resumable(run):
+    with _place(data, fill_missing, **where) as place, _resumable(run):
         fit(**job, on_step=shown.step, **place)
     shown.end()
     _say_result(run, as_json)
@@ -228,18 +237,21 @@ def fit_command(
 @click.argument("run")
 @click.argument("data")
 @click.argument("out")
+@FILL
 @_with(*WHERE)
 @FORCE
 @JSON
-def predict_command(run: str, data: str, out: str, force: bool, as_json: bool, **where: Any) -> None:
+def predict_command(
+    run: str, data: str, out: str, fill_missing: bool, force: bool, as_json: bool, **where: Any
+) -> None:
     """Label the rows of DATA with the clusters of RUN.
 
     Writes label, squared_distance and beyond (every radius) of each row to OUT.
     """
     RunStore.at(run).result()
     RunStore.at(out).check_target("predictions", [run, data], force=force)
-    with _place(data, **where) as place:
-        found = runs.predict(run, data, out, force=force, **place)
+    with _place(data, fill_missing, **where) as place:
+        found = runs.predict(run, data, out, force=force, fill_missing=fill_missing, **place)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": out, **asdict(found)}))
     else:
@@ -298,25 +310,32 @@ def demo_command(folder: str) -> None:
 @contextmanager
 def _place(
     data: str,
+    fill_missing: bool,
     scheduler: str | None,
     workers: int | None,
     threads: int | None,
     memory_limit: int | None,
     worker_timeout: float,
+    tls_ca_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
 ) -> Iterator[dict[str, Any]]:
     """Where to work, as `as_source` takes it; where nobody said, worker processes if threads read `data` poorly."""
     if scheduler is not None and (workers or threads or memory_limit):
         raise click.UsageError(
             "--scheduler names a cluster that is there: --workers, --threads and --memory-limit cannot change it"
         )
+    tls = (tls_ca_file, tls_cert, tls_key) if tls_ca_file and tls_cert and tls_key else None
+    if (tls_ca_file or tls_cert or tls_key) and not (tls and scheduler):
+        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler")
     if scheduler is None and workers is None and threads is None:
         threads = own_threads()
-        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit)
+        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit, fill_missing=fill_missing)
         why = why_processes(layout)
         if why is not None:
             click.echo(f"{why}; working in {threads} processes, --threads {threads} keeps to threads", err=True)
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
-    with connect(scheduler, workers, threads, memory_limit, worker_timeout) as client:
+    with connect(scheduler, workers, threads, memory_limit, worker_timeout, tls) as client:
         if client is None:
             yield {"threads": threads, "memory_limit": memory_limit}
         else:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from distributed import Client, LocalCluster, default_client
+from distributed import Client, LocalCluster, Security, default_client
 from distributed.system import MEMORY_LIMIT
 
 from dask_dpmeans.errors import NoWorkersError
@@ -75,13 +75,22 @@ def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
 
 @contextmanager
 def connect(
-    scheduler: str | None, workers: int | None, threads: int | None, memory_limit: str | int | None, timeout: float
+    scheduler: str | None,
+    workers: int | None,
+    threads: int | None,
+    memory_limit: str | int | None,
+    timeout: float,
+    tls: tuple[str, str, str] | None = None,
 ) -> Iterator[Client | None]:
-    """A client of the scheduler at an address, or of worker processes on this machine, or None for plain threads."""
+    """A client of the scheduler at an address, or of worker processes on this machine, or None for plain threads.
+
+    `tls` names files in PEM format: of the authority, the certificate and its key; None for what Dask's own
+    configuration says.
+    """
     if scheduler is not None:
         try:
-            client = Client(scheduler, timeout=timeout, set_as_default=False)
-        except (OSError, ValueError) as error:
+            client = Client(scheduler, timeout=timeout, set_as_default=False, security=_security(tls))
+        except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last two: of TLS
             raise NoWorkersError(f"no scheduler answers at {scheduler} within {timeout:g} s: {error}") from error
         with client:
             wait_for_worker(client, timeout)
@@ -101,6 +110,17 @@ def connect(
             yield client
     else:
         yield None
+
+
+def _security(tls: tuple[str, str, str] | None) -> Security:
+    """What a client shows, and asks for."""
+    if tls is None:
+        return Security()
+    for path in tls:
+        if not os.path.isfile(path):
+            raise NoWorkersError(f"there is no file {path}")
+    authority, certificate, key = tls
+    return Security(tls_ca_file=authority, tls_client_cert=certificate, tls_client_key=key, require_encryption=True)
 
 
 def own_threads() -> int:

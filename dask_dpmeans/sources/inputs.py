@@ -22,8 +22,10 @@ from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.survey import Flaw, Summary, Survey
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
+from dask_dpmeans.sources.guard import check_metadata_size, guarded
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
 from dask_dpmeans.sources.source import RowSource
+from dask_dpmeans.sources.storage import plain_store
 
 RESIDENT_SHARE = 0.4
 """Rows are kept in memory where they take no more than this share of it; larger input is read again each pass."""
@@ -126,6 +128,7 @@ def as_source(
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
+    fill_missing: bool = False,
     block_rows: int | None = None,
 ) -> RowSource:
     """Rows that a method can work on, checked in one pass over them.
@@ -152,6 +155,9 @@ def as_source(
         Centers that the rows will be measured against: their squared distances must not overflow either.
     worker_timeout : float
         Seconds to wait for a worker, each time that the cluster has none.
+    fill_missing : bool
+        Take chunks that are not in a Zarr store for such as hold the fill value alone, as Zarr itself does; otherwise
+        one is an error, since it may have been lost.
     block_rows : int, optional
         Rows of a block, a power of two; for tests: blocks are part of the answer.
 
@@ -173,6 +179,7 @@ def as_source(
         memory_limit=memory_limit,
         centers=centers,
         worker_timeout=worker_timeout,
+        fill_missing=fill_missing,
         block_rows=block_rows,
     )
     rows, prepare, plan = layout.rows, layout.prepare, layout.plan
@@ -209,12 +216,15 @@ def lay_out(
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
+    fill_missing: bool = False,
     block_rows: int | None = None,
 ) -> tuple[Layout, Executor]:
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
-    rows, weights = _together(_opened(data, "data", 2), _opened(sample_weight, "sample_weight", 1))
+    rows, weights = _together(
+        _opened(data, "data", 2, fill_missing), _opened(sample_weight, "sample_weight", 1, fill_missing)
+    )
     n, d = rows.shape
     _check_shapes(rows, weights)
     chosen = _checked_columns(columns, d)
@@ -254,7 +264,9 @@ def _place(
     rows: Any, client: Client | None, threads: int | None, memory_limit: int | None, worker_timeout: float
 ) -> tuple[Client | None, Resources]:
     """The cluster to work on, None for this process, and what there is to work with."""
-    in_process = isinstance(rows, np.ndarray) or (isinstance(rows, zarr.Array) and isinstance(rows.store, MemoryStore))
+    in_process = isinstance(rows, np.ndarray) or (
+        isinstance(rows, zarr.Array) and isinstance(plain_store(rows), MemoryStore)
+    )
     if client is not None and in_process:
         raise InputError(
             "data is in this process's memory, where the client's workers cannot reach it: pass a Dask "
@@ -271,12 +283,12 @@ def _place(
     return client, cluster_resources(client, worker_timeout)
 
 
-def _opened(data: Any, name: str, dimensions: int) -> Any:
+def _opened(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
     if isinstance(data, str | os.PathLike):
-        opened = open_path(os.fspath(data), name)
+        opened = open_path(os.fspath(data), name, fill_missing=fill_missing)
     elif scipy.sparse.issparse(data):
         raise InputError(f"{name} is sparse ({type(data).__name__}): pass a dense array, as {name}.toarray() gives")
     elif isinstance(data, np.ma.MaskedArray):
@@ -286,7 +298,7 @@ def _opened(data: Any, name: str, dimensions: int) -> Any:
     elif isinstance(data, da.Array):
         opened = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
     elif isinstance(data, zarr.Array):
-        opened = _absolute(data)
+        opened = guarded(_absolute(data), name, fill_missing=fill_missing)
     else:
         opened = _as_array(data, name)
     if opened.ndim != dimensions:
@@ -294,7 +306,7 @@ def _opened(data: Any, name: str, dimensions: int) -> Any:
     return opened
 
 
-def open_path(path: str, name: str) -> Any:
+def open_path(path: str, name: str, *, fill_missing: bool = False) -> Any:
     """The array at a local path or a URL: a Zarr array or a .npy file."""
     if path.endswith(".npy"):
         try:
@@ -302,15 +314,18 @@ def open_path(path: str, name: str) -> Any:
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
         return NpyFile(os.path.abspath(path), mapped.shape, mapped.dtype)
+    check_metadata_size(path, name)
     try:
         node = zarr.open(path if "://" in path else os.path.abspath(path), mode="r")
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise InputError(f"{name}: there is no Zarr array at {path}: {error}") from error
+    except Exception as error:  # whatever is wrong with its metadata
+        raise InputError(f"{name}: there is no Zarr array at {path}: {error or type(error).__name__}") from error
     if isinstance(node, zarr.Group):
-        arrays = sorted(node.array_keys())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what else lies there
+            arrays = sorted(node.array_keys())
         hint = f"one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
         raise InputError(f"{name}: {path} is a Zarr group, not an array: give the path of {hint}")
-    return node
+    return guarded(node, name, fill_missing=fill_missing)
 
 
 def _absolute(array: zarr.Array[Any]) -> zarr.Array[Any]:

@@ -126,7 +126,9 @@ class StoredShard:
     def read(self, start: int, stop: int) -> Piece:
         try:
             return self.data[start:stop], self._weights(start, stop)
-        except (ValueError, RuntimeError) as error:
+        except (CorruptStoreError, MemoryError):
+            raise
+        except Exception as error:  # what its codec, or the store, says of a damaged chunk
             raise CorruptStoreError(
                 f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}"
             ) from error

@@ -35,11 +35,17 @@ class Storage:
         """What the metadata says; None for what is no Zarr array."""
         if not isinstance(rows, zarr.Array):
             return None
-        codecs = list(_codecs(rows.metadata.to_dict()))
+        codecs = list(codecs_of(rows.metadata.to_dict()))
         compressors = tuple(name for name, _ in codecs if name in COMPRESSORS)
         checksummed = any(name in CHECKSUMS or settings.get("checksum") for name, settings in codecs)
         chunk_rows, chunk_columns = (min(size, n) for size, n in zip(rows.chunks, rows.shape, strict=True))
         return cls(chunk_rows, chunk_columns, compressors, checksummed)
+
+
+def plain_store(array: "zarr.Array[Any]") -> Store:
+    """The store of an array, without the guard around it."""
+    plain: Store = getattr(array.store, "plain", array.store)
+    return plain
 
 
 def stored_bytes(array: Any) -> int | None:
@@ -48,7 +54,7 @@ def stored_bytes(array: Any) -> int | None:
         return decoded_bytes(array)
     grid = array.shards or array.chunks
     n_files = math.prod(-(-n // size) for n, size in zip(array.shape, grid, strict=True))
-    if type(array.store).getsize is Store.getsize or n_files > MOST_SIZES:
+    if type(plain_store(array)).getsize is Store.getsize or n_files > MOST_SIZES:
         return None
     try:
         return int(array.nbytes_stored()) or None
@@ -76,11 +82,11 @@ def decoded_rows(plan: Plan, chunk_rows: int) -> int:
     )
 
 
-def _codecs(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def codecs_of(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Names and settings of the codecs that values go through; those of a Zarr shard's index are left out."""
     found = metadata.get("codecs") or [*(metadata.get("filters") or ()), metadata.get("compressor")]
     for codec in filter(None, found):
         settings = codec.get("configuration", codec)
         yield codec.get("name", codec.get("id")).removeprefix("numcodecs."), settings
         if "codecs" in settings:
-            yield from _codecs(settings)
+            yield from codecs_of(settings)

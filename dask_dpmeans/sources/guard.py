@@ -1,0 +1,160 @@
+"""Input that may be damaged, hostile or slow to answer: what a Zarr store hands out, looked at before it is decoded."""
+
+import asyncio
+import math
+from typing import Any
+
+import zarr
+from dask.utils import format_bytes
+from fsspec.core import url_to_fs
+from zarr.abc.buffer import Buffer, BufferPrototype
+from zarr.abc.store import ByteRequest, Store
+from zarr.storage import WrapperStore
+
+from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.sources.storage import codecs_of
+
+PAUSES = (0.1, 0.5, 2.0, 8.0)
+"""Seconds before each further try, where a store fails to answer."""
+FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError, NotImplementedError, ValueError)
+"""Errors that no further try mends."""
+METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+MOST_METADATA = 2**26
+"""Bytes of metadata that are read."""
+MOST_CHUNKS = 10**9
+"""Chunks of an array; more would take half a day to open, at 50 us each."""
+ENCODED_SLACK = 2**16
+"""Bytes that an encoded chunk may take beyond twice those that it decodes to."""
+RUNS_CODE = {"pickle"}
+"""Codecs that run what they decode."""
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class GuardedStore(WrapperStore[Store]):
+    """A store in which a missing chunk is an error, as is one that would unpack to more than it should.
+
+    Zarr takes a missing chunk for one that holds the fill value alone.  A store that fails to answer is asked again.
+    """
+
+    def __init__(
+        self, store: Store, chunk_bytes: int, compressors: tuple[str, ...] = (), *, fill_missing: bool = False
+    ) -> None:
+        super().__init__(store)
+        self.chunk_bytes = chunk_bytes
+        self.compressors = compressors
+        self.fill_missing = fill_missing
+
+    def _with_store(self, store: Store) -> "GuardedStore":
+        return type(self)(store, self.chunk_bytes, self.compressors, fill_missing=self.fill_missing)
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+    @property
+    def plain(self) -> Store:
+        """The store itself."""
+        return self._store
+
+    async def getsize(self, key: str) -> int:
+        """Bytes of a key."""
+        return await self._store.getsize(key)
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """What a key holds."""
+        found = await self._insistently(key, prototype, byte_range)
+        if key.rpartition("/")[2] in METADATA:
+            return found
+        if found is None:
+            if self.fill_missing:
+                return None
+            raise CorruptStoreError(
+                f"chunk {key} of {self} is missing. Was it lost, restore it; was it never written, since it holds the "
+                "fill value alone, say --fill-missing or fill_missing=True"
+            )
+        self._check_size(key, found, whole=byte_range is None)
+        return found
+
+    async def _insistently(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None) -> Buffer | None:
+        for pause in PAUSES:
+            try:
+                return await self._store.get(key, prototype, byte_range)
+            except FINAL:
+                raise
+            except Exception:
+                await asyncio.sleep(pause)
+        return await self._store.get(key, prototype, byte_range)
+
+    def _check_size(self, key: str, found: Buffer, *, whole: bool) -> None:
+        """Refuse a chunk that is much larger than what it should decode to, or says that it unpacks to more."""
+        size = len(found)
+        if whole and size > 2 * self.chunk_bytes + ENCODED_SLACK:
+            raise CorruptStoreError(
+                f"chunk {key} of {self} takes {format_bytes(size)}, where it should decode to "
+                f"{format_bytes(self.chunk_bytes)}"
+            )
+        unpacked = unpacked_bytes(bytes(found.as_numpy_array()[:18]), self.compressors)
+        if unpacked is not None and unpacked > self.chunk_bytes + ENCODED_SLACK:
+            raise CorruptStoreError(
+                f"chunk {key} of {self} would unpack to {format_bytes(unpacked)}, where the metadata say "
+                f"{format_bytes(self.chunk_bytes)}"
+            )
+
+
+def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) -> "zarr.Array[Any]":
+    """The same array, read with care; missing chunks hold the fill value only where that was said.
+
+    Raises
+    ------
+    InputError
+        Where its metadata alone tell that it cannot be read.
+    """
+    codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
+    if codecs & RUNS_CODE:
+        raise InputError(f"{name} is stored with the codec pickle, which can run any code: write it with another")
+    n_chunks = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
+    if n_chunks > MOST_CHUNKS:
+        raise InputError(
+            f"{name} is stored in {n_chunks:,} chunks of {format_bytes(_chunk_bytes(array))}, more than "
+            f"{MOST_CHUNKS:,}: rechunk it"
+        )
+    whole = math.prod(array.shards or array.chunks) * array.dtype.itemsize
+    store = GuardedStore(array.store, whole, tuple(sorted(codecs)), fill_missing=fill_missing)
+    return zarr.open_array(store, path=array.path, mode="r")
+
+
+def check_metadata_size(path: str, name: str) -> None:
+    """Refuse metadata at a path or URL that would fill the memory."""
+    fs, where = url_to_fs(path)
+    for key in METADATA:
+        try:
+            size = fs.size(f"{where.rstrip('/')}/{key}")
+        except Exception:  # no such file, or no answer: opening it says more
+            continue
+        if size is not None and size > MOST_METADATA:
+            raise InputError(
+                f"{name}: {path}/{key} takes {format_bytes(size)}, more than {format_bytes(MOST_METADATA)} of metadata"
+            )
+
+
+def unpacked_bytes(head: bytes, compressors: tuple[str, ...]) -> int | None:
+    """Bytes that a chunk unpacks to, as its first bytes tell; None where they do not.
+
+    Headers are those of RFC 8878, section 3.1.1.1, and of c-blosc 1.
+
+    >>> unpacked_bytes(bytes.fromhex("28b52ffd a4 00000040 00000000"), ("zstd",))
+    1073741824
+    """
+    if "blosc" in compressors and len(head) >= 16 and head[0] == 2:
+        return int.from_bytes(head[4:8], "little")
+    if "zstd" in compressors and head.startswith(ZSTD_MAGIC) and len(head) > 5:
+        flags = head[4]
+        single, size_flag = flags >> 5 & 1, flags >> 6
+        start = 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]
+        width = (single, 2, 4, 8)[size_flag]
+        if width and len(head) >= start + width:
+            return int.from_bytes(head[start : start + width], "little") + 256 * (width == 2)
+    return None
+
+
+def _chunk_bytes(array: "zarr.Array[Any]") -> int:
+    return math.prod(array.chunks) * int(array.dtype.itemsize)

@@ -1,0 +1,236 @@
+"""Input that is damaged, hostile or slow: an error that names it, before it costs memory or runs anything."""
+
+import json
+import pickle
+from contextlib import suppress
+from pathlib import Path
+
+import google_crc32c
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
+from zarr.storage import LocalStore, WrapperStore
+
+from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.sources import as_source, guard
+from dask_dpmeans.sources.guard import unpacked_bytes
+
+ROWS = np.random.default_rng(0).standard_normal((640, 2))
+CODECS = {
+    "none": {"compressors": None},
+    "zstd": {"compressors": ZstdCodec()},
+    "zstd, checked": {"compressors": [ZstdCodec(checksum=True), Crc32cCodec()]},
+    "blosc": {"compressors": BloscCodec()},
+    "gzip": {"compressors": GzipCodec()},
+    "version 2": {"zarr_format": 2, "compressors": numcodecs.Zlib()},
+    "shards": {"shards": (320, 2)},
+}
+
+
+def stored(path, **options):
+    made = zarr.create_array(path, shape=ROWS.shape, chunks=(64, 2), dtype=ROWS.dtype, **options)
+    made[:] = ROWS
+    return made
+
+
+def chunk_files(path):
+    return sorted(
+        file for file in Path(path).rglob("*") if file.is_file() and file.name[0] != "z" and file.name[0] != "."
+    )
+
+
+def source(*data, **options):
+    """Rows that are read again in each pass."""
+    return as_source(*data, threads=2, memory_limit=20_000, block_rows=16, **options)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("damage", ["missing", "emptied", "cut", "longer"])
+def test_a_damaged_chunk_is_an_error_that_names_it(tmp_path, codec, damage):
+    stored(tmp_path / "rows.zarr", **CODECS[codec])
+    assert source(tmp_path / "rows.zarr").n_features == 2
+    chunk = chunk_files(tmp_path / "rows.zarr")[-1]
+    whole = chunk.read_bytes()
+    if damage == "missing":
+        chunk.unlink()
+    elif damage == "longer":
+        chunk.write_bytes(whole + bytes(2 * len(whole) + 5 * 2**16))
+    else:
+        chunk.write_bytes(whole[: 0 if damage == "emptied" else len(whole) - 9])
+    with pytest.raises(CorruptStoreError, match=r"rows.zarr"):
+        source(tmp_path / "rows.zarr")
+
+
+def test_a_chunk_that_goes_missing_between_passes_is_an_error(tmp_path):
+    stored(tmp_path / "rows.zarr")
+    found = source(tmp_path / "rows.zarr")
+    chunk_files(tmp_path / "rows.zarr")[3].unlink()
+    with pytest.raises(CorruptStoreError, match=r"chunk c/3/0 of file:.*rows.zarr is missing\. Was it lost"):
+        found.map(lambda block: (block.rows,), lambda *_: None)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_missing_chunks_hold_the_fill_value_where_that_is_said(tmp_path, zarr_format):
+    made = stored(tmp_path / "rows.zarr", zarr_format=zarr_format, fill_value=0)
+    made[128:192] = 0  # which Zarr then removes
+    weights = zarr.create_array(tmp_path / "weights.zarr", shape=(640,), chunks=(64,), dtype=np.float64, fill_value=1)
+    with pytest.raises(CorruptStoreError, match="is missing"):
+        source(made)
+    with pytest.raises(CorruptStoreError, match=r"chunk c/\d of .*weights.zarr is missing"):
+        source(ROWS, weights)
+    found = source(made, weights, fill_missing=True)
+    np.testing.assert_allclose(found.summary.sums, made[:].sum(axis=0))
+    assert found.summary.weight == 640
+
+
+def test_a_damaged_group_of_metadata_is_bad_input(tmp_path):
+    stored(tmp_path / "rows.zarr")
+    file = tmp_path / "rows.zarr" / "zarr.json"
+    whole = json.loads(file.read_text())
+    for text in ("", "[" * 10**5, "{}", '{"zarr_format": 3}', json.dumps(whole | {"codecs": []})):
+        file.write_text(text)
+        with pytest.raises(InputError, match=r"^data: (there is no Zarr array at )?.*rows\.zarr"):
+            source(tmp_path / "rows.zarr")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+def test_fuzzed_metadata_are_refused_or_read(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("fuzzed") / "rows.zarr"
+    stored(path)
+    file = path / "zarr.json"
+    metadata = json.loads(file.read_text())
+    for _ in range(data.draw(st.integers(1, 3))):
+        key = data.draw(st.sampled_from(sorted(metadata)))
+        old = metadata[key]
+        kept = data.draw(st.booleans()) and isinstance(old, dict | list) and old
+        if kept:
+            inner = data.draw(st.sampled_from(sorted(old) if isinstance(old, dict) else list(range(len(old)))))
+            old[inner] = data.draw(JSON)
+        else:
+            metadata[key] = data.draw(JSON)
+    file.write_text(json.dumps(metadata))
+    with suppress(InputError, CorruptStoreError):
+        assert source(path).n_features >= 1
+
+
+def test_endless_metadata_are_refused_unread(tmp_path):
+    stored(tmp_path / "rows.zarr")
+    with open(tmp_path / "rows.zarr" / "zarr.json", "ab") as file:
+        file.truncate(2**40)  # sparse
+    with pytest.raises(InputError, match=r"data: .*rows\.zarr/zarr\.json takes 1\.00 TiB, more than 64\.00 MiB"):
+        source(tmp_path / "rows.zarr")
+
+
+def test_chunks_without_end_are_refused_with_their_number(tmp_path):
+    made = zarr.create_array(tmp_path / "rows.zarr", shape=(2**37, 16), chunks=(1, 16), dtype=np.float32)
+    with pytest.raises(InputError, match=r"data is stored in 137,438,953,472 chunks of 64 B, more than 1,000,000,000"):
+        source(made)
+
+
+@pytest.mark.parametrize("where", [{"filters": [{"id": "pickle"}]}, {"compressor": {"id": "pickle"}}])
+@pytest.mark.parametrize("dtype", ["<f8", "|O"])
+def test_a_codec_that_runs_code_is_refused_and_nothing_is_run(tmp_path, where, dtype):
+    ran = tmp_path / "ran"
+
+    class Attack:
+        def __reduce__(self):
+            return Path.touch, (ran,)
+
+    stored(tmp_path / "rows.zarr", zarr_format=2, compressors=None)
+    file = tmp_path / "rows.zarr" / ".zarray"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"dtype": dtype} | where))
+    for chunk in chunk_files(tmp_path / "rows.zarr"):
+        chunk.write_bytes(pickle.dumps(Attack()))
+    with pytest.raises(InputError, match=r"the codec pickle, which can run any|no Zarr array|dtype object"):
+        source(tmp_path / "rows.zarr")
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("codec", ["zstd", "blosc"])
+@pytest.mark.parametrize("shards", [None, (320, 2)])
+def test_a_chunk_that_would_unpack_to_gigabytes_is_refused_packed(tmp_path, codec, shards):
+    compressors = {"zstd": ZstdCodec(), "blosc": BloscCodec(cname="zstd")}[codec]
+    stored(tmp_path / "rows.zarr", compressors=compressors, shards=shards)
+    packed = {"zstd": numcodecs.Zstd(), "blosc": numcodecs.Blosc("zstd")}[codec].encode(bytes(2**28))
+    assert len(packed) < 2**20
+    for chunk in chunk_files(tmp_path / "rows.zarr"):
+        if shards is None:
+            chunk.write_bytes(packed)
+        else:
+            index = chunk.read_bytes()[-(5 * 16 + 4) :]
+            table = np.frombuffer(index[:-4], "<u8").copy()
+            table[0::2], table[1::2] = 0, len(packed)
+            checksum = google_crc32c.value(table.tobytes()).to_bytes(4, "little")
+            chunk.write_bytes(packed + table.tobytes() + checksum)
+    with pytest.raises(CorruptStoreError, match=r"would unpack to 256\.00 MiB, where the metadata say"):
+        source(tmp_path / "rows.zarr")
+
+
+@given(size=st.integers(0, 2**20), checksum=st.booleans())
+def test_what_chunks_unpack_to_is_read_from_their_headers(size, checksum):
+    content = bytes(size)
+    packed = bytes(numcodecs.Zstd(checksum=checksum).encode(content))
+    assert unpacked_bytes(packed[:18], ("zstd",)) == size
+    assert unpacked_bytes(packed[:18], ("gzip",)) is None
+    if size:
+        assert unpacked_bytes(bytes(numcodecs.Blosc().encode(content))[:18], ("blosc",)) == size
+
+
+@given(head=st.binary(max_size=18))
+def test_any_header_is_read_without_an_error(head):
+    for start in (b"", guard.ZSTD_MAGIC, b"\x02"):
+        found = unpacked_bytes((start + head)[:18], ("zstd", "blosc"))
+        assert found is None or found >= 0
+
+
+class Flaky(WrapperStore):
+    """Fails the first times that each chunk is asked for."""
+
+    failures, error, asked = 0, OSError("slow down"), {}
+
+    async def get(self, key, prototype, byte_range=None):
+        type(self).asked[key] = type(self).asked.get(key, 0) + 1
+        if key.startswith("c/") and self.asked[key] <= self.failures:
+            raise self.error
+        return await super().get(key, prototype, byte_range)
+
+
+@pytest.fixture
+def flaky(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "PAUSES", (0.001,) * 4)
+    monkeypatch.setattr(Flaky, "asked", {})
+    stored(tmp_path / "rows.zarr")
+    return zarr.open_array(Flaky(LocalStore(tmp_path / "rows.zarr", read_only=True)), mode="r")
+
+
+def test_a_store_that_fails_for_a_while_is_asked_again(flaky, monkeypatch):
+    monkeypatch.setattr(Flaky, "failures", 4)
+    np.testing.assert_allclose(source(flaky).summary.sums, ROWS.sum(axis=0))
+    assert set(Flaky.asked[key] for key in Flaky.asked if key.startswith("c/")) == {5}
+
+
+def test_a_store_that_fails_for_good_is_an_error_after_some_tries(flaky, monkeypatch):
+    monkeypatch.setattr(Flaky, "failures", 10**9)
+    with pytest.raises(CorruptStoreError, match="cannot be read: slow down"):
+        source(flaky)
+    assert max(Flaky.asked.values()) == 5
+
+
+@pytest.mark.parametrize("error", [PermissionError("no"), FileNotFoundError("gone")])
+def test_what_no_further_try_mends_is_tried_once(flaky, monkeypatch, error):
+    monkeypatch.setattr(Flaky, "failures", 10**9)
+    monkeypatch.setattr(Flaky, "error", error)
+    with pytest.raises(CorruptStoreError, match=f"cannot be read: {error}"):
+        source(flaky)
+    assert {Flaky.asked[key] for key in Flaky.asked if key.startswith("c/")} == {1}

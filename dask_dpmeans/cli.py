@@ -22,6 +22,7 @@ from dask_dpmeans.errors import (
     LockLostError,
     NoWorkersError,
     TooManyClustersError,
+    redacted,
 )
 from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.estimators import DPMeans, dry_run, fit
@@ -56,7 +57,7 @@ class Commands(click.Group):
             except (InputError, NoWorkersError, TooManyClustersError) as error:
                 raise WrongUseError(str(error)) from error
             except (CorruptStoreError, ClusterLostError, LockLostError, OSError) as error:
-                raise click.ClickException(str(error)) from error
+                raise click.ClickException(redacted(str(error))) from error
 
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -354,7 +355,9 @@ def _resumable(run: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, ClusterLostError, OSError) as error:  # a disk may be full, or cannot be written
         why = str(error) or "stopped"
-        raise StoppedError(f"{why}; the same command with --resume goes on from the last step of {run}") from None
+        raise StoppedError(
+            redacted(f"{why}; the same command with --resume goes on from the last step of {run}")
+        ) from None
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
@@ -365,7 +368,7 @@ def describe(run: str) -> dict[str, Any]:
     result = RunStore.at(run).result()
     weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
     return {
-        "run": RunStore.at(run).path,
+        "run": RunStore.at(run).shown,
         **result.manifest,
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
         "clusters": [

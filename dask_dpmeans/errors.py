@@ -1,25 +1,44 @@
-"""What can go wrong that is not a mistake of ours."""
+"""What can go wrong that is not a mistake of ours.  No message tells the credentials in a URL."""
+
+import re
+
+USER, QUERY = re.compile(r"(?<=://)[^/@\s]+@"), re.compile(r"(\b\w+://[^\s?'\"]+)\?[^\s'\"]+")
+"""Who a URL asks as, with what password; and what it may be signed with."""
 
 
-class InputError(ValueError):
+def redacted(text: str) -> str:
+    """A text without the credentials of the URLs in it.
+
+    >>> redacted("no array at https://me:secret@host/rows?token=abc 'and so on'")
+    "no array at https://***@host/rows?*** 'and so on'"
+    """
+    return QUERY.sub(r"\1?***", USER.sub("***@", text))
+
+
+class _RedactedError(Exception):
+    def __init__(self, message: str) -> None:
+        super().__init__(redacted(message))
+
+
+class InputError(_RedactedError, ValueError):
     """Data, parameters or paths that cannot be used."""
 
 
-class TooManyClustersError(RuntimeError):
+class TooManyClustersError(_RedactedError, RuntimeError):
     """The penalty opens more clusters than `max_clusters`.  The steps committed so far stand."""
 
 
-class CorruptStoreError(RuntimeError):
+class CorruptStoreError(_RedactedError, RuntimeError):
     """What a store holds is not what was written."""
 
 
-class NoWorkersError(RuntimeError):
+class NoWorkersError(_RedactedError, RuntimeError):
     """No worker came within the time limit."""
 
 
-class ClusterLostError(RuntimeError):
+class ClusterLostError(_RedactedError, RuntimeError):
     """The scheduler or all workers are gone, or a task ended each worker that took it.  Committed steps stand."""
 
 
-class LockLostError(RuntimeError):
+class LockLostError(_RedactedError, RuntimeError):
     """Another job has taken the output that this one was writing.  Its committed steps stand."""

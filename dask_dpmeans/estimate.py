@@ -226,7 +226,7 @@ def dry_run(
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, sample_rows(layout), scale)
     sample = executor.run([job], layout, "estimate")[0]
-    found = estimated(layout, sample, method, store.path, target)
+    found = estimated(layout, sample, method, store.shown, target)
     free = isinstance(executor, Threads) and where.get("threads") is None
     why = why_processes(layout) if free else None
     if why is None:

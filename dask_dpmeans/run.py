@@ -1,6 +1,7 @@
 """The job around the loop: from rows to a run store."""
 
 import hashlib
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.distance import Centers
@@ -18,6 +20,7 @@ from dask_dpmeans.kernels.scan import Labels, Predictions
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, iterate
+from dask_dpmeans.occ import Round
 from dask_dpmeans.sources import Layout, RowSource, as_source
 from dask_dpmeans.store import FORMAT, Record, RunStore, Writer, create
 from dask_dpmeans.synth import PART_ROWS, Synthetic
@@ -144,7 +147,7 @@ def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: An
     source = as_source(data, columns=fitted["columns"], scale=scale, centers=centers, **where)
     if source.stored_columns != fitted["shape"][1]:
         raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
-    manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).path, "versions": _versions()}
+    manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     kernel = Predictions(Centers(centers), result.manifest["parameters"]["penalty"])
     with only_job(target.path) as lock:
@@ -193,11 +196,27 @@ def _begin(
     if resume:
         check_resumable(store, manifest)
     if resume and store.begun():
-        return store.restore(method.state) if store.committed() else (None, [], False)
+        if not store.committed():
+            return None, [], False
+        state, history, converged = store.restore(method.state)
+        if not (converged and store.finished()):
+            _check_unchanged(store, source, method, state)
+        return state, history, converged
     method.init(source)
     store.remove()
     store.begin(manifest)
     return None, [], False
+
+
+def _check_unchanged(store: RunStore, source: Source, method: Any, state: Any) -> None:
+    """Refuse rows on which the committed centers give another objective than the one committed, in any bit."""
+    found = source.fold(Round(Openings(math.inf), Centers(state.centers)), name="check").moments
+    objective = method.objective(found.inertia, len(state.centers))
+    if objective != state.objective:
+        raise InputError(
+            f"the last step of {store.path} has the objective {state.objective!r}, but on these rows its centers give "
+            f"{objective!r}: the input has changed, or this is another type of CPU; use --force to start anew"
+        )
 
 
 def check_resumable(store: RunStore, here: dict[str, Any]) -> None:

@@ -26,7 +26,8 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,7 +39,7 @@ from zarr.errors import ZarrUserWarning
 from zarr.storage import LocalStore
 
 from dask_dpmeans import lock
-from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 
 FORMAT = 3
 """Version of this layout; a reader refuses any other."""
@@ -46,6 +47,8 @@ MARKER = "dask_dpmeans"
 """The attribute under which a run says what it is."""
 
 State = TypeVar("State", bound=Any)
+Written = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and type of an array, as it was written."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,11 @@ class RunStore:
         text = os.fspath(path)
         text = text.removeprefix("file://")
         return cls(text if "://" in text else os.path.abspath(text))
+
+    @property
+    def shown(self) -> str:
+        """The path without credentials."""
+        return redacted(self.path)
 
     def __truediv__(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}"
@@ -223,7 +231,7 @@ class RunStore:
         values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
-        write(f"{step}/state", packed, attributes={"layout": layout})
+        write(f"{step}/state", packed, attributes=_signed({"layout": layout}))
         write(f"{step}/history", _table(history))
         zarr.open_group(step, mode="a")
         group = zarr.open_group(self / "steps", mode="r+")
@@ -233,19 +241,21 @@ class RunStore:
 
     def restore(self, kind: type[State]) -> tuple[State, list[Record], bool]:
         """The last committed state, its history, and whether it is the end."""
-        step = self / f"steps/{self.committed():06d}"
-        layout: dict[str, Any] = open_whole(f"{step}/state").attrs.asdict()["layout"]  # type: ignore[assignment]
-        sizes = [math.prod(shape) for _, shape in layout.values()]
-        packed = read(f"{step}/state")
-        if len(packed) != sum(sizes):
-            raise CorruptStoreError(f"{step}/state holds {len(packed)} numbers, its layout asks for {sum(sizes)}")
-        parts = np.split(packed, np.cumsum(sizes)[:-1])
-        values = {
-            name: part.astype(dtype).reshape(shape)
-            for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
-        }
-        state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
-        return state, _records(read(f"{step}/history")), bool(_attributes(self / "steps")["converged"])
+        number = self.committed()
+        step = self / f"steps/{number:06d}"
+        with _as_written(f"{step}/state"):
+            attributes: dict[str, Any] = open_whole(f"{step}/state").attrs.asdict()
+            layout = _checked(attributes, f"{step}/state")["layout"]
+            sizes = [math.prod(shape) for _, shape in layout.values()]
+            packed = read(f"{step}/state", ((sum(sizes),), np.dtype(np.float64)))
+            parts = np.split(packed, np.cumsum(sizes)[:-1])
+            values = {
+                name: part.astype(dtype).reshape(shape)
+                for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
+            }
+            state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
+        history = read(f"{step}/history", ((number, len(fields(Record))), np.dtype(np.float64)))
+        return state, _records(history), bool(_attributes(self / "steps")["converged"])
 
     def _prune(self, newest: int) -> None:
         if "://" in self.path:
@@ -267,12 +277,16 @@ class RunStore:
         manifest: dict[str, Any],
     ) -> None:
         """Write the result, then the root metadata that makes it one."""
-        for name, (values, dimensions) in arrays.items():
+        columns = {field.name: [getattr(record, field.name) for record in history] for field in fields(Record)}
+        steps = {
+            name: (np.array(column, np.int64 if name in INTEGERS else np.float64), ("step",))
+            for name, column in columns.items()
+        }
+        written = {**arrays, **steps}
+        for name, (values, dimensions) in written.items():
             write(self / name, values, dimensions)
-        for field in fields(Record):
-            column = np.array([getattr(record, field.name) for record in history])
-            write(self / field.name, column.astype(np.int64 if field.name in INTEGERS else np.float64), ("step",))
-        self.seal(manifest)
+        there = {name: values for name, (values, _) in written.items()} | {"labels": open_whole(self / "labels")}
+        self.seal(manifest | {"arrays": {name: [list(each.shape), each.dtype.str] for name, each in there.items()}})
 
     def seal(self, manifest: dict[str, Any]) -> None:
         """Write the root metadata of a group whose arrays are whole, consolidated, so that xarray opens it silently."""
@@ -298,12 +312,16 @@ class RunStore:
         if MARKER not in attributes or attributes[MARKER].get("kind") != "run":
             state = "a run that has not finished: --resume goes on with it" if self.begun() else "no run of ours"
             raise InputError(f"{self.path} holds {state}")
-        manifest = _checked_manifest(attributes, self.path)
-        names = ["cluster_centers", "cluster_weights", "cluster_inertias"]
-        names += ["feature_scale"] * manifest["input"]["scaled"]
-        names += ["first_centers"] * (manifest["parameters"]["centers"] is not None)
-        history = np.column_stack([read(self / field.name) for field in fields(Record)])
-        return Result(manifest, {name: read(self / name) for name in names}, _records(history), self / "labels")
+        with _as_written(self.path):
+            manifest = _checked_manifest(attributes, self.path)
+            _check_types(manifest)
+            arrays = {name: (tuple(shape), np.dtype(kind)) for name, (shape, kind) in manifest["arrays"].items()}
+            names = ["cluster_centers", "cluster_weights", "cluster_inertias"]
+            names += ["feature_scale"] * manifest["input"]["scaled"]
+            names += ["first_centers"] * (manifest["parameters"]["centers"] is not None)
+            history = np.column_stack([read(self / field.name, arrays[field.name]) for field in fields(Record)])
+            values = {name: read(self / name, arrays[name]) for name in names}
+            return Result(manifest, values, _records(history), self / "labels", arrays["labels"])
 
 
 @dataclass(frozen=True)
@@ -317,10 +335,12 @@ class Result:
     history: list[Record]
     labels_path: str
     """Where the labels are."""
+    labels_as: "Written"
+    """What they were written as."""
 
     def open_labels(self) -> "CheckedArray":
         """The label array, after a look that no chunk is missing."""
-        return CheckedArray(open_whole(self.labels_path))
+        return CheckedArray(open_whole(self.labels_path, self.labels_as))
 
 
 @dataclass(frozen=True)
@@ -409,21 +429,28 @@ def write(
         array[...] = values
 
 
-def open_whole(path: str) -> "zarr.Array[Any]":
-    """An array of ours, after a look that no chunk is missing (a missing one would read as the fill value)."""
+def open_whole(path: str, written: "Written | None" = None) -> "zarr.Array[Any]":
+    """An array of ours, after a look that it is what was written, where that is known, and that no chunk is missing.
+
+    A missing one would read as the fill value.
+    """
     try:
         array = zarr.open_array(path, mode="r")
-    except (OSError, ValueError, KeyError) as error:
-        raise CorruptStoreError(f"{path} cannot be opened: {error}") from error
+    except Exception as error:  # whatever is wrong with its metadata
+        raise CorruptStoreError(f"{path} cannot be opened: {error or type(error).__name__}") from error
+    if written is not None and (array.shape, array.dtype) != written:
+        raise CorruptStoreError(
+            f"{path} holds {array.dtype} of shape {array.shape}, {written[1]} of shape {written[0]} was written"
+        )
     missing = array.nchunks - array.nchunks_initialized
     if array.size and missing:
         raise CorruptStoreError(f"{path}: {missing} of {array.nchunks} chunks are missing")
     return array
 
 
-def read(path: str) -> np.ndarray[Any, Any]:
+def read(path: str, written: "Written | None" = None) -> np.ndarray[Any, Any]:
     """Read a small array of ours whole."""
-    return CheckedArray(open_whole(path))[...]
+    return CheckedArray(open_whole(path, written))[...]
 
 
 def _signed(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -437,11 +464,45 @@ def _attributes(path: str) -> dict[str, Any]:
     """The attributes of a group; none where there is no group."""
     try:
         attributes = dict(zarr.open_group(path, mode="r").attrs)
-    except (OSError, ValueError, KeyError):
+    except Exception:  # nothing there, or whatever is wrong with it
         return {}
-    if MARKER in attributes and attributes != _signed(attributes):
+    return _checked(attributes, path) if MARKER in attributes else attributes
+
+
+def _checked(attributes: dict[str, Any], path: str) -> dict[str, Any]:
+    if attributes != _signed(attributes):
         raise CorruptStoreError(f"{path}/zarr.json: the attributes do not match their digest")
     return attributes
+
+
+@contextmanager
+def _as_written(path: str) -> Iterator[None]:
+    """Turn what comes of attributes that are none of ours into an error that says so."""
+    try:
+        yield
+    except (InputError, CorruptStoreError):
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CorruptStoreError(f"{path}/zarr.json: the attributes are not those of a run of ours: {error}") from error
+
+
+def _check_types(manifest: dict[str, Any]) -> None:
+    """Refuse attributes of a result that are of other types than ours, be they signed."""
+    asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
+    numbers = [asked["penalty"], asked["tol"], manifest["n_passes"]]
+    integers = [manifest["random_state"], asked["max_iter"], *rows["shape"], *(columns or ())]
+    flags = [rows["scaled"], rows["weighted"], manifest["converged"]]
+    if not (
+        all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
+        and all(type(each) is int for each in integers)
+        and all(type(each) is bool for each in flags)
+        and type(asked["max_clusters"]) in (int, type(None))
+        and asked["penalty"] > 0
+        and len(rows["shape"]) == 2
+        and isinstance(manifest["method"], str)
+        and np.dtype(rows["dtype"]).kind in "biuf"
+    ):
+        raise ValueError("a number is none, or out of range")
 
 
 def _checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:

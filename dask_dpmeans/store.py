@@ -43,12 +43,12 @@ from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 
 FORMAT = 3
 """Version of this layout; a reader refuses any other."""
+PARTIAL = ".partial"
+"""How the files end that Zarr writes before it renames them; a killed job may leave one."""
 MARKER = "dask_dpmeans"
 """The attribute under which a run says what it is."""
 
 State = TypeVar("State", bound=Any)
-Written = tuple[tuple[int, ...], np.dtype[Any]]
-"""Shape and type of an array, as it was written."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,10 @@ class RunStore:
 
     def _is_free(self) -> bool:
         if "://" not in self.path:
-            empty = Path(self.path).is_dir() and {child.name for child in Path(self.path).iterdir()} <= {lock.NAME}
-            return empty or not os.path.lexists(self.path)
+            if not os.path.isdir(self.path):
+                return not os.path.lexists(self.path)
+            files = (name for _, _, names in os.walk(self.path) for name in names)
+            return all(name == lock.NAME or name.endswith(PARTIAL) for name in files)
         try:
             zarr.open(self.path, mode="r")
         except (OSError, ValueError, KeyError):
@@ -197,7 +199,8 @@ class RunStore:
         if self.kind() is None:
             return False
         self._check_local()
-        foreign = sorted({child.name for child in Path(self.path).iterdir()} - OUR_NAMES - {lock.NAME})
+        names = {child.name for child in Path(self.path).iterdir() if not child.name.endswith(PARTIAL)}
+        foreign = sorted(names - OUR_NAMES - {lock.NAME})
         if foreign:
             raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
         return True
@@ -231,7 +234,7 @@ class RunStore:
         values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
-        write(f"{step}/state", packed, attributes=_signed({"layout": layout}))
+        write(f"{step}/state", packed, attributes={"layout": layout})
         write(f"{step}/history", _table(history))
         zarr.open_group(step, mode="a")
         group = zarr.open_group(self / "steps", mode="r+")
@@ -244,18 +247,17 @@ class RunStore:
         number = self.committed()
         step = self / f"steps/{number:06d}"
         with _as_written(f"{step}/state"):
-            attributes: dict[str, Any] = open_whole(f"{step}/state").attrs.asdict()
-            layout = _checked(attributes, f"{step}/state")["layout"]
+            packed, attributes = read(f"{step}/state")
+            layout = attributes["layout"]
             sizes = [math.prod(shape) for _, shape in layout.values()]
-            packed = read(f"{step}/state", ((sum(sizes),), np.dtype(np.float64)))
             parts = np.split(packed, np.cumsum(sizes)[:-1])
             values = {
                 name: part.astype(dtype).reshape(shape)
                 for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
             }
             state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
-        history = read(f"{step}/history", ((number, len(fields(Record))), np.dtype(np.float64)))
-        return state, _records(history), bool(_attributes(self / "steps")["converged"])
+            history = _records(read(f"{step}/history")[0])
+        return state, history, bool(_attributes(self / "steps")["converged"])
 
     def _prune(self, newest: int) -> None:
         if "://" in self.path:
@@ -282,11 +284,9 @@ class RunStore:
             name: (np.array(column, np.int64 if name in INTEGERS else np.float64), ("step",))
             for name, column in columns.items()
         }
-        written = {**arrays, **steps}
-        for name, (values, dimensions) in written.items():
+        for name, (values, dimensions) in {**arrays, **steps}.items():
             write(self / name, values, dimensions)
-        there = {name: values for name, (values, _) in written.items()} | {"labels": open_whole(self / "labels")}
-        self.seal(manifest | {"arrays": {name: [list(each.shape), each.dtype.str] for name, each in there.items()}})
+        self.seal(manifest)
 
     def seal(self, manifest: dict[str, Any]) -> None:
         """Write the root metadata of a group whose arrays are whole, consolidated, so that xarray opens it silently."""
@@ -315,13 +315,12 @@ class RunStore:
         with _as_written(self.path):
             manifest = _checked_manifest(attributes, self.path)
             _check_types(manifest)
-            arrays = {name: (tuple(shape), np.dtype(kind)) for name, (shape, kind) in manifest["arrays"].items()}
             names = ["cluster_centers", "cluster_weights", "cluster_inertias"]
             names += ["feature_scale"] * manifest["input"]["scaled"]
             names += ["first_centers"] * (manifest["parameters"]["centers"] is not None)
-            history = np.column_stack([read(self / field.name, arrays[field.name]) for field in fields(Record)])
-            values = {name: read(self / name, arrays[name]) for name in names}
-            return Result(manifest, values, _records(history), self / "labels", arrays["labels"])
+            history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
+            values = {name: read(self / name)[0] for name in names}
+            return Result(manifest, values, _records(history), self / "labels")
 
 
 @dataclass(frozen=True)
@@ -335,12 +334,15 @@ class Result:
     history: list[Record]
     labels_path: str
     """Where the labels are."""
-    labels_as: "Written"
-    """What they were written as."""
 
     def open_labels(self) -> "CheckedArray":
         """The label array, after a look that no chunk is missing."""
-        return CheckedArray(open_whole(self.labels_path, self.labels_as))
+        labels, n_rows = open_whole(self.labels_path), self.manifest["input"]["shape"][0]
+        if labels.shape != (n_rows,) or labels.dtype != np.int32:
+            raise CorruptStoreError(
+                f"{self.labels_path} holds {labels.dtype} of shape {labels.shape}, not {n_rows:,} labels of int32"
+            )
+        return CheckedArray(labels)
 
 
 @dataclass(frozen=True)
@@ -423,34 +425,39 @@ def write(
     dimensions: tuple[str, ...] | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> None:
-    """Write a small array in one chunk."""
-    array = create(path, values.shape, values.dtype, dimensions, len(values), attributes=attributes)
+    """Write a small array in one chunk, with a digest of it."""
+    signed = _signed((attributes or {}) | {"content": _content(values)})
+    array = create(path, values.shape, values.dtype, dimensions, len(values), attributes=signed)
     if values.size:
         array[...] = values
 
 
-def open_whole(path: str, written: "Written | None" = None) -> "zarr.Array[Any]":
-    """An array of ours, after a look that it is what was written, where that is known, and that no chunk is missing.
-
-    A missing one would read as the fill value.
-    """
+def open_whole(path: str) -> "zarr.Array[Any]":
+    """An array of ours, after a look that no chunk is missing (a missing one would read as the fill value)."""
     try:
         array = zarr.open_array(path, mode="r")
     except Exception as error:  # whatever is wrong with its metadata
         raise CorruptStoreError(f"{path} cannot be opened: {error or type(error).__name__}") from error
-    if written is not None and (array.shape, array.dtype) != written:
-        raise CorruptStoreError(
-            f"{path} holds {array.dtype} of shape {array.shape}, {written[1]} of shape {written[0]} was written"
-        )
     missing = array.nchunks - array.nchunks_initialized
     if array.size and missing:
         raise CorruptStoreError(f"{path}: {missing} of {array.nchunks} chunks are missing")
     return array
 
 
-def read(path: str, written: "Written | None" = None) -> np.ndarray[Any, Any]:
-    """Read a small array of ours whole."""
-    return CheckedArray(open_whole(path, written))[...]
+def read(path: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+    """A small array of ours, and its attributes, both as they were written."""
+    array = open_whole(path)
+    attributes = _checked(dict(array.attrs), path)
+    values = CheckedArray(array)[...]
+    if attributes.get("content") != _content(values):
+        raise CorruptStoreError(f"{path} does not hold what was written there: its content has another digest")
+    return values, attributes
+
+
+def _content(values: np.ndarray[Any, Any]) -> str:
+    """A digest of an array's type, shape and numbers."""
+    native = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    return hashlib.sha256(f"{native.dtype.str} {native.shape} ".encode() + native.tobytes()).hexdigest()
 
 
 def _signed(attributes: dict[str, Any]) -> dict[str, Any]:

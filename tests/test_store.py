@@ -1,5 +1,6 @@
 """The run store: what is there is whole, and says so last."""
 
+import json
 import shutil
 import warnings
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.run import write_synthetic
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.store import Record, RunStore
+from dask_dpmeans.store import MARKER, Record, RunStore, _signed
 from dask_dpmeans.synth import Synthetic
 
 
@@ -402,3 +403,84 @@ def test_damaged_labels_are_an_error_that_names_them(run: Path, harm: str) -> No
     path.write_bytes(whole[:40] if harm == "cut" else whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
     with pytest.raises(CorruptStoreError, match="labels: a chunk does not match its checksum"):
         load(run).labels_.compute()
+
+
+class StopError(Exception):
+    """Ends a fit after a step."""
+
+
+def stop(number: int, *_: object) -> None:
+    if number == 2:
+        raise StopError
+
+
+def test_a_run_does_not_go_on_with_rows_of_the_same_moments_but_another_objective(tmp_path: Path) -> None:
+    half = np.random.default_rng(0).integers(0, 20, (1000, 2)).astype(np.float64)
+    rows = np.concatenate([half, -half])  # sums and means of which are exact in any order
+    made = zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(500, 2))
+    with pytest.raises(StopError):
+        fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(30.0, random_state=0), on_step=stop)
+    made[:, 1] = np.sort(rows[:, 1])
+    with pytest.raises(InputError, match=r"the last step of .*run\.zarr has the objective .*: the input has changed"):
+        fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(30.0), resume=True)
+    made[:] = rows
+    found = fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(30.0), resume=True)
+    assert found.objective_ == fit(tmp_path / "rows.zarr", tmp_path / "whole.zarr", DPMeans(30.0)).objective_
+
+
+FOREIGN = {
+    "penalty": [("parameters", "penalty"), ["x", None, -1.0, [4], True, 1e999]],
+    "tol": [("parameters", "tol"), ["1e-3", None]],
+    "max_iter": [("parameters", "max_iter"), [3.5, "300"]],
+    "shape": [("input", "shape"), [[10], "ab", None, ["a", "b"], 7]],
+    "dtype": [("input", "dtype"), ["O", "nonsense", 3]],
+    "columns": [("input", "columns"), [["../x"], 3]],
+    "scaled": [("input", "scaled"), ["yes", 1, None]],
+    "n_passes": [("n_passes",), ["many", None]],
+    "converged": [("converged",), [1, "true"]],
+    "random_state": [("random_state",), ["0", 0.5]],
+    "method": [("method",), [None, 3]],
+    "parameters": [("parameters",), [[], None, {}]],
+    "input": [("input",), ["rows", {}]],
+}
+
+
+@pytest.mark.parametrize(("where", "value"), [(where, value) for where, values in FOREIGN.values() for value in values])
+def test_attributes_of_other_types_are_refused_though_they_are_signed(
+    run: Path, where: tuple[str, ...], value: object
+) -> None:
+    file = run / "zarr.json"
+    metadata = json.loads(file.read_text())
+    at = metadata["attributes"][MARKER]
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = value
+    metadata["attributes"] = _signed(metadata["attributes"])
+    file.write_text(json.dumps(metadata))
+    with pytest.raises(CorruptStoreError, match=r"run\.zarr/zarr\.json: the attributes are not those of a run of ours"):
+        load(run)
+
+
+@pytest.mark.parametrize("name", ["cluster_centers", "objective", "cluster_weights"])
+def test_an_array_in_the_place_of_another_is_known(run: Path, name: str) -> None:
+    shutil.rmtree(run / name)
+    shutil.copytree(run / "cluster_inertias", run / name)
+    values = np.full_like(zarr.open_array(run / name)[:], 7.0)
+    zarr.open_array(run / name, mode="r+")[:] = values  # whole, with good checksums
+    with pytest.raises(CorruptStoreError, match=rf"{name} does not hold what was written there"):
+        load(run)
+
+
+def test_labels_of_another_shape_are_known(run: Path) -> None:
+    zarr.open_array(run / "labels", mode="r+").resize((2,))
+    with pytest.raises(CorruptStoreError, match=r"labels holds int32 of shape \(2,\), not"):
+        load(run)
+
+
+def test_no_message_tells_credentials() -> None:
+    with pytest.raises(InputError) as found:
+        load("memory://me:secret@host/run.zarr?signature=token")
+    assert "memory://***@host/run.zarr?***" in str(found.value)
+    assert RunStore.at("s3://key:secret@bucket/run").shown == "s3://***@bucket/run"
+    for error in (CorruptStoreError, InputError):
+        assert str(error("no https://u:p@h/x?sig=1 there")) == "no https://***@h/x?*** there"

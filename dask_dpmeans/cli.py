@@ -432,7 +432,8 @@ def _table(described: dict[str, Any]) -> str:
     scaled = ", columns divided by their standard deviation" * rows["scaled"]
     lines = [
         f"run         {described['run']}",
-        f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}",
+        f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
+        + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
         f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
         f"clusters    {found['n_clusters']:,}",
         f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g} + penalty x clusters",

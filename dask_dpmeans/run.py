@@ -253,6 +253,7 @@ def asked(
             "weighted": weighted,
             "block_rows": source.plan.block_rows,
         },
+        "checksummed": source.checksummed,
         "versions": _versions(),
     }
 

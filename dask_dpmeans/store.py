@@ -498,7 +498,7 @@ def _check_types(manifest: dict[str, Any]) -> None:
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
     numbers = [asked["penalty"], asked["tol"], manifest["n_passes"]]
     integers = [manifest["random_state"], asked["max_iter"], *rows["shape"], *(columns or ())]
-    flags = [rows["scaled"], rows["weighted"], manifest["converged"]]
+    flags = [rows["scaled"], rows["weighted"], manifest["converged"], manifest["checksummed"]]
     if not (
         all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
         and all(type(each) is int for each in integers)

@@ -13,9 +13,12 @@ import pytest
 import xarray
 import zarr
 from click.testing import CliRunner, Result
+from writes import faulty, stored_rows
+from zarr.codecs import ZstdCodec
 
-from dask_dpmeans import DPMeans, cli, load
+from dask_dpmeans import DPMeans, cli, fit, load
 from dask_dpmeans.cli import main
+from dask_dpmeans.lock import only_job
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.sources import connect, inputs
 from dask_dpmeans.sources.reading import Trial
@@ -390,3 +393,52 @@ def test_what_is_refused_is_refused_before_anything_is_tried(streamed: str, monk
     ):
         assert call(*command, *MEMORY).exit_code == 2
     assert (watched.trials, watched.places) == (0, [])
+
+
+def test_a_full_disk_is_exit_code_3_and_the_run_goes_on(tmp_path, monkeypatch):
+    data = stored_rows(tmp_path / "rows.zarr")
+    run, command = tmp_path / "run.zarr", ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "9", "--seed", "0"]
+    with faulty(run, "fail", 40):
+        result = CliRunner().invoke(main, [*command, "--threads", "1"])
+    assert result.exit_code == 3, result.output
+    assert "no space left on device" in result.output
+    assert f"the same command with --resume goes on from the last step of {run}" in result.output
+    assert not (run / "zarr.json").exists()
+    assert CliRunner().invoke(main, [*command, "--resume"]).exit_code == 0
+    whole = fit(data, tmp_path / "whole.zarr", DPMeans(9.0, random_state=0))
+    assert load(run).cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
+
+
+def test_a_result_says_whether_its_input_had_checksums(tmp_path):
+    data, run = stored_rows(tmp_path / "rows.zarr"), str(tmp_path / "run.zarr")
+    said = "float64; stored without checksums: a flipped bit would not be seen"
+    assert said in CliRunner().invoke(main, ["fit", data, run, "--penalty", "9"]).output
+    assert said in CliRunner().invoke(main, ["show", run]).output
+    codec = ZstdCodec(checksum=True)
+    checked = zarr.create_array(tmp_path / "c.zarr", shape=(500, 2), dtype=np.float64, compressors=codec)
+    checked[:] = zarr.open_array(data)[:]
+    said = (
+        CliRunner().invoke(main, ["fit", str(tmp_path / "c.zarr"), str(tmp_path / "d.zarr"), "--penalty", "9"]).output
+    )
+    assert "checksums" not in said
+
+
+def test_missing_chunks_are_filled_where_that_is_said(tmp_path):
+    zarr.create_array(tmp_path / "rows.zarr", shape=(500, 2), chunks=(100, 2), dtype=np.float64)[:200] = 3.0
+    command = ["fit", str(tmp_path / "rows.zarr"), str(tmp_path / "run.zarr"), "--penalty", "1"]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    assert "is missing. Was it lost, restore it" in result.output
+    assert CliRunner().invoke(main, [*command, "--fill-missing"]).exit_code == 0
+    assert load(tmp_path / "run.zarr").n_clusters_ == 2
+    predict = ["predict", str(tmp_path / "run.zarr"), str(tmp_path / "rows.zarr"), str(tmp_path / "out.zarr")]
+    assert CliRunner().invoke(main, predict).exit_code == 1
+    assert CliRunner().invoke(main, [*predict, "--force", "--fill-missing"]).exit_code == 0
+
+
+def test_a_second_job_on_a_run_is_exit_code_2(tmp_path):
+    data, run = stored_rows(tmp_path / "rows.zarr"), str(tmp_path / "run.zarr")
+    with only_job(run):
+        result = CliRunner().invoke(main, ["fit", data, run, "--penalty", "9"])
+    assert result.exit_code == 2
+    assert "is being written by another job" in result.output

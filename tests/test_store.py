@@ -438,6 +438,7 @@ FOREIGN = {
     "scaled": [("input", "scaled"), ["yes", 1, None]],
     "n_passes": [("n_passes",), ["many", None]],
     "converged": [("converged",), [1, "true"]],
+    "checksummed": [("checksummed",), ["no"]],
     "random_state": [("random_state",), ["0", 0.5]],
     "method": [("method",), [None, 3]],
     "parameters": [("parameters",), [[], None, {}]],

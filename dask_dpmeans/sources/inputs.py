@@ -25,7 +25,7 @@ from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
 from dask_dpmeans.sources.guard import check_metadata_size, guarded
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
 from dask_dpmeans.sources.source import RowSource
-from dask_dpmeans.sources.storage import plain_store
+from dask_dpmeans.sources.storage import Storage, plain_store
 
 RESIDENT_SHARE = 0.4
 """Rows are kept in memory where they take no more than this share of it; larger input is read again each pass."""
@@ -84,6 +84,12 @@ class Layout:
     def n_features(self) -> int:
         """Columns that kernels see."""
         return self.stored_columns if self.prepare.columns is None else len(self.prepare.columns)
+
+    @property
+    def checksummed(self) -> bool:
+        """Whether a flipped bit in what is read from a store would be seen."""
+        storage = Storage.of(self.rows)
+        return storage.checksummed if storage else not isinstance(self.rows, NpyFile)
 
     @property
     def row_bytes(self) -> int:
@@ -198,6 +204,7 @@ def as_source(
         summary,
         layout.stored_dtype,
         layout.stored_columns,
+        layout.checksummed,
         layout.resident or isinstance(shards[0], Shard),
     )
     if scale is not None:

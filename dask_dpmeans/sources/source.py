@@ -51,6 +51,8 @@ class RowSource:
     """Of the input."""
     stored_columns: int
     """Columns of the input."""
+    checksummed: bool
+    """Whether a flipped bit in the input would be seen."""
     resident: bool
     """Whether rows are in memory: threads may share a shard then, and none need be left unread."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)

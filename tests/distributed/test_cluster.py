@@ -86,7 +86,7 @@ def test_rows_that_workers_read_again_each_pass_give_the_same_bytes(client, path
 
 
 def test_rows_in_the_memory_of_this_process_stay_there(client):
-    made = zarr.create_array(MemoryStore(), shape=ROWS.shape, chunks=(300, 2), dtype=ROWS.dtype)
+    made = zarr.create_array(MemoryStore(), data=ROWS, chunks=(300, 2))
     with client.as_current():
         assert all(isinstance(as_source(data).executor, Threads) for data in (ROWS, made))
     for data in (ROWS, made):

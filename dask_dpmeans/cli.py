@@ -56,6 +56,8 @@ class Commands(click.Group):
                 return super().invoke(context)
             except (InputError, NoWorkersError, TooManyClustersError) as error:
                 raise WrongUseError(str(error)) from error
+            except BrokenPipeError:  # who read the output has seen enough
+                raise
             except (CorruptStoreError, ClusterLostError, LockLostError, OSError) as error:
                 raise click.ClickException(redacted(str(error))) from error
 
@@ -254,9 +256,9 @@ def predict_command(
     with _place(data, fill_missing, **where) as place:
         found = runs.predict(run, data, out, force=force, fill_missing=fill_missing, **place)
     if as_json:
-        click.echo(json.dumps({"event": "done", "out": out, **asdict(found)}))
+        click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:
-        click.echo(f"{found.n_rows:,} rows labelled, {found.beyond:,} of them beyond every radius: {out}")
+        click.echo(f"{found.n_rows:,} rows labelled, {found.beyond:,} of them beyond every radius: {redacted(out)}")
 
 
 @main.command("show")
@@ -354,6 +356,8 @@ def _resumable(run: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, ClusterLostError, OSError) as error:  # a disk may be full, or cannot be written
+        if isinstance(error, OSError) and not RunStore.at(run).begun():
+            raise
         why = str(error) or "stopped"
         raise StoppedError(
             redacted(f"{why}; the same command with --resume goes on from the last step of {run}")

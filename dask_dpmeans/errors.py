@@ -2,7 +2,7 @@
 
 import re
 
-USER, QUERY = re.compile(r"(?<=://)[^/@\s]+@"), re.compile(r"(\b\w+://[^\s?'\"]+)\?[^\s'\"]+")
+USER, QUERY = re.compile(r"(?<=://)[^/\s]+@"), re.compile(r"(\b\w+://[^\s?'\"]+)\?[^\s'\"]+")
 """Who a URL asks as, with what password; and what it may be signed with."""
 
 

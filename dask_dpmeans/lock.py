@@ -44,7 +44,7 @@ def only_job(path: str) -> Iterator["Lock"]:
     """
     made = "://" not in path and not os.path.isdir(path)
     if made:
-        os.mkdir(path)
+        os.makedirs(path, exist_ok=True)
     lock = Lock(f"{path.rstrip('/')}/{NAME}")
     try:
         lock.take()
@@ -73,12 +73,19 @@ class Lock:
 
     def take(self) -> None:
         """Take the lock, or raise `InputError`."""
-        held = self._take_of_kernel() if "://" not in self.url else False
         there = self._read()
-        if there is not None and not (held and not there) and not self._is_dead(there, held):
-            self._watch(there)
-        self._beat()
-        self.check()
+        held = self._take_of_kernel() if "://" not in self.url else False
+        try:
+            there = self._read() if held else there
+            if there is not None and not (held and not there) and not self._is_dead(there, held):
+                self._watch(there)
+            self._beat()
+            if not held:
+                sleep(BEAT / 4)  # another may have begun at the same moment; the last to write has it
+            self.check()
+        except BaseException:
+            self.release()
+            raise
         self.beating = Thread(target=self._keep_beating, name="dpmeans-lock", daemon=True)
         self.beating.start()
 
@@ -93,17 +100,23 @@ class Lock:
         self.ended.set()
         if self.beating is not None:
             self.beating.join()
-        if (self._read() or {}).get("owner") == self.owner:
-            fs, where = url_to_fs(self.url)
-            with suppress(FileNotFoundError):
+        with suppress(Exception):  # what the job has come to counts
+            nobody = self.owner if self.descriptor is not None else None
+            if (self._read() or {}).get("owner", nobody) == self.owner:
+                fs, where = url_to_fs(self.url)
                 fs.rm_file(where)
         if self.descriptor is not None:
             os.close(self.descriptor)
+            self.descriptor = None
 
     def _take_of_kernel(self) -> bool:
         """Whether the kernel's lock is held now; False where the file system has none."""
         while True:
-            descriptor = os.open(self.url, os.O_RDWR | os.O_CREAT, 0o644)
+            os.makedirs(os.path.dirname(self.url), exist_ok=True)
+            try:
+                descriptor = os.open(self.url, os.O_RDWR | os.O_CREAT, 0o644)
+            except FileNotFoundError:  # the folder was removed in between
+                continue
             try:
                 if fcntl is None:
                     raise OSError
@@ -112,6 +125,8 @@ class Lock:
                 os.close(descriptor)
                 self._refuse(self._read() or {})
             except OSError:
+                if not os.fstat(descriptor).st_size:  # it was made just now
+                    os.unlink(self.url)
                 os.close(descriptor)
                 return False
             with suppress(FileNotFoundError):
@@ -122,7 +137,7 @@ class Lock:
 
     def _is_dead(self, holder: dict[str, Any], held: bool) -> bool:
         """Whether the holder was a process of this machine that is no more, as the kernel says."""
-        if holder.get("host") != socket.gethostname():
+        if holder.get("host") != socket.gethostname() or os.name == "nt":
             return False
         try:
             os.kill(int(holder["process"]), 0)
@@ -144,8 +159,6 @@ class Lock:
                 self._refuse(now)
 
     def _refuse(self, holder: dict[str, Any]) -> None:
-        if self.descriptor is not None:
-            os.close(self.descriptor)
         output = self.url.removesuffix(f"/{NAME}")
         raise InputError(
             f"{output} is being written by another job, {_named(holder)}: wait until it ends, or give another output"
@@ -153,7 +166,7 @@ class Lock:
 
     def _keep_beating(self) -> None:
         while not self.ended.wait(BEAT):
-            with suppress(OSError):
+            with suppress(Exception):  # the next sign may come through
                 if (self._read() or {}).get("owner") != self.owner:
                     return
                 self._beat()

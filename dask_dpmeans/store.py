@@ -24,6 +24,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +42,9 @@ from zarr.storage import LocalStore
 from dask_dpmeans import lock
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 
-FORMAT = 3
+FORMAT = 4
 """Version of this layout; a reader refuses any other."""
-PARTIAL = ".partial"
+PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
 MARKER = "dask_dpmeans"
 """The attribute under which a run says what it is."""
@@ -177,11 +178,15 @@ class RunStore:
             if not os.path.isdir(self.path):
                 return not os.path.lexists(self.path)
             files = (name for _, _, names in os.walk(self.path) for name in names)
-            return all(name == lock.NAME or name.endswith(PARTIAL) for name in files)
+            return all(name == lock.NAME or PARTIAL.search(name) for name in files)
         try:
             zarr.open(self.path, mode="r")
-        except (OSError, ValueError, KeyError):
+        except FileNotFoundError:
             return True
+        except OSError:
+            raise
+        except Exception as error:
+            raise InputError(f"{self.path} cannot be looked into: {error}") from error
         return False
 
     def remove(self) -> None:
@@ -199,7 +204,7 @@ class RunStore:
         if self.kind() is None:
             return False
         self._check_local()
-        names = {child.name for child in Path(self.path).iterdir() if not child.name.endswith(PARTIAL)}
+        names = {child.name for child in Path(self.path).iterdir() if not PARTIAL.search(child.name)}
         foreign = sorted(names - OUR_NAMES - {lock.NAME})
         if foreign:
             raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
@@ -471,7 +476,11 @@ def _attributes(path: str) -> dict[str, Any]:
     """The attributes of a group; none where there is no group."""
     try:
         attributes = dict(zarr.open_group(path, mode="r").attrs)
-    except Exception:  # nothing there, or whatever is wrong with it
+    except FileNotFoundError:
+        return {}
+    except OSError:  # a store that does not answer may hold anything
+        raise
+    except Exception:  # whatever is wrong with it
         return {}
     return _checked(attributes, path) if MARKER in attributes else attributes
 

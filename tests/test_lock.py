@@ -242,3 +242,37 @@ def test_a_fit_that_lost_its_lock_commits_no_more(rows, tmp_path):
     with pytest.raises(LockLostError, match="process 1 on elsewhere"):
         fit(rows, run, DPMeans(1.0, random_state=0, tol=0.0), on_step=steal, threads=1)
     assert seen == [1, 2]
+
+
+def test_a_lock_that_could_not_be_written_is_let_go_of(path, monkeypatch):
+    beat = Lock._beat
+
+    def full(self):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Lock, "_beat", full)
+    with pytest.raises(OSError, match="no space left"), only_job(path):
+        pytest.fail("no lock")
+    monkeypatch.setattr(Lock, "_beat", beat)
+    monkeypatch.setattr(lock, "LEASE", 600.0)
+    with only_job(path):
+        assert there(path)
+
+
+def test_an_error_in_letting_go_does_not_hide_what_the_job_came_to(path, monkeypatch):
+    def gone(self):
+        raise RuntimeError("no answer")
+
+    def work():
+        monkeypatch.setattr(Lock, "_read", gone)
+        sleep(3 * lock.BEAT)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), only_job(path):
+        work()
+
+
+def test_a_new_output_is_not_waited_for(path, monkeypatch):
+    monkeypatch.setattr(lock, "LEASE", 600.0)
+    with only_job(path):
+        assert there(path)

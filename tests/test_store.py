@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 import xarray
@@ -221,7 +222,7 @@ def test_bad_input_writes_nothing(tmp_path: Path, data: str) -> None:
 def test_a_run_of_another_format_is_refused(run: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dask_dpmeans.store.FORMAT", 99)
-        with pytest.raises(InputError, match="format 3, this version reads format 99"):
+        with pytest.raises(InputError, match="format 4, this version reads format 99"):
             load(run)
 
 
@@ -485,3 +486,16 @@ def test_no_message_tells_credentials() -> None:
     assert RunStore.at("s3://key:secret@bucket/run").shown == "s3://***@bucket/run"
     for error in (CorruptStoreError, InputError):
         assert str(error("no https://u:p@h/x?sig=1 there")) == "no https://***@h/x?*** there"
+
+
+def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_one(run: Path, data: str) -> None:
+    target = "memory://silent/run.zarr"
+    fs = fsspec.filesystem("memory")
+    fs.put(str(run), "/silent/run.zarr", recursive=True)
+    assert RunStore.at(target).finished()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(fs), "cat_file", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no answer")))
+        for ask in (RunStore.at(target).finished, RunStore.at(target).begun, RunStore.at(target)._is_free):
+            with pytest.raises(ConnectionError, match="no answer"):
+                ask()
+    fs.store.clear()

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from distributed import Client, LocalCluster, Security, default_client
@@ -96,26 +96,28 @@ def connect(
             wait_for_worker(client, timeout)
             yield client
     elif workers is not None:
-        with (
-            LocalCluster(
-                n_workers=workers,
-                threads_per_worker=threads or max(1, own_threads() // workers),
-                memory_limit="auto" if memory_limit is None else memory_limit,
-                dashboard_address=None,
-                # None alone still takes port 8787, and warns where another cluster has it.
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            ) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
-            yield client
+        cluster = LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads or max(1, own_threads() // workers),
+            memory_limit="auto" if memory_limit is None else memory_limit,
+            dashboard_address=None,
+            # None alone still takes port 8787, and warns where another cluster has it.
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        )
+        try:
+            with Client(cluster, set_as_default=False) as client:
+                yield client
+        finally:
+            with suppress(KeyError):  # Dask's, of a worker that was killed
+                cluster.close()
     else:
         yield None
 
 
-def _security(tls: tuple[str, str, str] | None) -> Security:
-    """What a client shows, and asks for."""
+def _security(tls: tuple[str, str, str] | None) -> Security | None:
+    """What a client shows, and asks for; None for what Dask's own configuration says."""
     if tls is None:
-        return Security()
+        return None
     for path in tls:
         if not os.path.isfile(path):
             raise NoWorkersError(f"there is no file {path}")

@@ -20,6 +20,7 @@ from dask.utils import format_bytes
 from distributed import Client, Future, KilledWorker
 from distributed import wait as wait_for
 from distributed.comm.core import CommClosedError
+from distributed.protocol.pickle import dumps
 from threadpoolctl import ThreadpoolController
 
 from dask_dpmeans.blocks import Carried, Shared
@@ -39,6 +40,8 @@ KEPT_BYTES = 2**25
 """Freed memory at the end of a heap that a worker keeps; with half of it the pass below took 12.5 s."""
 LARGEST_ALLOCATION = 2**25
 """Bytes, the most that glibc takes from a heap."""
+MOST_CARRIED = 2**28
+"""Bytes of jobs that travel in tasks, in all."""
 FEW = 2
 """Tasks a thread that Dask does not hand out as workers become free."""
 LOOK = 1.0
@@ -264,6 +267,8 @@ class DaskTasks:
         therefore travels in each of them.
         """
         few = len(pieces) <= FEW * self.threads
+        if few and self.client is not None:
+            few = len(pieces) * len(dumps(job)) <= MOST_CARRIED
         shared = Literal(job) if few else delayed(job, name=keys("job"), traverse=False)
         tasks = []
         for number, (shard, blocks) in enumerate(pieces):
@@ -281,6 +286,8 @@ class DaskTasks:
                 self._wait(self.client, futures)
                 return list(self.client.gather(futures))
             except (CancelledError, CommClosedError, OSError) as error:
+                if any(future.status == "error" for future in futures):  # it is one that a task met
+                    raise
                 raise ClusterLostError(f"the cluster was lost: {error}") from error
             except KilledWorker as error:
                 raise ClusterLostError(_deadly(error)) from error
@@ -323,8 +330,10 @@ def _numbers_of(key: str) -> list[int]:
 
 def _deadly(error: KilledWorker) -> str:
     """What to say where Dask gave up on a task since each worker that had it ended: its rows, and the memory."""
-    kind, numbers = str(error.task).split("-")[1], _numbers_of(str(error.task))
+    key = str(error.task)
+    numbers = _numbers_of(key)
     rows = f" on rows {numbers[1]:,} to {numbers[2]:,}" if len(numbers) == 3 else ""
+    kind = key.split("-")[1] if key.startswith("dpmeans-") else key
     limit, threads = error.last_worker.memory_limit, error.last_worker.nthreads
     return (
         f"{error.allowed_failures + 1} workers ended, one after the other, that had the task {kind}{rows}, perhaps "

@@ -9,14 +9,22 @@ from dask.utils import format_bytes
 from fsspec.core import url_to_fs
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.storage import WrapperStore
+from zarr.storage import StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.storage import codecs_of
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)
 """Seconds before each further try, where a store fails to answer."""
-FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError, NotImplementedError, ValueError)
+FINAL = (
+    FileNotFoundError,
+    PermissionError,
+    NotADirectoryError,
+    IsADirectoryError,
+    NotImplementedError,
+    ValueError,
+    MemoryError,
+)
 """Errors that no further try mends."""
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 MOST_METADATA = 2**26
@@ -69,7 +77,7 @@ class GuardedStore(WrapperStore[Store]):
                 return None
             raise CorruptStoreError(
                 f"chunk {key} of {self} is missing. Was it lost, restore it; was it never written, since it holds the "
-                "fill value alone, say --fill-missing or fill_missing=True"
+                "fill value alone, say --fill-missing, fill_missing=True, or pass a Dask array of it"
             )
         self._check_size(key, found, whole=byte_range is None)
         return found
@@ -111,6 +119,8 @@ def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) 
     codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
     if codecs & RUNS_CODE:
         raise InputError(f"{name} is stored with the codec pickle, which can run any code: write it with another")
+    if min(array.chunks, default=1) < 1:
+        raise InputError(f"{name} is stored in chunks of shape {array.chunks}")
     n_chunks = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
     if n_chunks > MOST_CHUNKS:
         raise InputError(
@@ -119,7 +129,8 @@ def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) 
         )
     whole = math.prod(array.shards or array.chunks) * array.dtype.itemsize
     store = GuardedStore(array.store, whole, tuple(sorted(codecs)), fill_missing=fill_missing)
-    return zarr.open_array(store, path=array.path, mode="r")
+    path = StorePath(store, array.path)
+    return zarr.Array(zarr.AsyncArray(metadata=array.metadata, store_path=path, config=array.config))
 
 
 def check_metadata_size(path: str, name: str) -> None:
@@ -128,8 +139,10 @@ def check_metadata_size(path: str, name: str) -> None:
     for key in METADATA:
         try:
             size = fs.size(f"{where.rstrip('/')}/{key}")
-        except Exception:  # no such file, or no answer: opening it says more
+        except (FileNotFoundError, NotADirectoryError):
             continue
+        except Exception:  # no answer: opening it says more
+            return
         if size is not None and size > MOST_METADATA:
             raise InputError(
                 f"{name}: {path}/{key} takes {format_bytes(size)}, more than {format_bytes(MOST_METADATA)} of metadata"

@@ -321,9 +321,11 @@ def open_path(path: str, name: str, *, fill_missing: bool = False) -> Any:
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
         return NpyFile(os.path.abspath(path), mapped.shape, mapped.dtype)
-    check_metadata_size(path, name)
     try:
+        check_metadata_size(path, name)
         node = zarr.open(path if "://" in path else os.path.abspath(path), mode="r")
+    except InputError:
+        raise
     except Exception as error:  # whatever is wrong with its metadata
         raise InputError(f"{name}: there is no Zarr array at {path}: {error or type(error).__name__}") from error
     if isinstance(node, zarr.Group):

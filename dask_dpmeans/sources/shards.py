@@ -128,6 +128,8 @@ class StoredShard:
             return self.data[start:stop], self._weights(start, stop)
         except (CorruptStoreError, MemoryError):
             raise
+        except OSError as error:  # of the store: a later try may succeed
+            raise OSError(f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}") from error
         except Exception as error:  # what its codec, or the store, says of a damaged chunk
             raise CorruptStoreError(
                 f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}"

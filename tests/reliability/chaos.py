@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -285,11 +285,13 @@ def cluster() -> Iterator[Cluster]:
     """Three workers of one thread each."""
     with tempfile.TemporaryDirectory() as folder, dask.config.set({"temporary-directory": folder}):
         options = {"dashboard_address": None, "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}}
-        with (
-            LocalCluster(WORKERS, threads_per_worker=1, memory_limit="1GB", silence_logs=50, **options) as made,
-            Client(made, set_as_default=False) as client,
-        ):
-            yield Cluster(made, client)
+        made = LocalCluster(WORKERS, threads_per_worker=1, memory_limit="1GB", silence_logs=50, **options)
+        try:
+            with Client(made, set_as_default=False) as client:
+                yield Cluster(made, client)
+        finally:
+            with suppress(KeyError):  # Dask's, of a worker that was killed
+                made.close()
 
 
 def chaos(seeds: range, say: Callable[[str], None] = lambda _: None) -> tuple[int, Counter[str]]:

@@ -218,3 +218,12 @@ def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():
 
     with pytest.raises(ClusterLostError, match="the cluster was lost: gone"):
         DaskTasks(Gone(), 1).hold([StoredShard(0, 2, ROWS, None)])
+
+
+def test_jobs_that_are_large_together_are_shared_by_few_tasks_too(monkeypatch):
+    plan, job = Plan(12, 2, 1), FoldJob(Nested(), FLOAT64, 2)
+    executor = DaskTasks(object(), 3)
+    assert isinstance(executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"))[0], Literal)
+    monkeypatch.setattr("dask_dpmeans.sources.executors.MOST_CARRIED", 10)
+    shared, _ = executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"))
+    assert not isinstance(shared, Literal)

@@ -97,11 +97,11 @@ def _fit(
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
-    """Whether the fit has converged, once its result stands."""
+    """Whether the fit has converged, once its result stands, or whether that stood before."""
     state, history, converged = _begin(store, manifest, source, method, resume)
+    if _is_over(store, method, history, converged):
+        return True
     if store.finished():
-        if converged or len(history) >= method.max_iter:
-            return True
         store.reopen()
     for step in () if converged else iterate(source, method, state):
         state, converged = step.state, step.converged
@@ -199,13 +199,18 @@ def _begin(
         if not store.committed():
             return None, [], False
         state, history, converged = store.restore(method.state)
-        if not (converged and store.finished()):
+        if not _is_over(store, method, history, converged):
             _check_unchanged(store, source, method, state)
         return state, history, converged
     method.init(source)
     store.remove()
     store.begin(manifest)
     return None, [], False
+
+
+def _is_over(store: RunStore, method: Algorithm[Any], history: list[Record], converged: bool) -> bool:
+    """Whether a result stands that no further step can follow."""
+    return store.finished() and (converged or len(history) >= method.max_iter)
 
 
 def _check_unchanged(store: RunStore, source: Source, method: Any, state: Any) -> None:

@@ -30,7 +30,7 @@ METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 MOST_METADATA = 2**26
 """Bytes of metadata that are read."""
 MOST_CHUNKS = 10**9
-"""Chunks of an array; more would take half a day to open, at 50 us each."""
+"""Chunks of an array, the most: metadata that tell of more were not written with any data in mind."""
 ENCODED_SLACK = 2**16
 """Bytes that an encoded chunk may take beyond twice those that it decodes to."""
 RUNS_CODE = {"pickle"}

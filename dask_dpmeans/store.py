@@ -300,7 +300,8 @@ class RunStore:
             shutil.rmtree(self / "steps")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Consolidated metadata", category=ZarrUserWarning)
-            warnings.filterwarnings("ignore", f"Object at {lock.NAME} is not", category=ZarrUserWarning)
+            left = rf"Object at ({lock.NAME}|\S*\.partial) is not"
+            warnings.filterwarnings("ignore", left, category=ZarrUserWarning)
             zarr.consolidate_metadata(self.path)
 
     def result(self) -> "Result":

@@ -20,9 +20,9 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.survey import Flaw, Summary, Survey
+from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
-from dask_dpmeans.sources.guard import check_metadata_size, guarded
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
 from dask_dpmeans.sources.source import RowSource
 from dask_dpmeans.sources.storage import Storage, plain_store
@@ -304,8 +304,10 @@ def _opened(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
         opened = data.to_dask_array(lengths=True)
     elif isinstance(data, da.Array):
         opened = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
+    elif isinstance(data, zarr.Group):
+        raise _no_array(data, str(data.store_path), name)
     elif isinstance(data, zarr.Array):
-        opened = guarded(_absolute(data), name, fill_missing=fill_missing)
+        opened = guard.guarded(_absolute(data), name, fill_missing=fill_missing)
     else:
         opened = _as_array(data, name)
     if opened.ndim != dimensions:
@@ -322,19 +324,23 @@ def open_path(path: str, name: str, *, fill_missing: bool = False) -> Any:
             raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
         return NpyFile(os.path.abspath(path), mapped.shape, mapped.dtype)
     try:
-        check_metadata_size(path, name)
-        node = zarr.open(path if "://" in path else os.path.abspath(path), mode="r")
+        guard.check_metadata_size(path, name)
+        node = guard.opened(path if "://" in path else os.path.abspath(path))
     except InputError:
         raise
     except Exception as error:  # whatever is wrong with its metadata
         raise InputError(f"{name}: there is no Zarr array at {path}: {error or type(error).__name__}") from error
     if isinstance(node, zarr.Group):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what else lies there
-            arrays = sorted(node.array_keys())
-        hint = f"one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
-        raise InputError(f"{name}: {path} is a Zarr group, not an array: give the path of {hint}")
-    return guarded(node, name, fill_missing=fill_missing)
+        raise _no_array(node, path, name)
+    return guard.guarded(node, name, fill_missing=fill_missing)
+
+
+def _no_array(group: zarr.Group, path: str, name: str) -> InputError:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what else lies there
+        arrays = sorted(group.array_keys())
+    hint = f"give one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
+    return InputError(f"{name}: {path} is a Zarr group, not an array: {hint}")
 
 
 def _absolute(array: zarr.Array[Any]) -> zarr.Array[Any]:

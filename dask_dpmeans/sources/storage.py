@@ -87,6 +87,9 @@ def codecs_of(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
     found = metadata.get("codecs") or [*(metadata.get("filters") or ()), metadata.get("compressor")]
     for codec in filter(None, found):
         settings = codec.get("configuration", codec)
+        if "codec" in settings:  # one within `BoundedCodec`
+            yield from codecs_of({"codecs": [settings["codec"]]})
+            continue
         yield codec.get("name", codec.get("id")).removeprefix("numcodecs."), settings
         if "codecs" in settings:
             yield from codecs_of(settings)

@@ -2,6 +2,7 @@
 
 from chaos import chaos
 from damage import try_damage
+from machine import try_orders
 from soak import soak
 from writes import FAULTS, try_writes
 
@@ -25,6 +26,10 @@ def test_damage_is_an_error_or_changes_nothing():
     assert not wrong
     assert sum(outcomes.values()) == 60
     assert any("error" in outcome for outcome in outcomes)
+
+
+def test_the_store_says_what_a_model_in_memory_says():
+    try_orders(10)
 
 
 def test_nothing_is_left_after_a_fit():

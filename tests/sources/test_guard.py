@@ -2,7 +2,8 @@
 
 import json
 import pickle
-from contextlib import suppress
+import tracemalloc
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import google_crc32c
@@ -16,8 +17,8 @@ from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.sources import as_source, guard
-from dask_dpmeans.sources.guard import unpacked_bytes
+from dask_dpmeans.sources import as_source, bounded, guard
+from dask_dpmeans.sources.bounded import declared_bytes
 
 ROWS = np.random.default_rng(0).standard_normal((640, 2))
 CODECS = {
@@ -164,15 +165,7 @@ def test_a_chunk_that_would_unpack_to_gigabytes_is_refused_packed(tmp_path, code
     stored(tmp_path / "rows.zarr", compressors=compressors, shards=shards)
     packed = {"zstd": numcodecs.Zstd(), "blosc": numcodecs.Blosc("zstd")}[codec].encode(bytes(2**28))
     assert len(packed) < 2**20
-    for chunk in chunk_files(tmp_path / "rows.zarr"):
-        if shards is None:
-            chunk.write_bytes(packed)
-        else:
-            index = chunk.read_bytes()[-(5 * 16 + 4) :]
-            table = np.frombuffer(index[:-4], "<u8").copy()
-            table[0::2], table[1::2] = 0, len(packed)
-            checksum = google_crc32c.value(table.tobytes()).to_bytes(4, "little")
-            chunk.write_bytes(packed + table.tobytes() + checksum)
+    put(tmp_path / "rows.zarr", packed, sharded=shards is not None)
     with pytest.raises(CorruptStoreError, match=r"would unpack to 256\.00 MiB, where the metadata say"):
         source(tmp_path / "rows.zarr")
 
@@ -181,17 +174,99 @@ def test_a_chunk_that_would_unpack_to_gigabytes_is_refused_packed(tmp_path, code
 def test_what_chunks_unpack_to_is_read_from_their_headers(size, checksum):
     content = bytes(size)
     packed = bytes(numcodecs.Zstd(checksum=checksum).encode(content))
-    assert unpacked_bytes(packed[:18], ("zstd",)) == size
-    assert unpacked_bytes(packed[:18], ("gzip",)) is None
+    assert declared_bytes("zstd", packed) == (size, True)
     if size:
-        assert unpacked_bytes(bytes(numcodecs.Blosc().encode(content))[:18], ("blosc",)) == size
+        assert declared_bytes("blosc", bytes(numcodecs.Blosc().encode(content))) == (size, True)
+        assert declared_bytes("lz4", bytes(numcodecs.LZ4().encode(content))) == (size, True)
 
 
-@given(head=st.binary(max_size=18))
+@given(head=st.binary(max_size=30))
 def test_any_header_is_read_without_an_error(head):
-    for start in (b"", guard.ZSTD_MAGIC, b"\x02"):
-        found = unpacked_bytes((start + head)[:18], ("zstd", "blosc"))
-        assert found is None or found >= 0
+    for name in ("zstd", "blosc", "lz4"):
+        for start in (b"", bounded.ZSTD_MAGIC, b"\x02"):
+            assert declared_bytes(name, start + head)[0] >= 0
+
+
+def unsized(content):
+    """A zstd frame of raw and RLE blocks that does not say how long it is (RFC 8878, section 3.1.1)."""
+    parts = [content[start : start + 2**17] for start in range(0, len(content), 2**17)]
+    frame = bounded.ZSTD_MAGIC + bytes([0, 0x38])  # no size; a window of 128 KB
+    for number, part in enumerate(parts):
+        same = len(set(part)) == 1
+        header = len(part) << 3 | same << 1 | (number == len(parts) - 1)
+        frame += header.to_bytes(3, "little") + (part[:1] if same else part)
+    return frame
+
+
+PACK = {
+    "gzip": numcodecs.GZip(9).encode,
+    "zstd": unsized,
+    "zlib": numcodecs.Zlib(9).encode,
+    "bz2": numcodecs.BZ2().encode,
+    "lzma": numcodecs.LZMA().encode,
+    "lz4": numcodecs.LZ4().encode,
+}
+
+
+def put(path, packed, *, sharded):
+    """Put packed bytes in place of each chunk, or of each inner chunk of a shard of five."""
+    for chunk in chunk_files(path):
+        if not sharded:
+            chunk.write_bytes(packed)
+            continue
+        table = np.frombuffer(chunk.read_bytes()[-(5 * 16 + 4) : -4], "<u8").copy()
+        table[0::2], table[1::2] = 0, len(packed)
+        checksum = google_crc32c.value(table.tobytes()).to_bytes(4, "little")
+        chunk.write_bytes(packed + table.tobytes() + checksum)
+
+
+@contextmanager
+def most_memory(most):
+    """No more bytes than that are allocated."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not")
+@pytest.mark.parametrize("codec", PACK)
+@pytest.mark.parametrize("layout", ["chunks", "shards", "version 2"])
+def test_no_codec_unpacks_more_than_a_chunk_holds(tmp_path, codec, layout):
+    """Measured where memory would be spent; honest bytes of the same codec are read."""
+    pack = PACK[codec]
+    if layout == "version 2":
+        options = {"zarr_format": 2, "compressors": numcodecs.get_codec({"id": codec})}
+    else:
+        name = codec if codec in ("gzip", "zstd") else f"numcodecs.{codec}"
+        options = {
+            "compressors": {"name": name, "configuration": {}},
+            "shards": (320, 2) if layout == "shards" else None,
+        }
+    path = tmp_path / "rows.zarr"
+    opened = stored(path, **options)
+    np.testing.assert_allclose(source(opened).summary.sums, ROWS.sum(axis=0))
+    put(path, bytes(pack(np.ones(128).tobytes())), sharded=layout == "shards")
+    np.testing.assert_allclose(source(opened).summary.sums, [640, 640])
+    size = 2**23 if codec == "lz4" else 2**25  # which lz4 packs too badly to pass for a chunk
+    put(path, bytes(pack(bytes(size))), sharded=layout == "shards")
+    for array in (opened, pickle.loads(pickle.dumps(guard.guarded(opened, "data")))):
+        with (
+            most_memory(4 * size if codec == "lzma" else size / 2),  # each lzma decoder takes 8 MB
+            pytest.raises(CorruptStoreError, match=r"would unpack to .*, where the metadata say 1\.00 kiB"),
+        ):
+            source(array)
+
+
+@pytest.mark.parametrize("codec", bounded.STREAMS)
+def test_streams_in_a_row_are_one_chunk(codec):
+    pack = PACK[codec]
+    packed = bytes(pack(b"one")) + bytes(pack(b"two"))
+    assert bounded.unpack_stream(codec, {}, packed, 6) == b"onetwo"
+    with pytest.raises(ValueError, match="ends before its end"):
+        bounded.unpack_stream(codec, {}, packed[:-9], 6)
 
 
 class Flaky(WrapperStore):
@@ -225,6 +300,25 @@ def test_a_store_that_fails_for_good_is_an_error_after_some_tries(flaky, monkeyp
     with pytest.raises(OSError, match=r"rows 0 to .* cannot be read: slow down"):
         source(flaky)
     assert max(Flaky.asked.values()) == 5
+
+
+@pytest.mark.parametrize(("failures", "read"), [(4, True), (5, False)])
+def test_a_store_that_fails_to_open_is_asked_again(tmp_path, monkeypatch, failures, read):
+    stored(tmp_path / "rows.zarr")
+    monkeypatch.setattr(guard, "PAUSES", (0.001,) * 4)
+    errors = iter([OSError("slow down")] * failures)
+
+    def failing(*args, opened=zarr.open, **options):
+        for error in errors:
+            raise error
+        return opened(*args, **options)
+
+    monkeypatch.setattr(zarr, "open", failing)
+    if read:
+        assert source(tmp_path / "rows.zarr").n_features == 2
+    else:
+        with pytest.raises(InputError, match=r"there is no Zarr array at .*rows\.zarr: slow down"):
+            source(tmp_path / "rows.zarr")
 
 
 @pytest.mark.parametrize("error", [PermissionError("no"), FileNotFoundError("gone")])

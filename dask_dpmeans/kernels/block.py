@@ -46,6 +46,8 @@ class Block:
     """Where kernels put what they do not return."""
     memory: dict[str, Any] | None = field(default=None, repr=False, compare=False)
     """What kernels keep of these rows from pass to pass; None where the rows are read anew each time."""
+    groups: Int64Array | None = None
+    """(height,), numbers of the data sets that the rows belong to, or None where there is but one."""
 
     def doubles(self) -> Float64Array:
         """The rows in float64, (height, d)."""

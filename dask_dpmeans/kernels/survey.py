@@ -8,6 +8,9 @@ import numpy as np
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.moments import cluster_moments
 
+MOST_GROUPS = 2**24
+"""Group numbers must lie below this: something is kept of each, be it empty."""
+
 
 class Flaw(NamedTuple):
     """The first value that cannot be used."""
@@ -15,7 +18,7 @@ class Flaw(NamedTuple):
     row: int
     """Global row number."""
     column: int
-    """Column number among those used; -1 for a weight."""
+    """Column number among those used; -1 for a weight, -2 for a group."""
     value: float
 
 
@@ -35,6 +38,8 @@ class Summary:
     """(d,), least values."""
     highest: Float64Array
     """(d,), greatest values."""
+    n_groups: int = 0
+    """One more than the greatest group number; 0 without groups."""
 
     @property
     def mean(self) -> Float64Array:
@@ -100,7 +105,8 @@ class Survey:
                 if block.weights is None
                 else (np.einsum("i,ij,ij->j", block.weights, differences, differences))
             )
-        return Summary(None, weight, sums, squares, lowest, highest)
+        n_groups = 0 if block.groups is None else int(block.groups.max()) + 1
+        return Summary(None, weight, sums, squares, lowest, highest, n_groups)
 
     def combine(self, left: Summary, right: Summary) -> Summary:
         """The summary of two neighboring runs; squares as Chan, Golub & LeVeque 1983 merge them."""
@@ -116,11 +122,12 @@ class Survey:
             squares,
             np.minimum(left.lowest, right.lowest),
             np.maximum(left.highest, right.highest),
+            max(left.n_groups, right.n_groups),
         )
 
 
 def first_flaw(block: Block, limit: float) -> Flaw | None:
-    """The first value of a block that is not strictly within plus and minus `limit`, or weight that is none."""
+    """The first value of a block that is not strictly within plus and minus `limit`, or weight or group that is none."""
     flaws = []
     if not (np.maximum(-block.rows.min(axis=0), block.rows.max(axis=0)) < limit).all():
         row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]
@@ -129,4 +136,8 @@ def first_flaw(block: Block, limit: float) -> Flaw | None:
         bad = np.flatnonzero(~((block.weights >= 0) & (block.weights < np.inf)))
         if bad.size:
             flaws.append(Flaw(block.start + int(bad[0]), -1, float(block.weights[bad[0]])))
+    if block.groups is not None:
+        bad = np.flatnonzero((block.groups < 0) | (block.groups >= MOST_GROUPS))
+        if bad.size:
+            flaws.append(Flaw(block.start + int(bad[0]), -2, int(block.groups[bad[0]])))
     return min(flaws, default=None)

@@ -19,7 +19,7 @@ from dask_dpmeans.blocks import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Scratch
-from dask_dpmeans.kernels.survey import Flaw, Summary, Survey
+from dask_dpmeans.kernels.survey import MOST_GROUPS, Flaw, Summary, Survey
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
@@ -63,6 +63,8 @@ class Layout:
     """(n, columns as stored), as it was opened."""
     weights: Any
     """(n,), or None."""
+    groups: Any
+    """(n,), or None."""
     prepare: Prepare
     """Columns and precision; a scale only once rows were read."""
     plan: Plan
@@ -103,7 +105,7 @@ class Layout:
 
     def first(self, n_rows: int) -> Shard:
         """The first rows, read."""
-        return StoredShard(0, n_rows, self.rows, self.weights).load()
+        return StoredShard(0, n_rows, self.rows, self.weights, self.groups).load()
 
     def held(self, shard: Shard, scale: Float64Array | str | None = None) -> HeldRows:
         """The first rows as a source of their own, checked as all rows are."""
@@ -127,6 +129,7 @@ def as_source(
     data: Any,
     sample_weight: Any = None,
     *,
+    groups: Any = None,
     columns: Sequence[int] | None = None,
     scale: Float64Array | str | None = None,
     client: Client | None = None,
@@ -146,6 +149,8 @@ def as_source(
         them exactly.
     sample_weight : the same kinds, (n,), optional
         Weights >= 0, not all 0.
+    groups : the same kinds, (n,), integers, optional
+        The number of the data set that each row belongs to, from 0 on, in any order.
     columns : sequence of int, optional
         Columns to use, in order.
     scale : "std" or (d,) array, optional
@@ -179,6 +184,7 @@ def as_source(
     layout, executor = lay_out(
         data,
         sample_weight,
+        groups=groups,
         columns=columns,
         client=client,
         threads=threads,
@@ -217,6 +223,7 @@ def lay_out(
     data: Any,
     sample_weight: Any = None,
     *,
+    groups: Any = None,
     columns: Sequence[int] | None = None,
     client: Client | None = None,
     threads: int | None = None,
@@ -229,11 +236,13 @@ def lay_out(
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
-    rows, weights = _together(
-        _opened(data, "data", 2, fill_missing), _opened(sample_weight, "sample_weight", 1, fill_missing)
+    rows, weights, sets = _together(
+        _opened(data, "data", 2, fill_missing),
+        _opened(sample_weight, "sample_weight", 1, fill_missing),
+        _opened(groups, "groups", 1, fill_missing),
     )
     n, d = rows.shape
-    _check_shapes(rows, weights)
+    _check_shapes(rows, weights, sets)
     chosen = _checked_columns(columns, d)
     prepare = Prepare(working_dtype(rows.dtype, "data"), chosen)
     width = d if chosen is None else len(chosen)
@@ -243,7 +252,7 @@ def lay_out(
     _check_chunks(rows, resources)
     height = block_height(width) if block_rows is None else block_rows
     resident = n * d * rows.dtype.itemsize <= RESIDENT_SHARE * resources.memory
-    whole = Layout(rows, weights, prepare, Plan(n, height, 1), resources, resident)
+    whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, resident)
     streams = not resident and not isinstance(rows, da.Array)
     most_rows = n if streams else max(1, whole.affordable_rows)
     blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
@@ -372,18 +381,17 @@ def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     )
 
 
-def _together(rows: Any, weights: Any) -> tuple[Any, Any]:
-    """Rows and weights in kinds that can be cut alike: both Dask arrays, or neither."""
-    if isinstance(rows, da.Array) and weights is not None and not isinstance(weights, da.Array):
-        return rows, da.from_array(weights)
-    if isinstance(weights, da.Array) and not isinstance(rows, da.Array):
-        return da.from_array(rows), weights
-    if isinstance(rows, np.ndarray) and weights is not None:
-        return rows, np.asarray(weights[:])
-    return rows, weights
+def _together(rows: Any, *beside: Any) -> tuple[Any, ...]:
+    """Rows, weights and groups in kinds that can be cut alike: all Dask arrays, or none."""
+    arrays = rows, *beside
+    if any(isinstance(array, da.Array) for array in arrays):
+        return tuple(each if each is None or isinstance(each, da.Array) else da.from_array(each) for each in arrays)
+    if isinstance(rows, np.ndarray):
+        return rows, *(each if each is None else np.asarray(each[:]) for each in beside)
+    return arrays
 
 
-def _check_shapes(rows: Any, weights: Any) -> None:
+def _check_shapes(rows: Any, weights: Any, groups: Any) -> None:
     n, d = rows.shape
     if n < 1:
         raise InputError(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
@@ -393,6 +401,14 @@ def _check_shapes(rows: Any, weights: Any) -> None:
         working_dtype(weights.dtype, "sample_weight")
         if weights.shape[0] != n:
             raise InputError(f"sample_weight must hold one weight a row: {n:,} rows, but {weights.shape[0]:,} weights")
+    if groups is not None:
+        if groups.dtype.kind not in "biu":
+            raise InputError(
+                f"groups must be integers from 0 on, got {groups.dtype}: fill what is missing, then number the groups, "
+                "as np.unique(groups, return_inverse=True) does"
+            )
+        if groups.shape[0] != n:
+            raise InputError(f"groups must hold one number a row: {n:,} rows, but {groups.shape[0]:,} numbers")
 
 
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
@@ -420,9 +436,9 @@ def _check_chunks(rows: Any, resources: Resources) -> None:
 
 def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:
     """The rows cut into shards, as the executor takes them."""
-    rows, weights, bounds = layout.rows, layout.weights, layout.plan.shard_bounds()
+    rows, weights, groups, bounds = layout.rows, layout.weights, layout.groups, layout.plan.shard_bounds()
     if isinstance(rows, da.Array) and isinstance(executor, DaskTasks):
-        dask_shards = _dask_shards(rows, weights, bounds)
+        dask_shards = _dask_shards(rows, (weights, groups), bounds)
         if layout.resident:
             return executor.persist(dask_shards)
         if len(rows.__dask_graph__()) > rows.npartitions + 1:  # more than an array and its slices, or chunks held
@@ -436,25 +452,33 @@ def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:
     if isinstance(rows, NpyFile) and isinstance(executor, Threads):
         rows = rows[:]
     if isinstance(rows, np.ndarray):
-        return [Shard(a, rows[a:b], None if weights is None else weights[a:b]) for a, b in bounds]
-    parts = [StoredShard(a, b, rows, weights[a:b] if isinstance(weights, np.ndarray) else weights) for a, b in bounds]
+        return [Shard(a, rows[a:b], _beside(weights, a, b), _beside(groups, a, b)) for a, b in bounds]
+    parts = [StoredShard(a, b, rows, _beside(weights, a, b), _beside(groups, a, b)) for a, b in bounds]
     return executor.hold(parts) if layout.resident else executor.wrap(parts)
 
 
-def _dask_shards(rows: da.Array, weights: da.Array | None, bounds: list[tuple[int, int]]) -> list[Any]:
+def _beside(array: Any, start: int, stop: int) -> Any:
+    """What of weights or groups goes with a shard: its part where they are in memory, else all of the store."""
+    return array[start:stop] if isinstance(array, np.ndarray) else array
+
+
+def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: list[tuple[int, int]]) -> list[Any]:
     """One delayed `Shard` for each run of rows, whatever the chunks of the input."""
     heights = tuple(stop - start for start, stop in bounds)
     with dask.config.set({"array.rechunk.method": "tasks"}):
         chunks = rows.rechunk((heights, (rows.shape[1],))).to_delayed().ravel()
-        weight_chunks = [None] * len(bounds) if weights is None else weights.rechunk((heights,)).to_delayed().ravel()
+        others = [
+            [None] * len(bounds) if array is None else array.rechunk((heights,)).to_delayed().ravel()
+            for array in beside
+        ]
     keys = Keys.of("load")
     return [
-        delayed(_shard_of, pure=False)(start, stop, chunk, each, dask_key_name=keys("shard", number, start, stop))
-        for number, ((start, stop), chunk, each) in enumerate(zip(bounds, chunks, weight_chunks, strict=True))
+        delayed(_shard_of, pure=False)(start, stop, *parts, dask_key_name=keys("shard", number, start, stop))
+        for number, ((start, stop), *parts) in enumerate(zip(bounds, chunks, *others, strict=True))
     ]
 
 
-def _shard_of(start: int, stop: int, rows: Any, weights: Any) -> Shard:
+def _shard_of(start: int, stop: int, rows: Any, weights: Any, groups: Any) -> Shard:
     check_dense(rows, "data")
     if len(rows) != stop - start:
         raise InputError(
@@ -463,7 +487,9 @@ def _shard_of(start: int, stop: int, rows: Any, weights: Any) -> Shard:
         )
     if weights is not None:
         check_dense(weights, "sample_weight")
-    return Shard(start, rows, weights)
+    if groups is not None:
+        check_dense(groups, "groups")
+    return Shard(start, rows, weights, groups)
 
 
 def check_dense(chunk: Any, name: str) -> None:
@@ -479,7 +505,12 @@ def limit_of(dtype: np.dtype[Any]) -> float:
 
 def describe_flaw(flaw: Flaw, place: str) -> str:
     """What is wrong with a value, where, and what to do."""
-    if flaw.column < 0:
+    if flaw.column == -2:
+        return (
+            f"groups holds {flaw.value} at {place}: data sets are numbered from 0 to below {MOST_GROUPS:,}, "
+            "as np.unique(groups, return_inverse=True) does"
+        )
+    if flaw.column == -1:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"
     if np.isfinite(flaw.value):
         return (

@@ -15,7 +15,8 @@ from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 
 Answer = TypeVar("Answer")
 Raw = npt.NDArray[Any]
-Piece = tuple[Raw, Raw | None]
+Piece = tuple[Raw | None, ...]
+"""Rows, their weights, and their groups, as they are stored; None for what was not given."""
 
 PIECE_BYTES = 2**24
 """Read at a time from a store: whole chunks, up to about this."""
@@ -70,20 +71,22 @@ class Shard:
     """(height, columns as stored)."""
     weights: Raw | None
     """(height,)."""
+    groups: Raw | None = None
+    """(height,)."""
     memories: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
     """What kernels keep of the blocks; it stays where it is when the rows go elsewhere."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shard, (self.start, self.rows, self.weights)
+        return Shard, (self.start, self.rows, self.weights, self.groups)
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
         """Some of the shard's blocks, in order."""
         scratch = Scratch()
         for number in which:
             part = slice(number * block_rows, (number + 1) * block_rows)
-            weights = None if self.weights is None else self.weights[part]
+            piece = self.rows[part], _part(self.weights, part), _part(self.groups, part)
             memory = self.memories.setdefault((number, block_rows, prepare.key), {})
-            yield _block(self.start + number * block_rows, self.rows[part], weights, prepare, scratch, memory)
+            yield _block(self.start + number * block_rows, piece, prepare, scratch, memory)
 
 
 @dataclass(frozen=True)
@@ -96,22 +99,26 @@ class StoredShard:
     """(n, columns as stored)."""
     weights: Any
     """(n,), or None; (stop - start,) where it is a NumPy array."""
+    groups: Any = None
+    """As the weights."""
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
         """Some of the shard's blocks, in order; the next piece is read while one is worked on."""
         start = self.start + which.start * block_rows
         stop = min(self.start + which.stop * block_rows, self.stop)
         scratch = Scratch()
-        for rows, weights in _blocks_of(self._pieces(start, stop), block_rows):
-            yield _block(start, rows, weights, prepare, scratch)
-            start += len(rows)
+        for piece in _blocks_of(self._pieces(start, stop), block_rows):
+            block = _block(start, piece, prepare, scratch)
+            yield block
+            start += len(block.rows)
 
     def load(self) -> Shard:
         """The same rows, in memory."""
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
         for start, stop in self._bounds(self.start, self.stop):
             rows[start - self.start : stop - self.start] = self.read(start, stop)[0]
-        return Shard(self.start, rows, self._weights(self.start, self.stop))
+        weights, groups = (self._beside(array, self.start, self.stop) for array in (self.weights, self.groups))
+        return Shard(self.start, rows, weights, groups)
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
         bounds = self._bounds(start, stop)
@@ -125,7 +132,7 @@ class StoredShard:
 
     def read(self, start: int, stop: int) -> Piece:
         try:
-            return self.data[start:stop], self._weights(start, stop)
+            return self.data[start:stop], *(self._beside(array, start, stop) for array in (self.weights, self.groups))
         except (CorruptStoreError, MemoryError):
             raise
         except OSError as error:  # of the store: a later try may succeed
@@ -135,10 +142,11 @@ class StoredShard:
                 f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}"
             ) from error
 
-    def _weights(self, start: int, stop: int) -> Raw | None:
-        if isinstance(self.weights, np.ndarray):
+    def _beside(self, array: Any, start: int, stop: int) -> Raw | None:
+        """The weights or groups of some rows."""
+        if isinstance(array, np.ndarray):
             start, stop = start - self.start, stop - self.start
-        return None if self.weights is None else np.asarray(self.weights[start:stop])
+        return None if array is None else np.asarray(array[start:stop])
 
     def _bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Pieces that end on chunk boundaries, so that no chunk is read twice, those at the shard's ends excepted."""
@@ -149,14 +157,20 @@ class StoredShard:
 
 def _block(
     start: int,
-    rows: Raw,
-    weights: Raw | None,
+    piece: Piece,
     prepare: Prepare,
     scratch: Scratch,
     memory: dict[str, Any] | None = None,
 ) -> Block:
+    rows, weights, groups = piece
+    assert rows is not None
     each = None if weights is None else aligned(weights, np.dtype(np.float64), scratch, "weights")
-    return Block(start, prepare(rows, scratch), each, scratch, memory)
+    sets = None if groups is None else aligned(groups, np.dtype(np.int64), scratch, "groups")
+    return Block(start, prepare(rows, scratch), each, scratch, memory, sets)
+
+
+def _part(array: Raw | None, part: slice) -> Raw | None:
+    return None if array is None else array[part]
 
 
 def _named(data: Any) -> str:
@@ -184,11 +198,11 @@ def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
     """Cut a stream of pieces into blocks; only the rows of a block that spans pieces are copied."""
     held: list[Piece] = []
     missing = block_rows
-    for rows, weights in pieces:
-        start = 0
-        while start < len(rows):
-            stop = min(start + missing, len(rows))
-            held.append((rows[start:stop], None if weights is None else weights[start:stop]))
+    for piece in pieces:
+        start, n = 0, len(piece[0]) if piece[0] is not None else 0
+        while start < n:
+            stop = min(start + missing, n)
+            held.append(tuple(_part(array, slice(start, stop)) for array in piece))
             missing -= stop - start
             start = stop
             if not missing:
@@ -201,8 +215,7 @@ def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
 def _joined(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
-    weights = [weights for _, weights in pieces if weights is not None]
-    return np.concatenate([rows for rows, _ in pieces]), np.concatenate(weights) if weights else None
+    return tuple(None if arrays[0] is None else np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
 
 
 @dataclass(frozen=True)

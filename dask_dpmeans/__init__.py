@@ -3,6 +3,7 @@
 from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
+from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.run import predict
 from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
@@ -12,6 +13,7 @@ __all__ = [
     "CorruptStoreError",
     "DPMeans",
     "Estimate",
+    "HDPMeans",
     "InputError",
     "NoWorkersError",
     "OnlineDPMeans",

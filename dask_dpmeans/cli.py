@@ -26,6 +26,7 @@ from dask_dpmeans.errors import (
 )
 from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.estimators import DPMeans, dry_run, fit
+from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
 from dask_dpmeans.store import RunStore
@@ -130,6 +131,7 @@ WHERE = (
 FILL = click.option(
     "--fill-missing", is_flag=True, help="Read chunks that are not in the store as its fill value, as Zarr does."
 )
+GROUPS = "Number of the data set of each row: a one-dimensional Zarr array or .npy file of integers."
 FORCE = click.option("--force", is_flag=True, help="Remove what is there first, if it was written by dask-dpmeans.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs, to standard output.")
 SEED = click.option("--seed", type=click.IntRange(0), help="Random seed; one is drawn and stored by default.")
@@ -150,68 +152,99 @@ def main() -> None:
     """DP-means clustering from Zarr stores to Zarr stores, without a number of clusters to choose."""
 
 
+SCALES = click.Choice(["none", "std"])
+HOW = (
+    click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
+    click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
+    click.option(
+        "--scale", type=SCALES, default="none", show_default=True, help="Divide each column by its standard deviation."
+    ),
+    SEED,
+    FILL,
+    *WHERE,
+    click.option("--max-iter", default=300, show_default=True, help="The most sweeps or steps."),
+    click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share."),
+    click.option("--max-clusters", type=int, help="Stop with an error where there are more."),
+    click.option("--resume", is_flag=True, help="Go on with the run that is there."),
+    FORCE,
+    JSON,
+)
+"""Of every command that fits."""
+
+
 @main.command("fit")
 @click.argument("data")
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="Price of a cluster; its square root is a radius.")
 @click.option("--search", is_flag=True, help="Take the penalty as a price and search for the lowest objective.")
 @click.option("--init", default="mean", show_default=True, metavar="mean|RUN", help="Start from the mean, or a run.")
-@click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file.")
-@click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5.")
-@click.option(
-    "--scale",
-    type=click.Choice(["none", "std"]),
-    default="none",
-    show_default=True,
-    help="Divide each column by its standard deviation.",
-)
-@SEED
-@FILL
-@_with(*WHERE)
-@click.option("--max-iter", default=300, show_default=True, help="The most sweeps or steps.")
-@click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share of it.")
-@click.option("--max-clusters", type=int, help="Stop with an error where there are more.")
-@click.option("--resume", is_flag=True, help="Go on with the run that is there.")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Say what the fit would work on and cost, from a few rows; write nothing."
 )
-@FORCE
-@JSON
+@_with(*HOW)
 def fit_command(
     data: str,
     run: str,
     penalty: float,
     search: bool,
     init: str,
-    weights: str | None,
-    columns: list[int] | None,
-    scale: str,
+    dry: bool,
     seed: int | None,
-    fill_missing: bool,
     max_iter: int,
     tol: float,
     max_clusters: int | None,
-    resume: bool,
-    dry: bool,
-    force: bool,
-    as_json: bool,
-    **where: Any,
+    **how: Any,
 ) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN.
 
     DATA is the path or URL of a Zarr array (store.zarr/group/array), or a .npy file.
     """
+    limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
+    _fit(data, run, DPMeans(penalty, search=search, init=init, **limits), dry=dry, **how)
+
+
+@main.command("hdp")
+@click.argument("data")
+@click.argument("run")
+@click.option("--groups", metavar="ARRAY", required=True, help=GROUPS)
+@click.option("--local-penalty", type=float, required=True, help="Price of each center that a data set uses.")
+@click.option("--global-penalty", type=float, required=True, help="Price of a center.")
+@_with(*HOW)
+def hdp_command(
+    data: str,
+    run: str,
+    local_penalty: float,
+    global_penalty: float,
+    seed: int | None,
+    max_iter: int,
+    tol: float,
+    max_clusters: int | None,
+    **how: Any,
+) -> None:
+    """Cluster several data sets, which share centers: the rows of DATA, whose sets are numbered in the --groups."""
+    limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
+    _fit(data, run, HDPMeans(local_penalty, global_penalty, **limits), **how)
+
+
+def _fit(
+    data: str,
+    run: str,
+    method: DPMeans | HDPMeans,
+    *,
+    weights: str | None,
+    scale: str,
+    fill_missing: bool,
+    resume: bool,
+    force: bool,
+    as_json: bool,
+    columns: list[int] | None,
+    groups: str | None = None,
+    dry: bool = False,
+    **where: Any,
+) -> None:
+    """What every command that fits does with its options."""
     if resume and force:
         raise click.UsageError("--resume goes on with the run that is there, --force removes it: give one of them")
-    method = DPMeans(
-        penalty,
-        search=search,
-        init=init,
-        max_iter=max_iter,
-        tol=tol,
-        max_clusters=max_clusters,
-        random_state=seed,
-    )
     job: dict[str, Any] = {
         "data": data,
         "run": run,
@@ -224,14 +257,14 @@ def fit_command(
         "force": force,
     }
     method.method()  # refuses what cannot be used, before anything is tried or started
-    RunStore.at(run).check_target("run", [data, weights], force=force or dry, resume=resume)
+    RunStore.at(run).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
         with _place(data, fill_missing, **where) as place:
             _say_estimate(dry_run(**job, **place), as_json)
         return
     shown = progress(as_json)
     with _place(data, fill_missing, **where) as place, _resumable(run):
-        fit(**job, on_step=shown.step, **place)
+        fit(**job, groups=groups, on_step=shown.step, **place)
     shown.end()
     _say_result(run, as_json)
 
@@ -240,21 +273,29 @@ def fit_command(
 @click.argument("run")
 @click.argument("data")
 @click.argument("out")
+@click.option("--groups", metavar="ARRAY", help=GROUPS)
 @FILL
 @_with(*WHERE)
 @FORCE
 @JSON
 def predict_command(
-    run: str, data: str, out: str, fill_missing: bool, force: bool, as_json: bool, **where: Any
+    run: str,
+    data: str,
+    out: str,
+    groups: str | None,
+    fill_missing: bool,
+    force: bool,
+    as_json: bool,
+    **where: Any,
 ) -> None:
     """Label the rows of DATA with the clusters of RUN.
 
     Writes label, squared_distance and beyond (every radius) of each row to OUT.
     """
     RunStore.at(run).result()
-    RunStore.at(out).check_target("predictions", [run, data], force=force)
+    RunStore.at(out).check_target("predictions", [run, data, groups], force=force)
     with _place(data, fill_missing, **where) as place:
-        found = runs.predict(run, data, out, force=force, fill_missing=fill_missing, **place)
+        found = runs.predict(run, data, out, groups=groups, force=force, fill_missing=fill_missing, **place)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:
@@ -438,12 +479,28 @@ def _table(described: dict[str, Any]) -> str:
         f"run         {described['run']}",
         f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
         + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
-        f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
-        f"clusters    {found['n_clusters']:,}",
-        f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g} + penalty x clusters",
+        *_clusters(asked, rows, found),
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
         f"{elapsed(sum(step['seconds'] for step in described['history']))}",
         "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} rows)" for each in heaviest),
     ]
     return "\n".join(lines)
+
+
+def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """The penalties, and what they led to."""
+    inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
+    if "local_penalty" not in asked:
+        return [
+            f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
+            f"clusters    {found['n_clusters']:,}",
+            f"{inertia} + penalty x clusters",
+        ]
+    sets, local = rows["n_groups"], found["n_local_clusters"]
+    return [
+        f"penalties   {asked['local_penalty']:g} a local cluster, {asked['global_penalty']:g} a global one",
+        f"clusters    {found['n_clusters']:,} global; {local:,} local ones of {counted(sets, 'data set')}, "
+        f"{local / sets:.2f} each",
+        f"{inertia} + penalties x clusters",
+    ]

@@ -1,71 +1,23 @@
-"""scikit-learn's face of the methods: thin, no logic of its own."""
+"""scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
 
 import os
-import warnings
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import estimate
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans, search
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
-from dask_dpmeans.kernels.block import Block, Float64Array
-from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.scan import Distances, Labels
-from dask_dpmeans.loop import Algorithm, iterate
-from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, lazy_rows
-from dask_dpmeans.store import Record, RunStore, Writer
-
-
-class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin):
-    """What every fitted estimator with centers does, whichever method found them."""
-
-    def predict(self, X: Any) -> Any:
-        """The number of the nearest center of each row, (n,) int32; lazy where X is."""
-        check_is_fitted(self)
-        return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32, None)
-
-    def transform(self, X: Any) -> Any:
-        """The distance of each row to each center, (n, k) float64; lazy where X is."""
-        check_is_fitted(self)
-        return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of X: the weighted sum of squared distances to the nearest centers."""
-        check_is_fitted(self)
-        return -dpmeans.inertia_of(
-            self._source(checked_rows(self, X, reset=False), sample_weight), self.cluster_centers_
-        )
-
-    def _mapped(self, X: Any, kernel: Callable[[Block], Any], dtype: Any, width: int | None) -> Any:
-        rows = checked_rows(self, X, reset=False)
-        if is_lazy(rows):
-            return lazy_map(rows, kernel, self.feature_columns_, self.feature_scale_, dtype, width)
-        source = self._source(rows)
-        answer = np.empty(len(rows) if width is None else (len(rows), width), dtype)
-        source.map(kernel, Writer((answer,)), "predict")
-        return answer
-
-    def _source(self, rows: Any, sample_weight: Any = None) -> RowSource:
-        """Rows, in the columns and units of the fit."""
-        return as_source(
-            rows,
-            sample_weight,
-            columns=self.feature_columns_,
-            scale=self.feature_scale_,
-            centers=self.cluster_centers_,
-        )
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_clusters_)
+from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
+from dask_dpmeans.groups import HDPMeans
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.loop import Algorithm
+from dask_dpmeans.sources import lazy_rows
+from dask_dpmeans.store import LOCAL, Result, RunStore
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -171,23 +123,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         method: Algorithm[Any] = self.method()
         self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
-        source = as_source(rows, sample_weight)
-        history: list[Record] = []
-        for step in iterate(source, method.seeded(self.random_state_)):
-            record = Record.of(step.state, source.plan.n_rows, step.seconds)
-            history[step.state.step - 1 :] = [record]
-        self.feature_columns_: list[int] | None = None
-        self.feature_scale_: Float64Array | None = None
-        _set_fitted(self, step.state.centers, step.state.weights, history)
-        kernel = Labels(Centers(step.state.centers))
-        if is_lazy(rows):
-            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None)
-        else:
-            self.labels_ = np.empty(len(rows), np.int32)
-            source.map(kernel, Writer((self.labels_,)), "label")
-            self.n_passes_ += 1.0
-        if not step.converged:
-            warnings.warn(runs.NOT_CONVERGED.format(self.max_iter), ConvergenceWarning, stacklevel=2)
+        self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight)
         return self
 
     def method(self) -> dpmeans.Method | search.Method:
@@ -203,16 +139,20 @@ class DPMeans(CentersMixin, BaseEstimator):
         )
 
 
+AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans)
+
+
 def fit(
     data: Any,
     run: str | os.PathLike[str],
-    method: DPMeans,
+    method: AnyModel,
     *,
+    groups: Any = None,
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
     **options: Any,
-) -> DPMeans:
+) -> AnyModel:
     """Fit from a store to a store, and open the result.
 
     Parameters
@@ -220,6 +160,7 @@ def fit(
     data : path or URL of a Zarr array or ``.npy`` file, or anything that `DPMeans.fit` takes
     run : path of the run store to write
     method : an estimator, its parameters
+    groups : like `data`, one-dimensional: the number of each row's data set, for `HDPMeans`
     sample_weight : like `data`, one-dimensional, optional
     resume : go on with the run that is there from its last committed step
     force : remove the run that is there; nothing but a run of ours is ever removed
@@ -231,11 +172,14 @@ def fit(
     -------
     A fitted estimator, as `load` gives it.
     """
+    if groups is not None and not isinstance(method, HDPMeans):
+        raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
     runs.fit(
         data,
         run,
         method.method(),
         seed=None if method.random_state is None else seed_of(method.random_state),
+        groups=groups,
         sample_weight=sample_weight,
         resume=resume,
         force=force,
@@ -280,7 +224,7 @@ def dry_run(
     )
 
 
-def load(run: str | os.PathLike[str]) -> DPMeans:
+def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans:
     """The fitted estimator of a finished run; its labels are a lazy Dask array.
 
     Raises
@@ -291,23 +235,33 @@ def load(run: str | os.PathLike[str]) -> DPMeans:
         Where something in it is missing or does not match its checksum.
     """
     result = RunStore.at(run).result()
-    parameters = result.manifest["parameters"]
-    shared = {name: parameters[name] for name in ("penalty", "max_iter", "tol", "max_clusters")}
-    centers = parameters["centers"]
-    model = DPMeans(
-        **shared,
-        search=result.manifest["method"] == search.Method.name,
-        init="mean" if centers is None else result.arrays["first_centers"],
-        random_state=result.manifest["random_state"],
-    )
+    model = _unfitted(result)
     model.random_state_ = result.manifest["random_state"]
     model.n_features_in_ = result.manifest["input"]["shape"][1]
     model.feature_columns_ = result.manifest["input"]["columns"]
     model.feature_scale_ = result.arrays.get("feature_scale")
-    _set_fitted(model, result.arrays["cluster_centers"], result.arrays["cluster_weights"], result.history)
+    model._set_fitted(result.arrays["cluster_centers"], result.arrays["cluster_weights"], result.history)
     model.n_passes_ = result.manifest["n_passes"]
     model.labels_ = lazy_rows(result.open_labels())
+    if isinstance(model, HDPMeans):
+        groups, centers, weights = (result.arrays[name] for name in LOCAL)
+        model._set_uses(groups, centers, weights, result.manifest["input"]["n_groups"])
     return model
+
+
+def _unfitted(result: Result) -> DPMeans | HDPMeans:
+    """The estimator that a run was asked for."""
+    parameters, method = result.manifest["parameters"], result.manifest["method"]
+    shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
+    shared["random_state"] = result.manifest["random_state"]
+    if result.shared:
+        return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
+    return DPMeans(
+        parameters["penalty"],
+        search=method == search.Method.name,
+        init="mean" if parameters["centers"] is None else result.arrays["first_centers"],
+        **shared,
+    )
 
 
 def first_centers(init: Any) -> Float64Array | None:
@@ -316,7 +270,7 @@ def first_centers(init: Any) -> Float64Array | None:
         return None
     if isinstance(init, str | os.PathLike):
         init = load(init)
-    if isinstance(init, DPMeans):
+    if isinstance(init, DPMeans | HDPMeans):
         check_is_fitted(init)
         scale = init.feature_scale_
         return np.array(init.cluster_centers_ if scale is None else init.cluster_centers_ * scale)
@@ -324,42 +278,3 @@ def first_centers(init: Any) -> Float64Array | None:
         return np.array(init, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f'init must be "mean", centers (k, d), or an earlier run or fit, got {init!r}') from error
-
-
-def seed_of(random_state: Any) -> int:
-    """The one seed of a fit: the number given, or one drawn."""
-    if isinstance(random_state, int | np.integer):
-        if random_state < 0:
-            raise InputError(f"random_state must be >= 0, got {random_state}")
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def checked_rows(model: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """X, its columns compared with those of the fit, or noted where `reset`."""
-    if isinstance(X, np.ma.MaskedArray):
-        raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
-    if not is_lazy(X):
-        return validate_data(model, X, reset=reset, dtype="numeric", ensure_all_finite=False, ensure_min_samples=1)
-    if X.ndim != 2:
-        raise InputError(f"X must have 2 dimensions, got shape {X.shape}")
-    columns = X.shape[1]
-    if reset:
-        model.n_features_in_ = columns
-    elif columns != model.n_features_in_:
-        raise InputError(
-            f"X has {columns} features, but {type(model).__name__} is expecting {model.n_features_in_} features"
-        )
-    return X
-
-
-def _set_fitted(model: DPMeans, centers: Float64Array, weights: Float64Array, history: list[Record]) -> None:
-    last = history[-1]
-    model.cluster_centers_ = centers
-    model.cluster_weights_ = weights
-    model.n_clusters_ = last.n_clusters
-    model.inertia_ = last.inertia
-    model.objective_ = last.objective
-    model.n_iter_ = len(history)
-    model.n_passes_ = last.passes
-    model.history_ = history

@@ -1,11 +1,13 @@
 """The one loop of the library."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from dask_dpmeans.blocks import Source
+import numpy as np
+
+from dask_dpmeans.blocks import Kernel, Source
 
 AnyState = TypeVar("AnyState", bound=Any)
 
@@ -37,6 +39,18 @@ class Algorithm(Protocol[AnyState]):
 
     def done(self, before: AnyState, after: AnyState) -> bool:
         """Whether `after` is the end."""
+        ...
+
+    def score(self, source: Source, state: AnyState) -> float:
+        """The objective that a state's centers give on these rows."""
+        ...
+
+    def labels(self, source: Source, state: AnyState) -> Kernel:
+        """The kernel of a map that labels the rows as a state has them."""
+        ...
+
+    def result(self, state: AnyState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+        """What a state adds to the stored result, by name, with the names of its dimensions."""
         ...
 
 

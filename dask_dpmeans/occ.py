@@ -25,8 +25,8 @@ class Rule(Protocol[State, Answer]):
         """What a block answers, its own objections settled among themselves."""
         ...
 
-    def merge(self, left: Answer, right: Answer) -> Answer:
-        """The answer of two neighboring runs of blocks."""
+    def merge(self, state: State, left: Answer, right: Answer) -> Answer:
+        """The answer of two neighboring runs of blocks, both scanned against `state`."""
         ...
 
     def validate(self, state: State, answer: Answer) -> tuple[State, Int64Array]:
@@ -59,7 +59,7 @@ class Round(Generic[State, Answer]):
 
     def combine(self, left: Answer, right: Answer) -> Answer:
         """The answer of two neighboring runs of blocks."""
-        return self.rule.merge(left, right)
+        return self.rule.merge(self.state, left, right)
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """What to keep of a shard's answer for later passes; None where that would be more than `most_bytes`."""

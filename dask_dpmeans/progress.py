@@ -43,8 +43,9 @@ class Pace:
         rows_read, self.passes = (record.passes - self.passes) * n_rows, record.passes
         pace = rows_read / record.seconds if record.seconds > 0 else 0.0
         moves = "".join(f"{name}={getattr(record, name):,}  " for name in MOVES if getattr(record, name))
+        local = f"local={record.n_local_clusters:,}  " * bool(record.n_local_clusters)
         return (
-            f"step {number}: k={record.n_clusters:,}  J={record.objective:.9g}  births={record.births:,}  "
+            f"step {number}: k={record.n_clusters:,}  {local}J={record.objective:.9g}  births={record.births:,}  "
             f"deaths={record.deaths:,}  {moves}{pace:,.0f} rows/s  {elapsed(perf_counter() - self.started)}"
         )
 

@@ -259,3 +259,132 @@ def merge_cost(
 def group_mean(group: Sequence[int], centers: Sequence[Row], weights: Sequence[float]) -> list[float]:
     """The weighted mean of the centers of a group of clusters."""
     return mean_of([centers[number] for number in group], [weights[number] for number in group])
+
+
+class Shared(NamedTuple):
+    """Several data sets in the course of Algorithm 2 of Kulis & Jordan 2012."""
+
+    labels: list[int]
+    """z and v together: the global cluster of each row."""
+    centers: list[list[float]]
+    """mu, in order of opening."""
+    uses: set[tuple[int, int]]
+    """The local clusters: a data set, and the global cluster that it uses."""
+    opened: list[int]
+    """The rows that opened a global or local cluster in the last step 4, in order."""
+
+
+def hdp_start(rows: Sequence[Row], groups: Sequence[int], weights: Sequence[float]) -> Shared:
+    """Algorithm 2, steps 1 and 2: the mean of all rows, used by all data sets."""
+    return Shared([0] * len(rows), [mean_of(rows, weights)], {(group, 0) for group in groups}, [])
+
+
+def hdp_points(
+    rows: Sequence[Row],
+    groups: Sequence[int],
+    local_penalty: float,
+    global_penalty: float,
+    before: Shared,
+    order: Sequence[int],
+    weights: Sequence[float],
+) -> Shared:
+    """Algorithm 2, step 4, over the rows in the given order.
+
+    A row of weight w bears 1 / min(1, w) of each penalty; with unit weights this is the printed rule.  Among equals a
+    center that is used already wins, then the lowest number.
+    """
+    labels, centers, uses, opened = list(before.labels), [list(c) for c in before.centers], set(before.uses), []
+    for number in order:
+        row, group, share = rows[number], groups[number], min(1.0, weights[number])
+        costs = []
+        for p, center in enumerate(centers):
+            used = (group, p) in uses
+            price = 0.0 if used else local_penalty / share if share > 0 else float("inf")
+            costs.append((squared_distance(row, center) + price, not used, squared_distance(row, center), p))
+        cost, unused, _, p = min(costs)
+        if share > 0 and cost > (local_penalty + global_penalty) / share:
+            unused, p = True, len(centers)
+            centers.append(list(row))
+        if share > 0 and unused:
+            uses.add((group, p))
+            opened.append(number)
+        labels[number] = p
+    return Shared(labels, centers, uses, opened)
+
+
+def hdp_local_clusters(
+    rows: Sequence[Row],
+    groups: Sequence[int],
+    global_penalty: float,
+    before: Shared,
+    weights: Sequence[float],
+) -> Shared:
+    """Algorithm 2, step 5: each local cluster that has weight, by data set and number, goes where it costs least.
+
+    It stays where no other global cluster costs less.
+    """
+    labels, centers = list(before.labels), [list(c) for c in before.centers]
+    for group, p in sorted(before.uses):
+        members = [i for i, label in enumerate(before.labels) if (groups[i], label) == (group, p) and weights[i] > 0]
+        if not members:
+            continue
+        mean = mean_of([rows[i] for i in members], [weights[i] for i in members])
+        costs = [sum(weights[i] * squared_distance(rows[i], center) for i in members) for center in centers]
+        best = p if costs[p] <= min(costs) else costs.index(min(costs))
+        if costs[best] > global_penalty + sum(weights[i] * squared_distance(rows[i], mean) for i in members):
+            best = len(centers)
+            centers.append(mean)
+        for i in members:
+            labels[i] = best
+    uses = {(group, label) for group, label, weight in zip(groups, labels, weights, strict=True) if weight > 0}
+    return Shared(labels, centers, uses, before.opened)
+
+
+def hdp_means(rows: Sequence[Row], groups: Sequence[int], before: Shared, weights: Sequence[float]) -> Shared:
+    """Algorithm 2, step 6: the means of the global clusters that have weight, which move up."""
+    alive = sorted({label for label, weight in zip(before.labels, weights, strict=True) if weight > 0})
+    means = []
+    for p in alive:
+        members = [i for i, label in enumerate(before.labels) if label == p]
+        means.append(mean_of([rows[i] for i in members], [weights[i] for i in members]))
+    labels = [alive.index(label) if label in alive else 0 for label in before.labels]
+    return Shared(labels, means, {(group, alive.index(p)) for group, p in before.uses if p in alive}, before.opened)
+
+
+def hdp_objective(
+    rows: Sequence[Row],
+    groups: Sequence[int],
+    local_penalty: float,
+    global_penalty: float,
+    found: Shared,
+    weights: Sequence[float],
+) -> float:
+    """Eq. 2: squared error of the labels, plus both penalties for the local and global clusters that have weight."""
+    error = 0.0
+    used = set()
+    for row, group, weight, label in zip(rows, groups, weights, found.labels, strict=True):
+        error += weight * squared_distance(row, found.centers[label])
+        if weight > 0:
+            used.add((group, label))
+    return error + local_penalty * len(used) + global_penalty * len({p for _, p in used})
+
+
+def hdp(
+    rows: Sequence[Row],
+    groups: Sequence[int],
+    local_penalty: float,
+    global_penalty: float,
+    order: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
+) -> list[Shared]:
+    """Algorithm 2 until the objective falls no more: what each iteration ends with."""
+    order = range(len(rows)) if order is None else order
+    weights = [1.0] * len(rows) if weights is None else weights
+    found = [hdp_start(rows, groups, weights)]
+    objectives: list[float] = []
+    while len(objectives) < 2 or objectives[-1] < objectives[-2]:
+        points = hdp_points(rows, groups, local_penalty, global_penalty, found[-1], order, weights)
+        moved = hdp_local_clusters(rows, groups, global_penalty, points, weights)
+        found.append(hdp_means(rows, groups, moved, weights))
+        objectives.append(hdp_objective(rows, groups, local_penalty, global_penalty, found[-1], weights))
+    return found

@@ -1,7 +1,6 @@
 """The job around the loop: from rows to a run store."""
 
 import hashlib
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -12,17 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dask_dpmeans.algorithms.dpmeans import Openings
-from dask_dpmeans.blocks import Source
+from dask_dpmeans.blocks import Kernel, Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.scan import Labels, Predictions
+from dask_dpmeans.kernels.scan import Predictions
+from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, iterate
-from dask_dpmeans.occ import Round
 from dask_dpmeans.sources import Layout, RowSource, as_source
-from dask_dpmeans.store import FORMAT, Record, RunStore, Writer, create
+from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
@@ -47,6 +45,7 @@ def fit(
     method: Algorithm[Any],
     *,
     seed: int | None,
+    groups: Any = None,
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
@@ -57,7 +56,7 @@ def fit(
 
     Parameters
     ----------
-    data, sample_weight : what `as_source` takes
+    data, groups, sample_weight : what `as_source` takes
     run : path or URL of the store
     method : parameters and steps
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
@@ -75,14 +74,16 @@ def fit(
         Another job has taken the run, as this one stood still for too long.
     """
     store = RunStore.at(run)
-    store.check_target("run", [data, sample_weight], force=force, resume=resume)
+    inputs = [data, groups, sample_weight]
+    store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.path) as lock:
-        store.check_target("run", [data, sample_weight], force=force, resume=resume)  # another may have ended just now
-        source = as_source(data, sample_weight, **where)
+        store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
+        source = as_source(data, sample_weight, groups=groups, **where)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
         manifest["input"]["fingerprint"] = _fingerprint(source.summary)
+        manifest["input"]["n_groups"] = source.summary.n_groups
         converged = _fit(store, lock, manifest, source, method, resume, on_step)
     if not converged:
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
@@ -114,24 +115,26 @@ def _fit(
         else:
             history[-1] = replace(history[-1], passes=record.passes)
     labels = store.create_rows("labels", source.plan.n_rows, source.plan.chunk_rows, np.int32)
-    source.map(Labels(Centers(state.centers)), Writer((labels,)), "label")
+    source.map(method.labels(source, state), Writer((labels,)), "label")
     manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
     lock.check()
     store.finish(_result_arrays(state, source, method), history, manifest)
     return converged
 
 
-def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: Any) -> Predicted:
+def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool = False, **where: Any) -> Predicted:
     """Label the rows of `data` with the clusters of a run.
 
     Writes a Zarr group at `out` with arrays over the rows: ``label`` (int32), ``squared_distance`` (float64, in squared
-    units of the fit) and ``beyond`` (bool: farther than the square root of the penalty from every center).
+    units of the fit) and ``beyond`` (bool: farther than the square root of the penalty from every center; of several
+    data sets, whether a center of its own would cost a row less).
 
     Parameters
     ----------
     run : path or URL of a finished run
     data : what `as_source` takes, with the columns that the run was fitted on
     out : path or URL of a new group
+    groups : numbers of the rows' data sets, where the run is of several
     force : remove the predictions or the run of ours that are there
     **where : client, worker_timeout, threads, memory_limit, as `as_source` takes them
 
@@ -141,17 +144,23 @@ def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: An
     """
     result = RunStore.at(run).result()
     target = RunStore.at(out)
-    target.check_target("predictions", [run, data], force=force)
+    target.check_target("predictions", [run, data, groups], force=force)
+    if result.shared != (groups is not None):
+        raise InputError(
+            "the run is of several data sets: give the groups of the rows, --groups"
+            if result.shared
+            else "the run is of one data set: it has no use for groups"
+        )
     fitted, centers = result.manifest["input"], result.arrays["cluster_centers"]
     scale = result.arrays.get("feature_scale")
-    source = as_source(data, columns=fitted["columns"], scale=scale, centers=centers, **where)
+    source = as_source(data, groups=groups, columns=fitted["columns"], scale=scale, centers=centers, **where)
     if source.stored_columns != fitted["shape"][1]:
         raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
     manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
-    kernel = Predictions(Centers(centers), result.manifest["parameters"]["penalty"])
+    kernel = predictions(result)
     with only_job(target.path) as lock:
-        target.check_target("predictions", [run, data], force=force)
+        target.check_target("predictions", [run, data, groups], force=force)
         target.remove()
         target.begin(manifest)
         beyond = target.create_rows("beyond", n, chunk_rows, np.bool_)
@@ -161,6 +170,16 @@ def predict(run: Path, data: Any, out: Path, *, force: bool = False, **where: An
         lock.check()
         target.seal(manifest)
     return Predicted(n, sum(int(np.count_nonzero(beyond[a : a + chunk_rows])) for a in range(0, n, chunk_rows)))
+
+
+def predictions(result: Result) -> Kernel:
+    """The kernel of a map that predicts with the clusters of a run."""
+    asked, centers = result.manifest["parameters"], result.arrays["cluster_centers"]
+    if not result.shared:
+        return Predictions(Centers(centers), asked["penalty"])
+    uses = result.arrays["local_groups"], result.arrays["local_centers"]
+    sharing = Sharing.of(centers, *uses, result.manifest["input"]["n_groups"])
+    return GroupPredictions(sharing, Prices(asked["local_penalty"], asked["global_penalty"]))
 
 
 def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
@@ -213,10 +232,9 @@ def _is_over(store: RunStore, method: Algorithm[Any], history: list[Record], con
     return store.finished() and (converged or len(history) >= method.max_iter)
 
 
-def _check_unchanged(store: RunStore, source: Source, method: Any, state: Any) -> None:
+def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:
     """Refuse rows on which the committed centers give another objective than the one committed, in any bit."""
-    found = source.fold(Round(Openings(math.inf), Centers(state.centers)), name="check").moments
-    objective = method.objective(found.inertia, len(state.centers))
+    objective = method.score(source, state)
     if objective != state.objective:
         raise InputError(
             f"the last step of {store.path} has the objective {state.objective!r}, but on these rows its centers give "
@@ -264,7 +282,8 @@ def asked(
 
 
 def _fingerprint(summary: Summary) -> str:
-    figures = [summary.sums, summary.squares, summary.lowest, summary.highest, np.array([summary.weight])]
+    figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
+    figures += [np.array([summary.weight, summary.n_groups])]
     return hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest()
 
 
@@ -276,14 +295,13 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
 
 
-def _result_arrays(state: Any, source: RowSource, method: Any) -> Arrays:
+def _result_arrays(state: Any, source: RowSource, method: Algorithm[Any]) -> Arrays:
     arrays: Arrays = {
         "cluster_centers": (state.centers, ("cluster", "feature")),
         "cluster_weights": (state.weights, ("cluster",)),
         "cluster_inertias": (state.inertias, ("cluster",)),
+        **method.result(state),
     }
-    if method.centers is not None:
-        arrays["first_centers"] = (method.centers, ("first_cluster", "feature"))
     if source.scale is not None:
         arrays["feature_scale"] = (source.scale, ("feature",))
     return arrays

@@ -9,6 +9,7 @@ Layout::
       cluster_inertias              (cluster,)
       labels                        (row,)   -1 where nothing was written
       first_centers                 (first_cluster, feature)   where the fit started from centers; in input units
+      local_groups, local_centers, local_weights   (local_cluster,)   where data sets share centers: who uses which
       feature_scale                 (feature,)   where the fit scaled: what the columns were divided by
       objective, inertia, ...       (step,)   the history
       steps/                        attributes: what the run is, and the number of the last committed step
@@ -42,7 +43,7 @@ from zarr.storage import LocalStore
 from dask_dpmeans import lock
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 
-FORMAT = 4
+FORMAT = 5
 """Version of this layout; a reader refuses any other."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
@@ -61,6 +62,8 @@ class Record:
     inertia: float
     """Squared error, in squared units of the rows times weight."""
     n_clusters: int
+    n_local_clusters: int
+    """Uses of clusters by data sets, of the HDP; 0 elsewhere."""
     births: int
     """Clusters opened in the step."""
     deaths: int
@@ -95,7 +98,8 @@ class Record:
             objective=state.objective,
             inertia=math.fsum(state.inertias),
             n_clusters=len(state.centers),
-            births=len(state.opened),
+            n_local_clusters=state.n_local_clusters,
+            births=state.births,
             deaths=state.deaths,
             **dict(zip(MOVES, state.moves.tolist(), strict=True)),
             **dict(zip(GAINS, state.gains.tolist(), strict=True)),
@@ -106,12 +110,14 @@ class Record:
 
 MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
 GAINS = ("merge_gain", "split_gain", "delete_gain")
-INTEGERS = ("n_clusters", "births", "deaths", *MOVES)
+INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
 
 
 RESULT = ("cluster_centers", "cluster_weights", "cluster_inertias", "labels", "first_centers", "feature_scale")
-OUR_NAMES = {"zarr.json", "steps", *RESULT, "label", "squared_distance", "beyond", "rows", "truth"}
+PENALTIES = ("penalty", "local_penalty", "global_penalty")
+LOCAL = ("local_groups", "local_centers", "local_weights")
+OUR_NAMES = {"zarr.json", "steps", *RESULT, *LOCAL, "label", "squared_distance", "beyond", "rows", "truth"}
 OUR_NAMES |= {field.name for field in fields(Record)}
 """All that is ever written into an output."""
 
@@ -323,7 +329,8 @@ class RunStore:
             _check_types(manifest)
             names = ["cluster_centers", "cluster_weights", "cluster_inertias"]
             names += ["feature_scale"] * manifest["input"]["scaled"]
-            names += ["first_centers"] * (manifest["parameters"]["centers"] is not None)
+            names += ["first_centers"] * (manifest["parameters"].get("centers") is not None)
+            names += LOCAL if "local_penalty" in manifest["parameters"] else ()
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in names}
             return Result(manifest, values, _records(history), self / "labels")
@@ -340,6 +347,11 @@ class Result:
     history: list[Record]
     labels_path: str
     """Where the labels are."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether several data sets share the clusters."""
+        return "local_groups" in self.arrays
 
     def open_labels(self) -> "CheckedArray":
         """The label array, after a look that no chunk is missing."""
@@ -506,15 +518,17 @@ def _as_written(path: str) -> Iterator[None]:
 def _check_types(manifest: dict[str, Any]) -> None:
     """Refuse attributes of a result that are of other types than ours, be they signed."""
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
-    numbers = [asked["penalty"], asked["tol"], manifest["n_passes"]]
-    integers = [manifest["random_state"], asked["max_iter"], *rows["shape"], *(columns or ())]
+    penalties = [asked[name] for name in PENALTIES if name in asked]
+    numbers = [*penalties, asked["tol"], manifest["n_passes"]]
+    integers = [manifest["random_state"], asked["max_iter"], rows["n_groups"], *rows["shape"], *(columns or ())]
     flags = [rows["scaled"], rows["weighted"], manifest["converged"], manifest["checksummed"]]
     if not (
         all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
         and all(type(each) is int for each in integers)
         and all(type(each) is bool for each in flags)
         and type(asked["max_clusters"]) in (int, type(None))
-        and asked["penalty"] > 0
+        and penalties
+        and min(penalties) > 0
         and len(rows["shape"]) == 2
         and isinstance(manifest["method"], str)
         and np.dtype(rows["dtype"]).kind in "biuf"

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 
 from dask_dpmeans.algorithms import dpmeans, online, split_merge
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators import CentersMixin, checked_rows
+from dask_dpmeans.face import CentersMixin, checked_rows
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.sources import as_source
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.scan import Scan, merge_scans, scan
+from dask_dpmeans.kernels.scan import Labels, Scan, merge_scans, scan
 from dask_dpmeans.kernels.standing import Kept, standing
 from dask_dpmeans.occ import Round, settle
 
@@ -42,6 +42,16 @@ class State:
     """Rows of all passes since the start, as if each had read them all: shards that stand are counted too."""
 
     @property
+    def births(self) -> int:
+        """Clusters opened in this sweep."""
+        return len(self.opened)
+
+    @property
+    def n_local_clusters(self) -> int:
+        """Uses of clusters by data sets: there is but one set."""
+        return 0
+
+    @property
     def moves(self) -> Int64Array:
         """(6,), moves of the search: none."""
         return np.zeros(6, np.int64)
@@ -65,7 +75,7 @@ class Openings:
         """Moments, and a cover of the rows that object."""
         return scan(block, state, self.penalty)
 
-    def merge(self, left: Scan, right: Scan) -> Scan:
+    def merge(self, state: Centers, left: Scan, right: Scan) -> Scan:
         """The answer of two neighboring runs."""
         return merge_scans(left, right, self.penalty)
 
@@ -101,6 +111,16 @@ def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
         )
 
 
+def check_limits(max_iter: int, tol: float, max_clusters: int | None) -> None:
+    """Refuse what cannot end a fit."""
+    if not (isinstance(max_iter, Integral) and max_iter >= 1):
+        raise InputError(f"max_iter must be an integer >= 1, got {max_iter!r}")
+    if not (isinstance(tol, Real) and math.isfinite(tol) and tol >= 0):
+        raise InputError(f"tol must be a finite number >= 0, got {tol!r}")
+    if max_clusters is not None and not (isinstance(max_clusters, Integral) and max_clusters >= 1):
+        raise InputError(f"max_clusters must be an integer >= 1 or None, got {max_clusters!r}")
+
+
 @dataclass(frozen=True)
 class Parameters:
     """What every method that minimizes the DP-means objective is told."""
@@ -124,12 +144,7 @@ class Parameters:
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):
             raise InputError(f"the first centers must be finite numbers of shape (k, d), k >= 1, got {self.centers!r}")
-        if not (isinstance(self.max_iter, Integral) and self.max_iter >= 1):
-            raise InputError(f"max_iter must be an integer >= 1, got {self.max_iter!r}")
-        if not (isinstance(self.tol, Real) and math.isfinite(self.tol) and self.tol >= 0):
-            raise InputError(f"tol must be a finite number >= 0, got {self.tol!r}")
-        if self.max_clusters is not None and not (isinstance(self.max_clusters, Integral) and self.max_clusters >= 1):
-            raise InputError(f"max_clusters must be an integer >= 1 or None, got {self.max_clusters!r}")
+        check_limits(self.max_iter, self.tol, self.max_clusters)
 
     def first_centers(self, source: Source) -> Float64Array:
         """(k, d), where the fit starts, in the units that kernels see."""
@@ -141,6 +156,19 @@ class Parameters:
         if source.summary.overflowing(centers) is not None:
             raise InputError("squared distances of rows to the first centers overflow float64: divide both first")
         return centers
+
+    def score(self, source: Source, state: Any) -> float:
+        """The objective of a state's centers on these rows: one pass."""
+        found = source.fold(Round(Openings(math.inf), Centers(state.centers)), name="check").moments
+        return self.objective(found.inertia, len(state.centers))
+
+    def labels(self, source: Source, state: Any) -> Labels:
+        """The kernel of a map that labels the rows as a state has them."""
+        return Labels(Centers(state.centers))
+
+    def result(self, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+        """What a state adds to the result, by name, with the names of its dimensions."""
+        return {} if self.centers is None else {"first_centers": (self.centers, ("first_cluster", "feature"))}
 
     def objective(self, inertia: float, k: int) -> float:
         """Inertia + penalty * k, which must be finite."""

@@ -120,6 +120,16 @@ class State:
     rows_read: int
     """Rows of all passes since the start, as if each had read them all: shards that stand are counted too."""
 
+    @property
+    def births(self) -> int:
+        """Clusters opened in this step."""
+        return len(self.opened)
+
+    @property
+    def n_local_clusters(self) -> int:
+        """Uses of clusters by data sets: there is but one set."""
+        return 0
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -129,6 +129,37 @@ def open_one_by_one(rows, weights, penalty, opened):
 
 
 @_compiled
+def choose(rows, groups, weights, centers, starts, used, prices, nearest, found):
+    """The used center, the use and the objection of each row, (n, d), as `sharing.choose` has them.
+
+    What is found, labels and squared distances, are those of the nearest center of all before.
+    """
+    local, both = prices
+    labels, squared, uses, objecting = found
+    for i in range(len(rows)):
+        group, share = groups[i], min(1.0, weights[i]) if weights.size else 1.0
+        first, last = (starts[group], starts[group + 1]) if group < len(starts) - 1 else (0, 0)
+        place = first + np.searchsorted(used[first:last], labels[i])
+        if place < last and used[place] == labels[i]:
+            uses[i] = place
+            objecting[i] = share > 0 and squared[i] > both / share
+            continue
+        best, least = -1, np.inf
+        for place in range(first, last):
+            total = 0.0
+            for j in range(rows.shape[1]):
+                difference = np.float64(rows[i, j]) - centers[used[place], j]
+                total += difference * difference
+            if best < 0 or total < least:
+                best, least = place, total
+        uses[i] = best
+        unused = nearest[1][i] + local / share
+        objecting[i] = share > 0 and (unused < least or min(unused, least) > both / share)
+        if best >= 0:
+            labels[i], squared[i] = used[best], least
+
+
+@_compiled
 def add_rows(rows, weights, labels, squared, moments):
     """Add the rows, (n, d), to the moments of their clusters, one after the other; no weights stand for ones."""
     counts, totals, sums, inertias = moments

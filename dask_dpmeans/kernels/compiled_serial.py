@@ -1,4 +1,7 @@
-"""The inner loops of `online` and `ward`, compiled by Numba where it is installed: the same bytes with and without."""
+"""The inner loops of `online`, `ward` and `sharing`, compiled by Numba where it is installed.
+
+They give the same bytes with and without it.
+"""
 
 import numpy as np
 
@@ -149,3 +152,44 @@ def merge_cheapest(penalty, centers, weights, sums, groups):
         for c in range(b):
             if groups[c] == c and (partners[c] == a or partners[c] == b):
                 _cheapest_after(c, centers, weights, groups, costs, partners)
+
+
+@_compiled
+def open_in_order(rows, asked, centers, prices, kinds, targets):
+    """As `sharing.open_in_order`, for rows, (n, d), whose groups are numbered without gaps, the slots."""
+    local, both = prices
+    weights, slots, used, unused, wanted = asked
+    n, d = rows.shape
+    opened, k = np.empty(n, np.intp), 0  # rows that became centers
+    last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)  # openings by a slot, the latest first
+    for i in range(n):
+        share = min(1.0, weights[i])
+        if not share > 0:
+            continue
+        nearest_used, nearest_unused, target = used[i], unused[i], wanted[i]
+        opening = last[slots[i]]
+        while opening >= 0:
+            number, squared = targets[opening], 0.0
+            center = centers[number] if number < len(centers) else rows[opened[number - len(centers)]]
+            for j in range(d):
+                difference = rows[i, j] - center[j]
+                squared += difference * difference
+            nearest_used = min(nearest_used, squared)
+            opening = before[opening]
+        for c in range(k):  # one that the slot uses already is no nearer than the nearest used
+            squared = 0.0
+            for j in range(d):
+                difference = rows[i, j] - rows[opened[c], j]
+                squared += difference * difference
+            if squared < nearest_unused:
+                nearest_unused, target = squared, len(centers) + c
+        cost = min(nearest_used, nearest_unused + local / share)
+        if cost > both / share:
+            kinds[i], targets[i] = 2, len(centers) + k
+            opened[k] = i
+            k += 1
+        elif nearest_unused + local / share < nearest_used:
+            kinds[i], targets[i] = 1, target
+        else:
+            continue
+        before[i], last[slots[i]] = last[slots[i]], i

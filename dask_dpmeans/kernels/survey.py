@@ -127,7 +127,7 @@ class Survey:
 
 
 def first_flaw(block: Block, limit: float) -> Flaw | None:
-    """The first value of a block that is not strictly within plus and minus `limit`, or weight or group that is none."""
+    """The first value of a block not strictly within plus and minus `limit`, or weight or group that cannot be."""
     flaws = []
     if not (np.maximum(-block.rows.min(axis=0), block.rows.max(axis=0)) < limit).all():
         row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]

@@ -33,29 +33,60 @@ def lazy_rows(data: Any) -> Any:
 
 
 def lazy_map(
-    data: Any, kernel: Kernel, columns: list[int] | None, scale: Float64Array | None, dtype: Any, width: int | None
+    data: Any,
+    kernel: Kernel,
+    columns: list[int] | None,
+    scale: Float64Array | None,
+    dtype: Any,
+    width: int | None,
+    groups: Any = None,
 ) -> Any:
     """The first of the kernel's answers for each row, lazily, with the row chunks of the input.
 
     The kernel, and with it the model, stands in the graph once.  `width` is the number of columns of the answer, None
-    where it has one dimension.
+    where it has one dimension.  Where rows come with `groups`, (n,), the sizes of chunks must be known.
     """
     rows = lazy_rows(data)
     rows = rows.rechunk({1: -1}) if rows.numblocks[1] > 1 else rows
     prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale)
     model = delayed((kernel, prepare), traverse=False)
+    if groups is not None:
+        beside = da.asarray(groups).rechunk((rows.chunks[0],))[:, np.newaxis]
+        return da.map_blocks(_group_answer, rows, beside, model, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
     if width is None:
         return rows.map_blocks(_answer, model, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
     chunks = (rows.chunks[0], (width,))
     return rows.map_blocks(_answer, model, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
 
 
-def _answer(rows: np.ndarray[Any, Any], model: tuple[Kernel, Prepare]) -> np.ndarray[Any, Any]:
+def _group_answer(
+    rows: np.ndarray[Any, Any], groups: np.ndarray[Any, Any], model: tuple[Kernel, Prepare], block_info: Any = None
+) -> np.ndarray[Any, Any]:
+    check_dense(groups, "groups")
+    return _answer(rows, model, block_info[0]["array-location"][0][0], groups[:, 0].astype(np.int64))
+
+
+def _answer(
+    rows: np.ndarray[Any, Any],
+    model: tuple[Kernel, Prepare],
+    start: int = 0,
+    groups: np.ndarray[Any, Any] | None = None,
+) -> np.ndarray[Any, Any]:
     kernel, prepare = model
     check_dense(rows, "data")
     scratch = Scratch()
-    block = Block(0, prepare(rows, scratch), None, scratch)
+    block = Block(start, prepare(rows, scratch), None, scratch, None, groups)
     flaw = first_flaw(block, limit_of(rows.dtype)) if len(rows) else None
     if flaw is not None:
-        raise InputError(describe_flaw(flaw, f"row {flaw.row:,} of a chunk, column {flaw.column} of those used"))
+        column = f", column {flaw.column} of those used" * (flaw.column >= 0)
+        raise InputError(describe_flaw(flaw, f"row {flaw.row - start:,} of a chunk{column}"))
     return kernel(block)[0]
+
+
+def concatenated(tables: list[Any]) -> tuple[Any, list[int]]:
+    """Tables of the same columns as one, lazy where one of them is, and the rows of each."""
+    if not any(map(is_lazy, tables)):
+        return np.concatenate(tables), [len(table) for table in tables]
+    parts = [lazy_rows(table) if is_lazy(table) else da.from_array(table) for table in tables]
+    parts = [part.copy().compute_chunk_sizes() if np.isnan(part.shape[0]) else part for part in parts]
+    return da.concatenate(parts), [part.shape[0] for part in parts]

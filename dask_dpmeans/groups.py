@@ -1,0 +1,166 @@
+"""scikit-learn's face of the HDP: several data sets that share clusters."""
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dask_dpmeans.algorithms import hdp
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
+from dask_dpmeans.sources import concatenated, is_lazy
+
+
+class HDPMeans(CentersMixin, BaseEstimator):
+    """Cluster several data sets at once: each has clusters of its own, tied to global centers that the sets share.
+
+    Minimizes the hard Gaussian HDP of Kulis & Jordan 2012 (section 4, eq. 2), squared error + local_penalty * (local
+    clusters, summed over the data sets) + global_penalty * (global clusters), by their Algorithm 2.  The result is the
+    same, to the byte, for any chunking, threads and workers.
+
+    Parameters
+    ----------
+    local_penalty : float
+        The price of a local cluster, in squared units of the rows times weight: what a data set pays for each global
+        cluster that it uses (lambda_l of the paper).
+    global_penalty : float
+        The price of a global cluster (lambda_g).
+    max_iter : int, default 300
+        The most sweeps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+    tol : float, default 1e-4
+        The fit has converged when a sweep opens nothing, ties no local cluster anew and lowers the objective by less
+        than ``tol`` times it.  With 0 it goes on until the centers repeat to the bit.
+    max_clusters : int, optional
+        `TooManyClustersError` where there are more global clusters.
+    random_state : int, RandomState instance or None, default None
+        Drawn once and kept in `random_state_`; nothing draws from it.
+
+    Attributes
+    ----------
+    cluster_centers_ : (g, d) float64
+        The global centers.
+    labels_ : (n,) int32
+        The global cluster of each row; a lazy Dask array where the input is one, or a ``zarr.Array``.
+    local_clusters_ : (n_groups, g) scipy.sparse.csr_array
+        The weight that each data set has in each global cluster; its entries are the local clusters.
+    cluster_weights_ : (g,) float64
+        Rows of each global cluster, by weight.
+    n_clusters_, n_local_clusters_ : int
+        Global clusters, and local ones of all data sets.
+    inertia_ : float
+        Weighted sum of squared distances of the rows to their centers.
+    objective_ : float
+        ``inertia_ + local_penalty * n_local_clusters_ + global_penalty * n_clusters_``.
+    n_iter_, n_passes_, history_, random_state_, n_features_in_
+        As `DPMeans` has them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_dpmeans import HDPMeans
+    >>> sets = [np.array([[0.0], [1.0]]), np.array([[0.0], [1.0], [9.0], [10.0]])]
+    >>> model = HDPMeans(local_penalty=2.0, global_penalty=4.0).fit(sets)
+    >>> model.labels_.tolist(), model.local_clusters_.toarray().tolist(), model.objective_
+    ([0, 0, 0, 0, 1, 1], [[2.0, 0.0], [2.0, 2.0]], 15.5)
+    """
+
+    def __init__(
+        self,
+        local_penalty: float,
+        global_penalty: float,
+        *,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_clusters: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.local_penalty = local_penalty
+        self.global_penalty = global_penalty
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_clusters = max_clusters
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of all data sets.
+
+        Parameters
+        ----------
+        X : list of (n_j, d) arrays, one a data set; or (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``
+            A list is read as data sets only where every item is two-dimensional.
+        y : ignored
+        groups : (n,) integers >= 0, optional
+            The data set of each row, in any order; rows without groups are one data set.
+        sample_weight : (n,), optional
+            Weights >= 0.  A row of weight w bears 1 / min(1, w) of each penalty when it opens something, so that
+            integer weights equal repeated rows.
+
+        Returns
+        -------
+        self
+        """
+        method = self.method()
+        self.random_state_ = seed_of(self.random_state)
+        X, groups = data_sets(X, groups)
+        rows = checked_rows(self, X, reset=True)
+        groups = np.zeros(rows.shape[0], np.int64) if groups is None else groups
+        source, state = self._fit_rows(rows, method.seeded(self.random_state_), groups, sample_weight)
+        self._set_uses(state.local_groups, state.local_centers, state.local_weights, source.summary.n_groups)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> Any:
+        """The global cluster of each row of X, which is fitted."""
+        return self.fit(X, y, groups, sample_weight).labels_
+
+    def predict(self, X: Any, groups: Any = None) -> Any:
+        """The global cluster of each row, (n,) int32; lazy where X is.
+
+        A center that a known data set does not use costs it `local_penalty`.  Rows of a set never seen, and rows
+        without groups, go to the nearest center.
+        """
+        check_is_fitted(self)
+        X, groups = data_sets(X, groups)
+        if groups is None:
+            return super().predict(X)
+        coordinates = self.local_clusters_.tocoo()
+        uses = coordinates.row.astype(np.int64), coordinates.col.astype(np.int64)
+        sharing = Sharing.of(self.cluster_centers_, *uses, self.local_clusters_.shape[0])
+        kernel = PredictedLabels(sharing, Prices(self.local_penalty, self.global_penalty))
+        return self._mapped(X, kernel, np.int32, None, groups)
+
+    def method(self) -> hdp.Method:
+        """The parameters, checked, as the library's core takes them."""
+        return hdp.Method(
+            local_penalty=self.local_penalty,
+            global_penalty=self.global_penalty,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_clusters=self.max_clusters,
+        )
+
+    def _set_uses(self, groups: Int64Array, centers: Int64Array, weights: Float64Array, n_groups: int) -> None:
+        self.local_clusters_ = csr_array((weights, (groups, centers)), shape=(n_groups, self.n_clusters_))
+        self.n_local_clusters_ = len(groups)
+
+
+def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
+    """One table and the number of each row's data set, from a list of tables where X is one."""
+    if not isinstance(X, list | tuple) or not X or any(_dimensions(item) != 2 for item in X):
+        return X, groups
+    if groups is not None:
+        raise InputError("X is a list of data sets, which says what groups says: leave groups out")
+    tables = [item if is_lazy(item) else np.asarray(item) for item in X]
+    widths = sorted({int(table.shape[1]) for table in tables})
+    if len(widths) > 1:
+        raise InputError(f"the data sets of X must have the same columns, got {widths}")
+    rows, heights = concatenated(tables)
+    return rows, np.repeat(np.arange(len(tables)), heights)
+
+
+def _dimensions(item: Any) -> int:
+    """Of a table, or of a list of rows."""
+    return item.ndim if hasattr(item, "ndim") else np.ndim(item)

@@ -1,0 +1,185 @@
+"""Several data sets that share clusters: the estimator, stores and the command line."""
+
+import json
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, predict
+from dask_dpmeans.cli import main
+
+
+@parametrize_with_checks([HDPMeans(1.0, 3.0)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def sets():
+    """Forty data sets of 30 rows from 4 of 9 blobs."""
+    rng = np.random.default_rng(5)
+    means = rng.uniform(-9, 9, (9, 2))
+    return [
+        means[rng.choice(9, 4, replace=False)[rng.integers(4, size=30)]] + rng.normal(size=(30, 2)) for _ in range(40)
+    ]
+
+
+@pytest.fixture(scope="module")
+def table(sets):
+    """The same rows in another order, and their groups."""
+    order = np.random.default_rng(6).permutation(1200)
+    return np.concatenate(sets)[order], np.repeat(np.arange(40), 30)[order]
+
+
+MODEL = HDPMeans(6.0, 15.0, random_state=0)
+
+
+def params(model, **changed):
+    return HDPMeans(**(model.get_params() | changed))
+
+
+def test_a_list_of_data_sets_is_one_table_with_groups(sets):
+    listed = params(MODEL).fit(sets)
+    stacked = params(MODEL).fit(np.concatenate(sets), groups=np.repeat(np.arange(40), 30))
+    np.testing.assert_array_equal(listed.labels_, stacked.labels_)
+    assert listed.objective_ == stacked.objective_
+    np.testing.assert_array_equal(listed.predict(sets), listed.labels_)
+    lazy = params(MODEL).fit([da.from_array(sets[0], chunks=7), *sets[1:]])
+    np.testing.assert_array_equal(lazy.labels_.compute(), listed.labels_)
+
+
+def test_a_list_of_rows_is_one_data_set(sets):
+    rows = sets[0].tolist()
+    model = params(MODEL).fit(rows)
+    assert model.local_clusters_.shape == (1, model.n_clusters_)
+    np.testing.assert_array_equal(model.predict(rows), model.labels_)
+    np.testing.assert_array_equal(params(MODEL).fit([rows]).labels_, model.labels_)
+
+
+def test_attributes_belong_together(table):
+    rows, groups = table
+    model = params(MODEL).fit(rows, groups=groups)
+    assert isinstance(model.local_clusters_, csr_array)
+    wanted = np.zeros((40, model.n_clusters_))
+    np.add.at(wanted, (groups, model.labels_), 1)
+    np.testing.assert_array_equal(model.local_clusters_.toarray(), wanted)
+    np.testing.assert_array_equal(model.cluster_weights_, wanted.sum(axis=0))
+    inertia = ((rows - model.cluster_centers_[model.labels_]) ** 2).sum()
+    assert model.inertia_ == pytest.approx(inertia)
+    assert model.n_local_clusters_ == np.count_nonzero(wanted) == model.history_[-1].n_local_clusters
+    assert model.objective_ == pytest.approx(inertia + 6 * model.n_local_clusters_ + 15 * model.n_clusters_)
+    np.testing.assert_array_equal(model.predict(rows, groups), model.labels_)
+
+
+def test_prediction_pays_for_a_center_that_a_known_set_does_not_use():
+    centers = [np.array([[0.0], [1.0]]), np.array([[0.0], [10.0], [10.0]])]
+    model = HDPMeans(4.0, 9.0).fit(centers)
+    assert model.local_clusters_.toarray().tolist() == [[2, 0], [1, 2]]
+    at = model.cluster_centers_.ravel()
+    middle = at.mean()
+    near = np.array([[middle + 0.1], [at[1]]])  # 4 dearer for set 0, unless that far
+    assert model.predict(near, np.array([0, 0])).tolist() == [0, 1]
+    assert model.predict(near, np.array([1, 1])).tolist() == [1, 1]
+    assert model.predict(near, np.array([7, 7])).tolist() == [1, 1]
+    assert model.predict(near).tolist() == [1, 1]
+
+
+def test_lazy_input_gives_lazy_labels_of_the_same_bytes(table):
+    rows, groups = table
+    plain = params(MODEL).fit(rows, groups=groups)
+    for max_iter in (1, 300):  # openers of the last sweep keep their clusters
+        one = params(MODEL, max_iter=max_iter)
+        with pytest.warns(ConvergenceWarning) if max_iter == 1 else pytest.MonkeyPatch.context():
+            in_memory = one.fit(rows, groups=groups).labels_
+        with pytest.warns(ConvergenceWarning) if max_iter == 1 else pytest.MonkeyPatch.context():
+            lazily = one.fit(da.from_array(rows, chunks=(333, 1)), groups=da.from_array(groups, chunks=100)).labels_
+        assert isinstance(lazily, da.Array)
+        np.testing.assert_array_equal(lazily.compute(), in_memory)
+    again = plain.predict(da.from_array(rows, chunks=(500, 2)), groups)
+    np.testing.assert_array_equal(again.compute(), plain.labels_)
+
+
+def test_from_store_to_store_and_back(tmp_path, table):
+    rows, groups = table
+    zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(100, 2))
+    zarr.create_array(tmp_path / "groups.zarr", data=groups.astype(np.int16), chunks=(77,), fill_value=-1)
+    plain = params(MODEL).fit(rows, groups=groups)
+
+    class StopError(Exception):
+        pass
+
+    def stop(number, *_):
+        if number == 2:
+            raise StopError
+
+    paths = tmp_path / "rows.zarr", tmp_path / "run.zarr"
+    with pytest.raises(StopError):
+        fit(*paths, MODEL, groups=tmp_path / "groups.zarr", on_step=stop)
+    found = fit(*paths, MODEL, groups=tmp_path / "groups.zarr", resume=True, threads=2, memory_limit=20_000)
+    for name in ("cluster_centers_", "cluster_weights_", "labels_", "objective_", "n_iter_"):
+        np.testing.assert_array_equal(np.asarray(getattr(found, name)), getattr(plain, name))
+    assert (found.local_clusters_ != plain.local_clusters_).nnz == 0
+    assert [vars(record) | {"seconds": 0} for record in found.history_] == [
+        vars(record) | {"seconds": 0} for record in plain.history_
+    ]
+    assert load(paths[1]).get_params() == MODEL.get_params()
+    with pytest.raises(InputError, match=r"another parameters: local_penalty 6\.0, not 7\.0"):
+        fit(*paths, HDPMeans(7.0, 15.0), groups=groups, resume=True)
+    predict(paths[1], paths[0], tmp_path / "out.zarr", groups=tmp_path / "groups.zarr")
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "out.zarr/label")[:], plain.labels_)
+    assert not zarr.open_array(tmp_path / "out.zarr/beyond")[:].any()
+    with pytest.raises(InputError, match="the run is of several data sets: give the groups"):
+        predict(paths[1], paths[0], tmp_path / "other.zarr")
+
+
+def test_resume_refuses_rows_in_other_groups(tmp_path, table):
+    rows, groups = table
+    zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(100, 2))
+    with pytest.warns(ConvergenceWarning):
+        fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", params(MODEL, max_iter=2), groups=groups)
+    with pytest.raises(InputError, match="on these rows its centers give"):
+        fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", MODEL, groups=np.roll(groups, 1), resume=True)
+
+
+def test_the_command_line(tmp_path, table):
+    rows, groups = table
+    zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(100, 2))
+    np.save(tmp_path / "groups.npy", groups)
+    run, data, sets = (str(tmp_path / name) for name in ("run.zarr", "rows.zarr", "groups.npy"))
+    asked = ["hdp", data, run, "--groups", sets, "--local-penalty", "6", "--global-penalty", "15", "--threads", "2"]
+    said = CliRunner().invoke(main, asked, catch_exceptions=False)
+    plain = params(MODEL).fit(rows, groups=groups)
+    assert said.exit_code == 0, said.output
+    assert (
+        f"clusters    {plain.n_clusters_} global; {plain.n_local_clusters_} local ones of 40 data sets" in said.output
+    )
+    assert "penalties   6 a local cluster, 15 a global one" in said.output
+    assert f"local={plain.n_local_clusters_}" in said.stderr
+    shown = json.loads(CliRunner().invoke(main, ["show", run, "--json"]).output)
+    assert shown["result"]["n_local_clusters"] == plain.n_local_clusters_
+    again = CliRunner().invoke(main, [*asked, "--resume"])
+    assert again.exit_code == 0
+    out = str(tmp_path / "out.zarr")
+    assert CliRunner().invoke(main, ["predict", run, data, out]).exit_code == 2
+    assert CliRunner().invoke(main, ["predict", run, data, out, "--groups", sets]).exit_code == 0
+    np.save(tmp_path / "groups.npy", groups[1:])
+    wrong = CliRunner().invoke(main, [*asked, "--force"])
+    assert wrong.exit_code == 2
+    assert "groups must hold one number a row: 1,200 rows, but 1,199 numbers" in wrong.output
+    assert CliRunner().invoke(main, [*asked[:6], "0", *asked[7:], "--force"]).exit_code == 2
+
+
+def test_groups_are_for_several_data_sets_alone(tmp_path, table):
+    rows, groups = table
+    with pytest.raises(InputError, match="DPMeans has no use for them"):
+        fit(rows, tmp_path / "run.zarr", DPMeans(9.0), groups=groups)
+    with pytest.raises(InputError, match="X is a list of data sets, which says what groups says"):
+        params(MODEL).fit([rows], groups=groups)
+    with pytest.raises(InputError, match=r"the data sets of X must have the same columns, got \[1, 2\]"):
+        params(MODEL).fit([rows, rows[:, :1]])

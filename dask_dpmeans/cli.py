@@ -152,6 +152,7 @@ def main() -> None:
     """DP-means clustering from Zarr stores to Zarr stores, without a number of clusters to choose."""
 
 
+SEARCH = click.option("--search", is_flag=True, help="Take penalties as prices and search for the lowest objective.")
 SCALES = click.Choice(["none", "std"])
 HOW = (
     click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
@@ -176,7 +177,7 @@ HOW = (
 @click.argument("data")
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="Price of a cluster; its square root is a radius.")
-@click.option("--search", is_flag=True, help="Take the penalty as a price and search for the lowest objective.")
+@SEARCH
 @click.option("--init", default="mean", show_default=True, metavar="mean|RUN", help="Start from the mean, or a run.")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Say what the fit would work on and cost, from a few rows; write nothing."
@@ -209,12 +210,14 @@ def fit_command(
 @click.option("--groups", metavar="ARRAY", required=True, help=GROUPS)
 @click.option("--local-penalty", type=float, required=True, help="Price of each center that a data set uses.")
 @click.option("--global-penalty", type=float, required=True, help="Price of a center.")
+@SEARCH
 @_with(*HOW)
 def hdp_command(
     data: str,
     run: str,
     local_penalty: float,
     global_penalty: float,
+    search: bool,
     seed: int | None,
     max_iter: int,
     tol: float,
@@ -223,7 +226,7 @@ def hdp_command(
 ) -> None:
     """Cluster several data sets, which share centers: the rows of DATA, whose sets are numbered in the --groups."""
     limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
-    _fit(data, run, HDPMeans(local_penalty, global_penalty, **limits), **how)
+    _fit(data, run, HDPMeans(local_penalty, global_penalty, search=search, **limits), **how)
 
 
 def _fit(

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import estimate
 from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms import dpmeans, search
+from dask_dpmeans.algorithms import dpmeans, hdp_search, search
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
@@ -254,11 +254,11 @@ def _unfitted(result: Result) -> DPMeans | HDPMeans:
     parameters, method = result.manifest["parameters"], result.manifest["method"]
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
     shared["random_state"] = result.manifest["random_state"]
+    shared["search"] = method in (search.Method.name, hdp_search.Method.name)
     if result.shared:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
     return DPMeans(
         parameters["penalty"],
-        search=method == search.Method.name,
         init="mean" if parameters["centers"] is None else result.arrays["first_centers"],
         **shared,
     )

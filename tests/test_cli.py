@@ -268,8 +268,16 @@ NO_MOVES = dict.fromkeys(MOVES, 0) | dict.fromkeys(GAINS, 0.0)
 
 
 def record(n_clusters: int) -> Record:
-    figures = {"objective": 9.5, "inertia": 1.0, "births": 2, "deaths": 1, "passes": 3.0, "seconds": 0.5}
-    return Record(n_clusters=n_clusters, **figures, **NO_MOVES)
+    figures = {
+        "objective": 9.5,
+        "inertia": 1.0,
+        "n_local_clusters": 0,
+        "births": 2,
+        "deaths": 1,
+        "passes": 3.0,
+        "seconds": 0.5,
+    }
+    return Record(n_clusters=n_clusters, n_local_clusters=0, **figures, **NO_MOVES)
 
 
 def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:

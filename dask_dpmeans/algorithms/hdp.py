@@ -67,6 +67,14 @@ class State:
     """Centers that were left without weight in this sweep."""
     associations: int
     """Local clusters that step 5 tied to another center."""
+    moves: Int64Array
+    """(6,), merges, splits and deletes of centers, and trials to open, delete and swap, that led here."""
+    gains: Float64Array
+    """(3,), what merges, splits and deletes were to gain at least."""
+    planned: Int64Array
+    """(3,), merges, splits and deletes of the next sweep."""
+    promised: Float64Array
+    """(3,), what these are to gain at least."""
     rows_read: int
     """Rows of all passes since the start."""
 
@@ -74,16 +82,6 @@ class State:
     def n_local_clusters(self) -> int:
         """Uses that have weight."""
         return len(self.local_groups)
-
-    @property
-    def moves(self) -> Int64Array:
-        """(6,), moves of the search: none."""
-        return np.zeros(6, np.int64)
-
-    @property
-    def gains(self) -> Float64Array:
-        """(3,), what they gained: nothing."""
-        return np.zeros(3)
 
     def sharing(self, n_groups: int) -> Sharing:
         """The last pass: its centers, uses, and openers."""
@@ -185,6 +183,10 @@ class Parameters:
             births=0,
             deaths=0,
             associations=0,
+            moves=np.zeros(6, np.int64),
+            gains=np.zeros(3),
+            planned=np.zeros(3, np.int64),
+            promised=np.zeros(3),
             rows_read=source.plan.n_rows,
         )
 
@@ -260,6 +262,12 @@ class Swept:
     rows_read: int
     answer: Any
     """Of the last pass."""
+    uses: Int64Array
+    """(m,), the numbers that the uses had in it."""
+    numbers: Int64Array
+    """(g,), the numbers that the centers had in it."""
+    n_present: int
+    """Centers in it."""
 
     def state_after(
         self,
@@ -289,6 +297,10 @@ class Swept:
             births=self.births,
             deaths=self.deaths,
             associations=associations,
+            moves=np.concatenate([before.planned, np.zeros(3, np.int64)]),
+            gains=before.promised,
+            planned=np.zeros(3, np.int64),
+            promised=np.zeros(3),
             rows_read=before.rows_read + self.rows_read,
         )
 
@@ -318,6 +330,9 @@ def sweep(method: Parameters, source: Source, state: State, rule: type[Requestin
         deaths=len(sharing.centers) - len(numbers),
         rows_read=settled.rows_read,
         answer=settled.answer,
+        uses=uses,
+        numbers=numbers,
+        n_present=len(sharing.centers),
     )
 
 

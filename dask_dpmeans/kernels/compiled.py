@@ -160,6 +160,36 @@ def choose(rows, groups, weights, centers, starts, used, prices, nearest, found)
 
 
 @_compiled
+def trades(rows, weights, centers, sets, own, found):
+    """What each row, (n, d), adds to losses, (n,), and savings, (slots, k), as `trades.trades` has them; 0 before."""
+    groups, slots, starts, used = sets
+    uses, squared = own
+    losses, savings = found
+    for i in range(len(rows)):
+        second, place, last = np.inf, starts[groups[i]], starts[groups[i] + 1]
+        for c in range(len(centers)):
+            is_used = place < last and used[place] == c
+            if is_used:
+                place += 1
+                if place - 1 == uses[i]:
+                    continue
+            total, limit = 0.0, second if is_used else squared[i]
+            for j in range(rows.shape[1]):
+                difference = np.float64(rows[i, j]) - centers[c, j]
+                total += difference * difference
+                if total >= limit:  # it only grows
+                    break
+            if total >= limit:
+                continue
+            if is_used:
+                second = total
+            else:
+                savings[slots[i], c] += weights[i] * (squared[i] - total)
+        if weights[i] > 0:
+            losses[i] = weights[i] * (second - squared[i])
+
+
+@_compiled
 def add_rows(rows, weights, labels, squared, moments):
     """Add the rows, (n, d), to the moments of their clusters, one after the other; no weights stand for ones."""
     counts, totals, sums, inertias = moments

@@ -1,0 +1,120 @@
+"""What the search of the HDP learns in a pass: what giving up a use would cost, and what taking one up would save.
+
+Both for the centers as they are, row by row, so that they are exact; what the means then move to saves more.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.distance import squared_distances
+from dask_dpmeans.kernels.sharing import (
+    Choice,
+    GroupScan,
+    Prices,
+    Sharing,
+    choose,
+    find,
+    merge_group_scans,
+    opening,
+    ranked,
+    requests_of,
+    use_moments,
+)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums by key."""
+
+    keys: Int64Array
+    """(m,), ascending."""
+    values: Float64Array
+    """(m,)."""
+
+    def __add__(self, other: "Tally") -> "Tally":
+        if not len(self.keys) or not len(other.keys):
+            return self if len(self.keys) else other
+        if self.keys[-1] < other.keys[0]:
+            return Tally(np.concatenate([self.keys, other.keys]), np.concatenate([self.values, other.values]))
+        keys = np.union1d(self.keys, other.keys)
+        values = np.zeros(len(keys))
+        values[np.searchsorted(keys, self.keys)] += self.values
+        values[np.searchsorted(keys, other.keys)] += other.values
+        return Tally(keys, values)
+
+
+@dataclass(frozen=True)
+class TradeScan(GroupScan):
+    """The answer of a run of blocks."""
+
+    losses: Tally
+    """By use: what its rows would cost more at the centers that their sets use beside it; infinite without any."""
+    savings: Tally
+    """By group * g + center, of g centers, one that the set does not use: what its rows would save there."""
+
+
+def scan_trades(block: Block, sharing: Sharing, prices: Prices) -> TradeScan:
+    """The answer of one block."""
+    chosen = choose(block, sharing, prices)
+    requests = opening(requests_of(block, chosen), sharing, prices)
+    losses, savings = trades(block, chosen, sharing)
+    return TradeScan(use_moments(block, chosen.uses, chosen.squared), requests, losses, savings)
+
+
+def merge_trade_scans(left: TradeScan, right: TradeScan, sharing: Sharing, prices: Prices) -> TradeScan:
+    """The answer of two neighboring runs."""
+    both = merge_group_scans(left, right, sharing, prices)
+    return TradeScan(both.uses, both.requests, left.losses + right.losses, left.savings + right.savings)
+
+
+def trades(block: Block, chosen: Choice, sharing: Sharing) -> tuple[Tally, Tally]:
+    """The losses and savings of a block, as `TradeScan` has them."""
+    assert block.groups is not None
+    k, some = len(sharing.centers), np.flatnonzero(chosen.uses >= 0)
+    if not len(some):
+        nothing = Tally(np.empty(0, np.int64), np.empty(0))
+        return nothing, nothing
+    groups, slots = ranked(block.groups[some])
+    weights = np.ones(len(some)) if block.weights is None else block.weights[some]
+    rows = np.ascontiguousarray(block.rows[some])
+    losses, savings = np.zeros(len(some)), np.zeros((len(groups), k))
+    own = chosen.uses[some], chosen.squared[some]
+    if compiled.AVAILABLE:
+        sets = block.groups[some], slots, sharing.starts, sharing.used
+        compiled.trades(rows, weights, sharing.centers.values, sets, own, (losses, savings))
+    else:
+        _trades(rows, weights, sharing, block.groups[some], slots, own, losses, savings)
+    uses, ranks = ranked(own[0])
+    places, centers = np.nonzero(savings)
+    return (
+        Tally(uses, np.bincount(ranks, losses, len(uses)).astype(np.float64, copy=False)),
+        Tally(groups[places] * k + centers, savings[places, centers]),
+    )
+
+
+def _trades(
+    rows: Any,
+    weights: Float64Array,
+    sharing: Sharing,
+    groups: Int64Array,
+    slots: Any,
+    own: tuple[Int64Array, Float64Array],
+    losses: Float64Array,
+    savings: Float64Array,
+) -> None:
+    """As `compiled.trades`."""
+    uses, squared = own
+    seconds = np.full(len(rows), np.inf)
+    for center in range(len(sharing.centers)):
+        there = squared_distances(rows, sharing.centers.values, np.full(len(rows), center))
+        use = find(sharing, groups, np.full(len(rows), center))
+        other = (use >= 0) & (use != uses)
+        seconds[other] = np.minimum(seconds[other], there[other])
+        saves = np.where((use < 0) & (there < squared), weights * (squared - there), 0.0)
+        savings[:, center] = np.bincount(slots, saves, len(savings))
+    heavy = weights > 0
+    losses[heavy] = weights[heavy] * (seconds[heavy] - squared[heavy])

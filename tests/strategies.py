@@ -175,6 +175,25 @@ class Nested:
         return f"({left}{right})"
 
 
+@st.composite
+def groupings(draw, n):
+    """(n,) numbers of data sets: mixed, in runs, all in one, one row each, some sets empty."""
+    kind, rng = draw(st.sampled_from(["mixed", "runs", "one", "each", "far"])), np.random.default_rng(draw(seeds))
+    if kind == "one":
+        return np.full(n, draw(st.integers(0, 3)))
+    if kind == "each":
+        return rng.permutation(n)
+    numbers = rng.integers(0, draw(st.integers(1, 5)), n) * (7 if kind == "far" else 1)
+    return np.sort(numbers) if kind == "runs" else numbers
+
+
+def labels_of(source: Any, method: Any, state: Any) -> list[int]:
+    """The label of each row as a state has it."""
+    parts = {}
+    source.map(method.labels(source, state), lambda start, answers: parts.update({start: answers[0]}))
+    return np.concatenate([parts[start] for start in sorted(parts)]).tolist()
+
+
 def trace(source: Any, penalty: float, **parameters: Any) -> list[dict[str, Any]]:
     """All that a fit yields but the seconds, step by step, to the byte."""
     return [contents(step.state) | {"end": step.converged} for step in iterate(source, Method(penalty, **parameters))]

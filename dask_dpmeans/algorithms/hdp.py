@@ -66,7 +66,9 @@ class State:
     deaths: int
     """Centers that were left without weight in this sweep."""
     associations: int
-    """Local clusters that step 5 tied to another center."""
+    """Local clusters that step 5 tied to another center; of the search, moves planned for the next sweep."""
+    saved: float
+    """What these save."""
     moves: Int64Array
     """(6,), merges, splits and deletes of centers, and trials to open, delete and swap, that led here."""
     gains: Float64Array
@@ -75,6 +77,8 @@ class State:
     """(3,), merges, splits and deletes of the next sweep."""
     promised: Float64Array
     """(3,), what these are to gain at least."""
+    turn: int
+    """Where the next trials begin among all that there are."""
     rows_read: int
     """Rows of all passes since the start."""
 
@@ -183,10 +187,12 @@ class Parameters:
             births=0,
             deaths=0,
             associations=0,
+            saved=0.0,
             moves=np.zeros(6, np.int64),
             gains=np.zeros(3),
             planned=np.zeros(3, np.int64),
             promised=np.zeros(3),
+            turn=0,
             rows_read=source.plan.n_rows,
         )
 
@@ -228,17 +234,17 @@ class Method(Parameters):
     def step(self, source: Source, state: State) -> State:
         """Steps 4 to 6: openings until no row objects, local clusters tied to the centers that suit them, means."""
         swept = sweep(self, source, state)
-        tied, centers = associate(swept, self.global_penalty)
-        means, next_centers = means_of(swept, tied, len(centers))
+        tied, saved = associate(swept, self.global_penalty)
+        means, next_centers = means_of(swept, tied)
         check_number(len(means), self.max_clusters, self.global_penalty)
         associations = int(np.count_nonzero(tied != swept.centers_of))
-        return swept.state_after(state, self, means, swept.groups, next_centers, associations)
+        return swept.state_after(state, self, means, swept.groups, next_centers, associations, saved)
 
     def done(self, before: State, after: State) -> bool:
         """Whether `after` is the end."""
-        still = not after.opened.size and not after.associations
-        small = still and before.objective - after.objective < self.tol * after.objective
-        return small or (still and np.array_equal(after.means, after.centers))
+        least = self.tol * after.objective
+        small = before.objective - after.objective < least and after.saved < least
+        return not after.opened.size and (small or np.array_equal(after.means, after.centers))
 
 
 @dataclass(frozen=True)
@@ -277,6 +283,7 @@ class Swept:
         next_groups: Int64Array,
         next_centers: Int64Array,
         associations: int,
+        saved: float,
     ) -> State:
         """The state, with the centers and uses of the next sweep."""
         g = len(self.centers)
@@ -297,10 +304,12 @@ class Swept:
             births=self.births,
             deaths=self.deaths,
             associations=associations,
+            saved=saved,
             moves=np.concatenate([before.planned, np.zeros(3, np.int64)]),
             gains=before.promised,
             planned=np.zeros(3, np.int64),
             promised=np.zeros(3),
+            turn=before.turn,
             rows_read=before.rows_read + self.rows_read,
         )
 
@@ -336,7 +345,7 @@ def sweep(method: Parameters, source: Source, state: State, rule: type[Requestin
     )
 
 
-def associate(swept: Swept, global_penalty: float) -> tuple[Int64Array, Float64Array]:
+def associate(swept: Swept, global_penalty: float) -> tuple[Int64Array, float]:
     """Step 5: each local cluster, in order, goes to the center that costs it least, be it a new one at its own mean.
 
     Its squared error about a center is that about its mean and weight * squared distance of the two, so that means and
@@ -344,7 +353,7 @@ def associate(swept: Swept, global_penalty: float) -> tuple[Int64Array, Float64A
 
     Returns
     -------
-    (m,) the center of each, and (h, d) the centers, new ones last
+    (m,) the center of each, new ones numbered after those that are there, and what this saves
     """
     means, weights = swept.moments.means, swept.moments.weights
     nearest, squared = nearest_squared(means, Centers(swept.centers))
@@ -352,18 +361,18 @@ def associate(swept: Swept, global_penalty: float) -> tuple[Int64Array, Float64A
     stays = ~(weights * (own - squared) > ROUNDING * global_penalty)
     tied = np.where(stays, swept.centers_of, nearest).astype(np.int64)
     cost = weights * np.where(stays, own, squared)
-    centers = [swept.centers]
+    n_centers = len(swept.centers)
     while (opening := np.flatnonzero(cost > (1 + ROUNDING) * global_penalty)).size:
-        first, new = int(opening[0]), sum(map(len, centers))
-        centers.append(means[first : first + 1])
-        rest = np.arange(first, len(cost))
-        there = weights[rest] * squared_distances(means[rest], centers[-1], np.zeros(len(rest), np.intp))
+        first, rest = int(opening[0]), np.arange(opening[0], len(cost))
+        there = weights[rest] * squared_distances(means[rest], means, np.full(len(rest), first))
         closer = rest[cost[rest] - there > ROUNDING * global_penalty]
-        tied[closer], cost[closer] = new, there[closer - first]
-    return tied, np.concatenate(centers)
+        tied[closer], cost[closer] = n_centers, there[closer - first]
+        n_centers += 1
+    saved = math.fsum(weights * own - cost) - global_penalty * (n_centers - len(swept.centers))
+    return tied, saved
 
 
-def means_of(swept: Swept, tied: Int64Array, n_centers: int) -> tuple[Float64Array, Int64Array]:
+def means_of(swept: Swept, tied: Int64Array) -> tuple[Float64Array, Int64Array]:
     """Step 6: (h, d), the means of the centers that have local clusters, and which of these each is tied to, (m,)."""
     numbers, places = np.unique(tied, return_inverse=True)
     weights = total(places.ravel(), swept.moments.weights, len(numbers))

@@ -15,9 +15,9 @@ passes of moves, and the end counts.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -40,7 +40,7 @@ TRIAL_PASSES = 12
 """Passes of a trial, the most."""
 HOPE = 2.0
 """A trial goes on while it is no farther above what it must beat than this many times what its last pass gained."""
-CLOSINGS = 12
+CLOSINGS = 24
 """Merges and deletes that are tried before the step gives up, those that gain most, or lose least, first."""
 SPLITS = 32
 """Splits, likewise."""
@@ -140,12 +140,13 @@ class Findings:
     def merges(self) -> tuple[Int64Array, Float64Array]:
         """(g,) the partner, of a lower number, and gain of each center's best merge."""
         partners, gains = np.zeros(self.g, np.int64), np.full(self.g, -np.inf)
-        uses = csr_array((np.ones(self.m), (self.swept.centers_of, self.swept.groups)), shape=(self.g, self._sets))
+        uses = self._uses()
         step = max(1, MOST_PAIRS // self.g)
         for first in range(0, self.g, step):
             part = slice(first, min(first + step, self.g))
             weights, others = self.weights[part, np.newaxis], self.weights
-            both = (uses[part] @ uses.T).toarray()
+            both = uses[part] @ uses.T
+            both = both if isinstance(both, np.ndarray) else both.toarray()
             cost = (
                 weights * others / (weights + others) * cdist(self.center_means[part], self.center_means, "sqeuclidean")
             )
@@ -153,6 +154,15 @@ class Findings:
             gain[np.arange(self.g) >= np.arange(part.start, part.stop)[:, np.newaxis]] = -np.inf
             partners[part], gains[part] = gain.argmax(axis=1), gain.max(axis=1)
         return partners, gains
+
+    def _uses(self) -> Any:
+        """(g, sets), 1 where a set uses a center: dense where it is small."""
+        places, shape = (self.swept.centers_of, self.swept.groups), (self.g, self._sets)
+        if self.g * self._sets > MOST_PAIRS:
+            return csr_array((np.ones(self.m), places), shape=shape)
+        uses = np.zeros(shape)
+        uses[places] = 1
+        return uses
 
     @property
     def _sets(self) -> int:
@@ -242,14 +252,16 @@ class Method(Parameters):
 
     def _tried(self, source: Source, found: Findings, after: State) -> State:
         """The end of the first trial that is lower; where all fail, or rows are too many, the state itself, settled."""
-        rows_read = after.rows_read
-        for kind, start in trials(found, after) if source.plan.n_rows <= TRIAL_ROWS else ():
-            end = self._settled(source, replace(start, rows_read=rows_read), after.objective)
+        rows_read, starts = after.rows_read, trials(found) if source.plan.n_rows <= TRIAL_ROWS else []
+        for number in range(after.turn, after.turn + len(starts)):
+            kind, tied = starts[number % len(starts)]
+            end = self._settled(source, replace(_start(found, after, tied()), rows_read=rows_read), after.objective)
             rows_read = end.rows_read
             if after.objective - end.objective > max(self.tol / 5, ROUNDING) * after.objective:
                 moves = np.zeros(6, np.int64)
                 moves[kind] = 1
-                return replace(end, step=after.step, moves=moves, associations=max(1, end.associations))
+                turn = (number + 1) % len(starts)
+                return replace(end, step=after.step, moves=moves, associations=max(1, end.associations), turn=turn)
         return replace(after, associations=0, rows_read=rows_read)
 
     def _settled(self, source: Source, state: State, target: float) -> State:
@@ -278,7 +290,9 @@ class Method(Parameters):
         at[: found.g] = swept.centers
         moving = ~plan.held & (weights > 0)
         at[moving] = sums[moving] / weights[moving, np.newaxis]
-        after = swept.state_after(before, self, at[numbers], groups, places.ravel().astype(np.int64), plan.changes)
+        after = swept.state_after(
+            before, self, at[numbers], groups, places.ravel().astype(np.int64), plan.changes, plan.gain
+        )
         return replace(after, planned=plan.moves, promised=plan.promised)
 
 
@@ -383,21 +397,25 @@ def _with_local_moves(
     )
 
 
-def trials(found: Findings, after: State) -> Iterator[tuple[int, State]]:
-    """Starts of trials, each with its place among the moves of a state: closings that lose least, then splits."""
-    partners, merge_gains = found.merges
-    closings = np.concatenate([merge_gains, found.deletes])
-    for place in np.argsort(-closings, kind="stable")[:CLOSINGS]:
-        if np.isfinite(closings[place]):
-            kind, center = divmod(int(place), found.g)
-            yield (
-                4,
-                _start(found, after, deleted(found, center) if kind else merged(found, center, int(partners[center]))),
-            )
-    splits = found.halves[1]
-    for center in np.argsort(-splits, kind="stable")[:SPLITS]:
-        if np.isfinite(splits[center]):
-            yield 3, _start(found, after, divided(found, int(center), found.g))
+def trials(found: Findings) -> list[tuple[int, Callable[[], Int64Array]]]:
+    """What is tried, each with its place among the moves of a state, and what uses are tied to then.
+
+    Closings, those that lose least first; then splits.
+    """
+    closings = best(np.concatenate([found.merges[1], found.deletes]), CLOSINGS)
+    starts: list[tuple[int, Callable[[], Int64Array]]] = []
+    for place in closings.tolist():
+        kind, center = divmod(place, found.g)
+        partner = int(found.merges[0][center])
+        starts.append((4, partial(deleted, found, center) if kind else partial(merged, found, center, partner)))
+    splits = best(found.halves[1], SPLITS)
+    return starts + [(3, partial(divided, found, center, found.g)) for center in splits.tolist()]
+
+
+def best(gains: Float64Array, most: int) -> Int64Array:
+    """Places of the greatest gains that are finite, at most so many, the greatest first."""
+    places = np.argsort(-gains, kind="stable")[:most]
+    return places[np.isfinite(gains[places])].astype(np.int64)
 
 
 def _start(found: Findings, after: State, tied: Int64Array) -> State:

@@ -129,20 +129,39 @@ def open_one_by_one(rows, weights, penalty, opened):
 
 
 @_compiled
+def _place_of(number, numbers, first, last):
+    """Where a number stands between two places of ascending numbers; -1 where it does not."""
+    if last - first <= 16:  # one after the other, without a branch
+        found = -1
+        for place in range(first, last):
+            found = place if numbers[place] == number else found
+        return found
+    above = last
+    while first < above:
+        middle = (first + above) // 2
+        if numbers[middle] < number:
+            first = middle + 1
+        else:
+            above = middle
+    return first if first < last and numbers[first] == number else -1
+
+
+@_compiled
 def choose(rows, groups, weights, centers, starts, used, prices, nearest, found):
     """The used center, the use and the objection of each row, (n, d), as `sharing.choose` has them.
 
     What is found, labels and squared distances, are those of the nearest center of all before.
     """
-    local, both = prices
     labels, squared, uses, objecting = found
     for i in range(len(rows)):
-        group, share = groups[i], min(1.0, weights[i]) if weights.size else 1.0
+        group, share, (local, both) = groups[i], 1.0, prices
+        if weights.size and weights[i] < 1.0:
+            share = weights[i]
+            local, both = local / share, both / share
         first, last = (starts[group], starts[group + 1]) if group < len(starts) - 1 else (0, 0)
-        place = first + np.searchsorted(used[first:last], labels[i])
-        if place < last and used[place] == labels[i]:
-            uses[i] = place
-            objecting[i] = share > 0 and squared[i] > both / share
+        uses[i] = _place_of(labels[i], used, first, last)
+        if uses[i] >= 0:
+            objecting[i] = share > 0 and squared[i] > both
             continue
         best, least = -1, np.inf
         for place in range(first, last):
@@ -153,8 +172,8 @@ def choose(rows, groups, weights, centers, starts, used, prices, nearest, found)
             if best < 0 or total < least:
                 best, least = place, total
         uses[i] = best
-        unused = nearest[1][i] + local / share
-        objecting[i] = share > 0 and (unused < least or min(unused, least) > both / share)
+        unused = nearest[1][i] + local
+        objecting[i] = share > 0 and (unused < least or min(unused, least) > both)
         if best >= 0:
             labels[i], squared[i] = used[best], least
 

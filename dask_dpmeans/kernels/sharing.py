@@ -60,16 +60,21 @@ class Sharing:
         openers: Any = (),
         kept: Any = (),
     ) -> "Sharing":
-        """From pairs of a group and a center that it uses, (n_uses,) each, in any order."""
-        order = np.lexsort((used, groups))
-        starts = np.searchsorted(groups[order], np.arange(n_groups + 1)).astype(np.int64)
+        """From pairs of a group and a center that it uses, in any order; a pair may come more than once."""
+        groups, used = np.divmod(np.unique(groups * len(centers) + used), len(centers))
+        starts = np.searchsorted(groups, np.arange(n_groups + 1)).astype(np.int64)
         rows, rank = np.asarray(openers, np.int64), np.argsort(np.asarray(openers, np.int64))
-        return cls(Centers(centers), starts, used[order], rows[rank], np.asarray(kept, np.int64)[rank])
+        return cls(Centers(centers), starts, used, rows[rank], np.asarray(kept, np.int64)[rank])
 
     @cached_property
     def groups(self) -> Int64Array:
         """(n_uses,), the data set of each use."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    @cached_property
+    def keys(self) -> Int64Array:
+        """(n_uses,), a number for each pair of a data set and a center, ascending."""
+        return self.groups * len(self.centers) + self.used
 
     def opened(self, requests: "Requests", kinds: Int64Array, targets: Int64Array) -> "Sharing":
         """The same after some openings: kind 1 is a use of the target, kind 2 a new center and its first use."""
@@ -137,8 +142,7 @@ def choose(block: Block, sharing: Sharing, prices: Prices) -> Choice:
 
 def find(sharing: Sharing, groups: Int64Array, centers: npt.NDArray[np.integer[Any]]) -> Int64Array:
     """The numbers of the uses of centers by groups, (n,) each; -1 where there is no such use."""
-    k = len(sharing.centers)
-    keys, wanted = sharing.groups * k + sharing.used, groups * k + centers
+    keys, wanted = sharing.keys, groups * len(sharing.centers) + centers
     places = np.searchsorted(keys, wanted)
     there = places < len(keys)
     there[there] = keys[places[there]] == wanted[there]
@@ -195,6 +199,12 @@ class Requests:
     wanted: Int64Array
     """(m,), which that is."""
 
+    @classmethod
+    def none(cls, d: int) -> "Requests":
+        """No row, of d columns."""
+        integers, floats = np.empty(0, np.int64), np.empty(0)
+        return cls(integers, np.empty((0, d)), floats, integers, floats, floats, integers)
+
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -213,6 +223,8 @@ def requests_of(block: Block, chosen: Choice) -> Requests:
     """The rows of a block that object."""
     assert block.groups is not None
     which = np.flatnonzero(chosen.objecting)
+    if not len(which):
+        return Requests.none(block.rows.shape[1])
     at_nearest = chosen.labels[which] == chosen.nearest[which]
     is_used = chosen.uses[which] >= 0
     return Requests(
@@ -256,22 +268,33 @@ class UseMoments:
     def __add__(self, other: "UseMoments") -> "UseMoments":
         if not len(other.uses) or not len(self.uses):
             return self if len(self.uses) else other
-        if self.uses[-1] < other.uses[0]:
-            both = {
-                name: np.concatenate([value, vars(other.moments)[name]]) for name, value in vars(self.moments).items()
-            }
-            return UseMoments(np.concatenate([self.uses, other.uses]), Moments(**both))
-        uses = np.union1d(self.uses, other.uses)
-        here, there = np.searchsorted(uses, self.uses), np.searchsorted(uses, other.uses)
-        return UseMoments(uses, Moments(**self._spread(len(uses), here)) + Moments(**other._spread(len(uses), there)))
-
-    def _spread(self, m: int, places: IndexArray) -> dict[str, Any]:
-        """The moments among those of m uses, 0 elsewhere."""
-        spread = {}
+        uses, here, there = united(self.uses, other.uses)
+        moments = {}
         for name, value in vars(self.moments).items():
-            spread[name] = np.zeros((m, *value.shape[1:]), value.dtype)
-            spread[name][places] = value
-        return spread
+            moments[name] = added(value, here, vars(other.moments)[name], there, len(uses))
+        return UseMoments(uses, Moments(**moments))
+
+
+def united(left: Int64Array, right: Int64Array) -> tuple[Int64Array, Any, Any]:
+    """All different numbers of two ascending runs, (m,) and (n,), neither empty, and where those of each are in it."""
+    if left[-1] < right[0]:
+        return np.concatenate([left, right]), slice(len(left)), slice(len(left), None)
+    here = np.arange(len(left)) + np.searchsorted(right, left)
+    there = np.arange(len(right)) + np.searchsorted(left, right)
+    both = np.searchsorted(left, right, side="right") - np.searchsorted(left, right)  # 1 where it is in both
+    here -= np.concatenate([[0], np.cumsum(both)])[np.searchsorted(right, left)]
+    there -= np.cumsum(both) - both
+    numbers = np.empty(len(left) + len(right) - int(both.sum()), np.int64)
+    numbers[here], numbers[there] = left, right
+    return numbers, here, there
+
+
+def added(left: Any, here: Any, right: Any, there: Any, size: int) -> Any:
+    """The sum of two arrays whose entries stand at such places of one of that size."""
+    total = np.zeros((size, *left.shape[1:]), left.dtype)
+    total[here] = left
+    total[there] += right
+    return total
 
 
 def use_moments(block: Block, uses: Int64Array, squared: Float64Array) -> UseMoments:
@@ -326,6 +349,8 @@ def merge_group_scans(left: GroupScan, right: GroupScan, sharing: Sharing, price
 
 def opening(requests: Requests, sharing: Sharing, prices: Prices) -> Requests:
     """Those of the requests that open something."""
+    if not len(requests):
+        return requests
     kinds, _ = open_in_order(requests, sharing.centers.values, prices)
     return requests.take(kinds > 0)
 

@@ -11,17 +11,20 @@ import numpy as np
 from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import squared_distances
+from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.sharing import (
     Choice,
     GroupScan,
     Prices,
     Sharing,
+    added,
     choose,
     find,
     merge_group_scans,
     opening,
     ranked,
     requests_of,
+    united,
     use_moments,
 )
 
@@ -38,13 +41,8 @@ class Tally:
     def __add__(self, other: "Tally") -> "Tally":
         if not len(self.keys) or not len(other.keys):
             return self if len(self.keys) else other
-        if self.keys[-1] < other.keys[0]:
-            return Tally(np.concatenate([self.keys, other.keys]), np.concatenate([self.values, other.values]))
-        keys = np.union1d(self.keys, other.keys)
-        values = np.zeros(len(keys))
-        values[np.searchsorted(keys, self.keys)] += self.values
-        values[np.searchsorted(keys, other.keys)] += other.values
-        return Tally(keys, values)
+        keys, here, there = united(self.keys, other.keys)
+        return Tally(keys, added(self.values, here, other.values, there, len(keys)))
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def trades(block: Block, chosen: Choice, sharing: Sharing) -> tuple[Tally, Tally
     uses, ranks = ranked(own[0])
     places, centers = np.nonzero(savings)
     return (
-        Tally(uses, np.bincount(ranks, losses, len(uses)).astype(np.float64, copy=False)),
+        Tally(uses, total(ranks, losses, len(uses))),
         Tally(groups[places] * k + centers, savings[places, centers]),
     )
 

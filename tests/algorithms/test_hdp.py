@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import TAME, chunkings, contents, grid_problems, seeds, spread, tables, weights_of
+from strategies import (
+    TAME,
+    chunkings,
+    contents,
+    grid_problems,
+    groupings,
+    labels_of,
+    seeds,
+    spread,
+    tables,
+    weights_of,
+)
 
 from dask_dpmeans import reference
 from dask_dpmeans.algorithms.hdp import Method
@@ -17,26 +28,8 @@ from dask_dpmeans.sources import as_source
 FEWER = settings(max_examples=40)
 
 
-@st.composite
-def groupings(draw, n):
-    """(n,) numbers of data sets: mixed, in runs, all in one, one row each, some sets empty."""
-    kind, rng = draw(st.sampled_from(["mixed", "runs", "one", "each", "far"])), np.random.default_rng(draw(seeds))
-    if kind == "one":
-        return np.full(n, draw(st.integers(0, 3)))
-    if kind == "each":
-        return rng.permutation(n)
-    numbers = rng.integers(0, draw(st.integers(1, 5)), n) * (7 if kind == "far" else 1)
-    return np.sort(numbers) if kind == "runs" else numbers
-
-
 def states_of(source, method):
     return [step.state for step in iterate(source, method)]
-
-
-def labels_of(source, method, state):
-    parts = {}
-    source.map(method.labels(source, state), lambda start, answers: parts.update({start: answers[0]}))
-    return np.concatenate([parts[start] for start in sorted(parts)]).tolist()
 
 
 @st.composite

@@ -1,5 +1,11 @@
-"""Fits back to back on one cluster: memory of scheduler, workers and client stays flat, and nothing is left behind."""
+"""Fits back to back on one cluster: memory of scheduler, workers and client stays flat, and nothing is left behind.
 
+Dask keeps some of what it measures for good: a span for each computation on the scheduler, figures by span on the
+workers, and profiles.  That is let go of after each fit here, or it would hide what we leave behind; without that this
+process grew by 150 KB a fit and a worker by 85 KB, over 1,097 fits.
+"""
+
+import ctypes.util
 import gc
 import os
 import shutil
@@ -13,6 +19,7 @@ from time import monotonic, sleep
 import click
 import psutil
 from chaos import BLOCK_ROWS, PENALTY, TOL, Cluster, cluster, stored_rows
+from distributed import Worker
 
 from dask_dpmeans import DPMeans, fit
 
@@ -39,9 +46,27 @@ def resident() -> int:
     return psutil.Process(os.getpid()).memory_info().rss
 
 
+def forget(dask_worker: Worker) -> None:
+    """Let go of what Dask keeps on a worker."""
+    for kept in (dask_worker.digests_total, dask_worker.digests_max, dask_worker.profile_history):
+        kept.clear()
+    trim()
+
+
+def trim() -> None:
+    """Give freed memory back to the system, where the C library can."""
+    library = ctypes.util.find_library("c")
+    getattr(ctypes.CDLL(library), "malloc_trim", lambda _: None)(0)
+
+
 def look(place: Cluster) -> Look:
     """What is held now, once the scheduler has heard of what was let go."""
+    spans = place.dask.scheduler.extensions["spans"]
+    for kept in (spans.spans, spans.root_spans, spans.spans_search_by_name, spans.spans_search_by_tag):
+        kept.clear()
+    place.client.run(forget)
     gc.collect()
+    trim()
     for _ in range(50):
         if not place.dask.scheduler.tasks:
             break

@@ -5,7 +5,7 @@ workers, and profiles.  That is let go of after each fit here, or it would hide 
 process grew by 150 KB a fit and a worker by 85 KB, over 1,097 fits.
 """
 
-import ctypes.util
+import ctypes
 import gc
 import os
 import shutil
@@ -55,8 +55,7 @@ def forget(dask_worker: Worker) -> None:
 
 def trim() -> None:
     """Give freed memory back to the system, where the C library can."""
-    library = ctypes.util.find_library("c")
-    getattr(ctypes.CDLL(library), "malloc_trim", lambda _: None)(0)
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
 
 
 def look(place: Cluster) -> Look:

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import assignment
+import click
+import data_sets
 import first_sweep
 import numpy as np
 import objective
@@ -17,6 +19,7 @@ import ratios
 import resident
 import scaling
 import settled
+import zarr
 from click.testing import CliRunner
 
 from dask_dpmeans import DPMeans
@@ -136,6 +139,24 @@ def test_the_peak_memory_is_that_of_the_workers(tmp_path: Path) -> None:
         "all rows / 1/8 of the rows",
     ]
     assert 10 < float(lines[0].value.removesuffix(" MB")) < 10_000
+
+
+@pytest.mark.timeout(120)
+def test_the_pass_of_many_data_sets_stands_beside_a_plain_one(tmp_path: Path) -> None:
+    sets = data_sets.Sets(n_sets=60, set_rows=50, d=3)
+    data_sets.stored(tmp_path / "sets.zarr", sets, at_once=7)
+    data_sets.stored(tmp_path / "sets.zarr", sets)
+    with pytest.raises(click.UsageError, match="holds other data sets"):
+        data_sets.stored(tmp_path / "sets.zarr", data_sets.Sets(60, 50, 4))
+    groups = zarr.open_array(tmp_path / "sets.zarr/groups")[:]
+    assert np.bincount(groups).tolist() == [50] * 60
+    source = as_source(str(tmp_path / "sets.zarr/rows"), groups=groups, threads=2)
+    state, said = data_sets.fitted(source, sets.method)
+    assert len(said) == state.step
+    assert state.n_local_clusters <= 60 * data_sets.CENTERS
+    lines = data_sets.compare(source, sets.method, state, 1)
+    names = [data_sets.HDP, data_sets.PLAIN]
+    assert [line.what for line in lines] == [*names, " / ".join(names)]
 
 
 def test_a_store_is_written_once_and_not_taken_for_another(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from distributed import Worker
 
 from dask_dpmeans import DPMeans, fit
 
+LATE_SPANS = 50
+"""Spans of which the workers' heartbeats may still tell."""
 MOST_GROWTH = 1.1
 """Of memory, from the end of the first fifth to the end."""
 
@@ -61,8 +63,10 @@ def trim() -> None:
 def look(place: Cluster) -> Look:
     """What is held now, once the scheduler has heard of what was let go."""
     spans = place.dask.scheduler.extensions["spans"]
-    for kept in (spans.spans, spans.root_spans, spans.spans_search_by_name, spans.spans_search_by_tag):
-        kept.clear()
+    for span in spans.root_spans[:-LATE_SPANS]:
+        del spans.spans[span.id]
+    for kept in (spans.root_spans, *spans.spans_search_by_name.values(), *spans.spans_search_by_tag.values()):
+        del kept[:-LATE_SPANS]
     place.client.run(forget)
     gc.collect()
     trim()

@@ -3,7 +3,7 @@
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,7 +12,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
-from dask_dpmeans.sources import concatenated, is_lazy
+from dask_dpmeans.sources import concatenated, is_lazy, known_rows, open_groups
 
 
 class HDPMeans(CentersMixin, BaseEstimator):
@@ -36,8 +36,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
     max_iter : int, default 300
         The most sweeps or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
-        The fit has converged when a sweep opens nothing, ties no local cluster anew and lowers the objective by less
-        than ``tol`` times it.  With 0 it goes on until the centers repeat to the bit.
+        The fit has converged when a sweep opens nothing and lowers the objective by less than ``tol`` times it, and
+        so would tying local clusters anew.  With 0 it goes on until the centers repeat to the bit.  The search settles
+        to a fifth of ``tol``.
     max_clusters : int, optional
         `TooManyClustersError` where there are more global clusters.
     random_state : int, RandomState instance or None, default None
@@ -111,11 +112,13 @@ class HDPMeans(CentersMixin, BaseEstimator):
         """
         method = self.method()
         self.random_state_ = seed_of(self.random_state)
+        given = X
         X, groups = data_sets(X, groups)
-        rows = checked_rows(self, X, reset=True)
-        groups = np.zeros(rows.shape[0], np.int64) if groups is None else groups
+        rows = known_rows(checked_rows(self, X, reset=True))
+        groups = np.zeros(rows.shape[0], np.int64) if groups is None else open_groups(groups, rows.shape[0])
         source, state = self._fit_rows(rows, method.seeded(self.random_state_), groups, sample_weight)
-        self._set_uses(state.local_groups, state.local_centers, state.local_weights, source.summary.n_groups)
+        n_groups = max(source.summary.n_groups, 0 if X is given else len(given))  # the last sets may be empty
+        self._set_uses(state.local_groups, state.local_centers, state.local_weights, n_groups)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> Any:
@@ -125,6 +128,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
     def predict(self, X: Any, groups: Any = None) -> Any:
         """The global cluster of each row, (n,) int32; lazy where X is.
 
+        `score` and `transform` know no data sets: they measure distances to all centers.
+
         A center that a known data set does not use costs it `local_penalty`.  Rows of a set never seen, and rows
         without groups, go to the nearest center.
         """
@@ -132,6 +137,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
         X, groups = data_sets(X, groups)
         if groups is None:
             return super().predict(X)
+        X = known_rows(X) if is_lazy(X) else X
+        groups = open_groups(groups, X.shape[0] if is_lazy(X) else len(X))
         coordinates = self.local_clusters_.tocoo()
         uses = coordinates.row.astype(np.int64), coordinates.col.astype(np.int64)
         sharing = Sharing.of(self.cluster_centers_, *uses, self.local_clusters_.shape[0])
@@ -161,7 +168,10 @@ def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
         return X, groups
     if groups is not None:
         raise InputError("X is a list of data sets, which says what groups says: leave groups out")
-    tables = [item if is_lazy(item) else np.asarray(item) for item in X]
+    names = [list(item.columns) for item in X if hasattr(item, "columns")]
+    if any(each != names[0] for each in names):
+        raise InputError(f"the data sets of X must have the same columns in one order, got {names[0]} and others")
+    tables = [item if is_lazy(item) else _table(item) for item in X]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")
@@ -169,6 +179,18 @@ def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
     return rows, np.repeat(np.arange(len(tables)), heights)
 
 
+def _table(item: Any) -> np.ndarray[Any, Any]:
+    """One data set of a list."""
+    if isinstance(item, np.ma.MaskedArray):
+        raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
+    if issparse(item):
+        raise InputError("a data set of X is sparse: pass a dense array, as .toarray() gives")
+    return np.asarray(item)
+
+
 def _dimensions(item: Any) -> int:
-    """Of a table, or of a list of rows."""
-    return item.ndim if hasattr(item, "ndim") else np.ndim(item)
+    """Of a table, or of a list of rows; 0 where these are of different lengths."""
+    try:
+        return int(item.ndim if hasattr(item, "ndim") else np.ndim(item))
+    except ValueError:
+        return 0

@@ -63,4 +63,7 @@ def hdp_penalties(
         dearest = int(farthest.totals.argmax())
         total = float(farthest.totals[dearest])
         taken.append(farthest.rows[dearest][np.newaxis])
-    return HDPPenalties(float(found.squared.mean()), total)
+    penalties = HDPPenalties(float(found.squared.mean()), total)
+    if not min(penalties) > 0:
+        raise InputError(f"the data sets have fewer different rows than {local_clusters} or {global_clusters} clusters")
+    return penalties

@@ -283,7 +283,7 @@ def asked(
 
 def _fingerprint(summary: Summary) -> str:
     figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
-    figures += [np.array([summary.weight, summary.n_groups])]
+    figures += [np.array([summary.weight, summary.n_groups]), np.array([summary.groups_sum], np.uint64)]
     return hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest()
 
 

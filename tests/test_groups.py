@@ -143,7 +143,7 @@ def test_resume_refuses_rows_in_other_groups(tmp_path, table):
     zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(100, 2))
     with pytest.warns(ConvergenceWarning):
         fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", params(MODEL, max_iter=2), groups=groups)
-    with pytest.raises(InputError, match="on these rows its centers give"):
+    with pytest.raises(InputError, match="another input: fingerprint"):
         fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", MODEL, groups=np.roll(groups, 1), resume=True)
 
 
@@ -183,3 +183,58 @@ def test_groups_are_for_several_data_sets_alone(tmp_path, table):
         params(MODEL).fit([rows], groups=groups)
     with pytest.raises(InputError, match=r"the data sets of X must have the same columns, got \[1, 2\]"):
         params(MODEL).fit([rows, rows[:, :1]])
+
+
+def unknown(array, chunks):
+    """The same as a Dask array whose chunks have unknown lengths."""
+    lazy = da.from_array(array, chunks=(chunks, -1)[: array.ndim])
+    return lazy[da.from_array(np.ones(len(array), bool), chunks=(chunks,))]
+
+
+def test_lazy_input_of_unknown_lengths_is_lined_up(table):
+    rows, groups = table
+    plain = params(MODEL).fit(rows, groups=groups)
+    lazy = unknown(rows, (200, 300, 700)), unknown(groups, (700, 300, 200))
+    for X, sets in (lazy, (lazy[0], groups), (da.from_array(rows, chunks=(100, 2)), lazy[1])):
+        np.testing.assert_array_equal(plain.predict(X, sets).compute(), plain.labels_)
+    np.testing.assert_array_equal(params(MODEL).fit(lazy[0], groups=lazy[1]).labels_.compute(), plain.labels_)
+    assert params(MODEL).fit(lazy[0]).local_clusters_.shape[0] == 1
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda groups: groups + 0.5, "groups must be integers from 0 on, got float64"),
+        (lambda groups: groups[1:], "groups must hold one number a row: 1,200 rows, but 1,199 numbers"),
+        (lambda groups: groups[:, np.newaxis], "groups must have 1 dimension, got shape"),
+        (lambda groups: groups.astype(str), "groups must be integers from 0 on, got <U"),
+    ],
+)
+def test_wrong_groups_are_refused_in_prediction_too(table, lazy, wrong, message):
+    rows, groups = table
+    model = params(MODEL).fit(rows, groups=groups)
+    with pytest.raises(InputError, match=message):
+        model.predict(da.from_array(rows, chunks=(100, 2)) if lazy else rows, wrong(groups))
+
+
+def test_lists_are_checked_item_by_item(sets):
+    masked = np.ma.array(sets[0], mask=sets[0] > 0)
+    frame = pytest.importorskip("pandas").DataFrame(sets[0], columns=["a", "b"])
+    for item, message in (
+        (masked, "is a masked array"),
+        (csr_array(sets[0]), "is sparse"),
+        (frame[["b", "a"]], "the same columns in one order"),
+    ):
+        with pytest.raises(InputError, match=message):
+            params(MODEL).fit([frame, item] if item is not masked else [sets[1], item])
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        params(MODEL).fit([[[1, 2], [3]], [[1, 2]]])
+    assert params(MODEL).fit([sets[0], sets[1], np.empty((0, 2))]).local_clusters_.shape[0] == 3
+
+
+def test_a_finished_run_of_other_groups_is_not_taken_for_this_one(tmp_path, table):
+    rows, groups = table
+    fit(rows, tmp_path / "run.zarr", MODEL, groups=groups)
+    with pytest.raises(InputError, match="another input: fingerprint"):
+        fit(rows, tmp_path / "run.zarr", MODEL, groups=(groups + 1) % 40, resume=True)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import TAME, chunkings, seeds, tables
+from strategies import chunkings, seeds, tables
 
 from dask_dpmeans import InputError
 from dask_dpmeans.penalty import hdp_penalties
@@ -43,13 +43,16 @@ def by_hand(rows, groups, k, g):
 @given(tables(kinds=("clouds",), dtypes=(np.float64,)), seeds, st.integers(1, 4), st.integers(1, 5))
 def test_they_are_those_of_the_loops(rows, seed, k, g):
     groups = 3 * np.random.default_rng(seed).integers(0, 4, len(rows))
-    assert hdp_penalties(rows, k, g, groups=groups) == pytest.approx(
-        by_hand(rows, groups.tolist(), k, g), rel=1e-9, abs=1e-9
-    )
+    wanted = by_hand(rows, groups.tolist(), k, g)
+    if min(wanted) > 0:
+        assert hdp_penalties(rows, k, g, groups=groups) == pytest.approx(wanted, rel=1e-9)
+    else:
+        with pytest.raises(InputError, match=f"fewer different rows than {k} or {g} clusters"):
+            hdp_penalties(rows, k, g, groups=groups)
 
 
 @settings(max_examples=25)
-@given(tables(kinds=TAME), seeds, st.data())
+@given(tables(rows=(12, 40), kinds=("clouds",)), seeds, st.data())
 def test_the_same_for_any_chunks_and_lists(rows, seed, data):
     groups = np.sort(np.random.default_rng(seed).integers(0, 3, len(rows)))
     wanted = hdp_penalties(rows, 2, 3, groups=groups)

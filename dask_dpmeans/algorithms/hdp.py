@@ -147,8 +147,8 @@ class Parameters:
     max_iter: int = 300
     """The most steps."""
     tol: float = 1e-4
-    """The fit has converged when a step opens nothing, ties no local cluster anew and lowers the objective by less than
-    tol times it.  0: when centers repeat."""
+    """The fit has converged when a step opens nothing and lowers the objective by less than tol times it, and so would
+    tying local clusters anew.  0: when centers repeat."""
     max_clusters: int | None = None
     """More global clusters than this are an error."""
 

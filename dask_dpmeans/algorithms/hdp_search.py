@@ -261,7 +261,8 @@ class Method(Parameters):
                 moves = np.zeros(6, np.int64)
                 moves[kind] = 1
                 turn = (number + 1) % len(starts)
-                return replace(end, step=after.step, moves=moves, associations=max(1, end.associations), turn=turn)
+                end = replace(end, step=after.step, moves=moves, gains=np.zeros(3), turn=turn)
+                return replace(end, associations=max(1, end.associations))
         return replace(after, associations=0, rows_read=rows_read)
 
     def _settled(self, source: Source, state: State, target: float) -> State:
@@ -318,8 +319,11 @@ def planned(found: Findings, *, hold: bool = True) -> Plan:
         uses = np.flatnonzero(changed != swept.centers_of)
         touched = np.unique(np.concatenate([swept.centers_of[uses], changed[uses], [center]]))
         touched = touched[(touched >= 0) & (touched < g)]
-        gives_up = changed[uses] < 0
-        if not free[touched].all() or not sets[swept.groups[uses]].all() or (gives_up.any() and hold and moves.any()):
+        gives_up = uses[changed[uses] < 0]
+        if hold and len(gives_up):  # all centers of these sets stay where they are
+            theirs = swept.centers_of[np.isin(swept.groups, swept.groups[gives_up])]
+            touched = np.unique(np.concatenate([touched, theirs]))
+        if not free[touched].all() or not sets[swept.groups[uses]].all():
             continue
         free[touched], sets[swept.groups[uses]] = False, False
         tied[uses] = changed[uses]

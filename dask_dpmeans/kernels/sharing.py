@@ -380,7 +380,7 @@ class GroupPredictions:
         """
         chosen = choose(replace(block, weights=None), self.sharing, self.prices)
         used = np.where(chosen.uses >= 0, chosen.squared, np.inf)
-        unused = chosen.nearest_squared + np.where(chosen.uses >= 0, self.prices.local, 0.0)
+        unused = chosen.nearest_squared + self.prices.local
         other = unused < used
         squared = np.where(other, chosen.nearest_squared, chosen.squared)
         cost = np.minimum(used, unused)

@@ -40,6 +40,8 @@ class Summary:
     """(d,), greatest values."""
     n_groups: int = 0
     """One more than the greatest group number; 0 without groups."""
+    groups_sum: int = 0
+    """Sum of (row number + 1) * (group number + 1), modulo 2**64: it tells other groups."""
 
     @property
     def mean(self) -> Float64Array:
@@ -105,8 +107,12 @@ class Survey:
                 if block.weights is None
                 else (np.einsum("i,ij,ij->j", block.weights, differences, differences))
             )
-        n_groups = 0 if block.groups is None else int(block.groups.max()) + 1
-        return Summary(None, weight, sums, squares, lowest, highest, n_groups)
+        n_groups = groups_sum = 0
+        if block.groups is not None:
+            numbers = np.arange(block.start + 1, block.start + 1 + n, dtype=np.uint64)
+            n_groups = int(block.groups.max()) + 1
+            groups_sum = int((numbers * (block.groups.astype(np.uint64) + np.uint64(1))).sum())
+        return Summary(None, weight, sums, squares, lowest, highest, n_groups, groups_sum)
 
     def combine(self, left: Summary, right: Summary) -> Summary:
         """The summary of two neighboring runs; squares as Chan, Golub & LeVeque 1983 merge them."""
@@ -123,6 +129,7 @@ class Survey:
             np.minimum(left.lowest, right.lowest),
             np.maximum(left.highest, right.highest),
             max(left.n_groups, right.n_groups),
+            (left.groups_sum + right.groups_sum) % 2**64,
         )
 
 

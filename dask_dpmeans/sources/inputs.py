@@ -402,13 +402,24 @@ def _check_shapes(rows: Any, weights: Any, groups: Any) -> None:
         if weights.shape[0] != n:
             raise InputError(f"sample_weight must hold one weight a row: {n:,} rows, but {weights.shape[0]:,} weights")
     if groups is not None:
-        if groups.dtype.kind not in "biu":
-            raise InputError(
-                f"groups must be integers from 0 on, got {groups.dtype}: fill what is missing, then number the groups, "
-                "as np.unique(groups, return_inverse=True) does"
-            )
-        if groups.shape[0] != n:
-            raise InputError(f"groups must hold one number a row: {n:,} rows, but {groups.shape[0]:,} numbers")
+        _check_groups(groups, n)
+
+
+def open_groups(groups: Any, n_rows: int) -> Any:
+    """The data set of each of so many rows as an array, with known chunks where it is Dask's."""
+    opened = _opened(groups, "groups", 1, False)
+    _check_groups(opened, n_rows)
+    return opened
+
+
+def _check_groups(groups: Any, n_rows: int) -> None:
+    if groups.dtype.kind not in "biu":
+        raise InputError(
+            f"groups must be integers from 0 on, got {groups.dtype}: fill what is missing, then number the groups, "
+            "as np.unique(groups, return_inverse=True) does"
+        )
+    if groups.shape[0] != n_rows:
+        raise InputError(f"groups must hold one number a row: {n_rows:,} rows, but {groups.shape[0]:,} numbers")
 
 
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:

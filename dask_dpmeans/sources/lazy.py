@@ -51,7 +51,8 @@ def lazy_map(
     prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale)
     model = delayed((kernel, prepare), traverse=False)
     if groups is not None:
-        beside = da.asarray(groups).rechunk((rows.chunks[0],))[:, np.newaxis]
+        beside = lazy_rows(groups) if is_lazy(groups) else da.from_array(groups)
+        beside = beside.rechunk((rows.chunks[0],))[:, np.newaxis]
         return da.map_blocks(_group_answer, rows, beside, model, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
     if width is None:
         return rows.map_blocks(_answer, model, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
@@ -63,6 +64,10 @@ def _group_answer(
     rows: np.ndarray[Any, Any], groups: np.ndarray[Any, Any], model: tuple[Kernel, Prepare], block_info: Any = None
 ) -> np.ndarray[Any, Any]:
     check_dense(groups, "groups")
+    if len(groups) != len(rows):
+        raise InputError(
+            f"a chunk of {len(rows):,} rows has {len(groups):,} groups: call compute_chunk_sizes() on both"
+        )
     return _answer(rows, model, block_info[0]["array-location"][0][0], groups[:, 0].astype(np.int64))
 
 
@@ -83,10 +88,17 @@ def _answer(
     return kernel(block)[0]
 
 
+def known_rows(data: Any) -> Any:
+    """Lazy data as an array whose number of rows is known."""
+    if hasattr(data, "to_dask_array"):
+        return data.to_dask_array(lengths=True)
+    unknown = isinstance(data, da.Array) and any(np.isnan(size) for size in data.shape)
+    return data.copy().compute_chunk_sizes() if unknown else data
+
+
 def concatenated(tables: list[Any]) -> tuple[Any, list[int]]:
     """Tables of the same columns as one, lazy where one of them is, and the rows of each."""
     if not any(map(is_lazy, tables)):
         return np.concatenate(tables), [len(table) for table in tables]
-    parts = [lazy_rows(table) if is_lazy(table) else da.from_array(table) for table in tables]
-    parts = [part.copy().compute_chunk_sizes() if np.isnan(part.shape[0]) else part for part in parts]
+    parts = [lazy_rows(known_rows(table)) if is_lazy(table) else da.from_array(table) for table in tables]
     return da.concatenate(parts), [part.shape[0] for part in parts]

@@ -178,3 +178,24 @@ def test_trials_begin_with_whole_uses(fit):
         assert kind in (3, 4)
         assert (changed != found.swept.centers_of).any()
         assert changed.max() <= found.g
+
+
+@pytest.mark.parametrize("seed", [5113, 5126, 6289])
+def test_a_pass_with_deletes_and_splits_does_not_lose(seed, monkeypatch):
+    """Where a set gives a use up all its centers stay; so none of these may be split or merged in the same pass."""
+    monkeypatch.setattr(hdp_search, "TRIAL_ROWS", 0)
+    rng = np.random.default_rng(seed)
+    n, d, n_groups = int(rng.integers(20, 300)), int(rng.integers(1, 3)), int(rng.integers(2, 12))
+    centers = rng.uniform(0, 1, (15, d)) * 20
+    rows = centers[rng.integers(0, 15, n)] + rng.normal(size=(n, d)) * rng.choice([0.3, 1, 2])
+    groups = rng.integers(0, n_groups, n)
+    weights = rng.choice([0.05, 1, 5.0], n) if rng.random() < 0.5 else None
+    prices = float(np.exp(rng.normal()) * 4), float(np.exp(rng.normal()) * 6)
+    source, method = as_source(rows, weights, groups=groups, threads=1), Method(*prices, tol=0.0)
+    before = method.init(source)
+    for _ in range(40):
+        after = method.step(source, before)
+        assert after.objective <= before.objective * (1 + 1e-12)
+        if method.done(before, after):
+            break
+        before = after

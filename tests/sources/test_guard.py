@@ -328,3 +328,17 @@ def test_what_no_further_try_mends_is_tried_once(flaky, monkeypatch, error):
     with pytest.raises(OSError, match=f"cannot be read: {error}"):
         source(flaky)
     assert {Flaky.asked[key] for key in Flaky.asked if key.startswith("c/")} == {1}
+
+
+@pytest.mark.parametrize("filters", [[numcodecs.AsType("f8", "f4")], [numcodecs.FixedScaleOffset(0, 1e6, "f4", "i8")]])
+@pytest.mark.parametrize("compressor", [numcodecs.Zstd(), numcodecs.GZip(), numcodecs.LZ4(), numcodecs.Blosc()])
+def test_filters_that_widen_are_no_bombs(tmp_path, filters, compressor):
+    rows = np.random.default_rng(0).normal(size=(100_000, 2)).astype("f4")
+    options = {"chunks": (50_000, 2), "filters": filters, "compressors": compressor}
+    made = zarr.create_array(tmp_path / "rows.zarr", shape=rows.shape, dtype="f4", zarr_format=2, **options)
+    made[:] = rows
+    np.testing.assert_allclose(as_source(made).summary.sums, made[:].sum(axis=0, dtype=float), atol=0.1)
+
+
+def test_gzip_may_be_padded():
+    assert bounded.unpack_stream("gzip", {}, bytes(numcodecs.GZip().encode(b"abc")) + b"\0" * 9, 3) == b"abc"

@@ -301,6 +301,8 @@ class RunStore:
 
     def seal(self, manifest: dict[str, Any]) -> None:
         """Write the root metadata of a group whose arrays are whole, consolidated, so that xarray opens it silently."""
+        if "://" not in self.path:
+            self.reopen()  # of what lies there damaged
         zarr.create_group(self.path, attributes=_signed({MARKER: manifest}))
         if manifest["kind"] != "run" and "://" not in self.path:
             shutil.rmtree(self / "steps")

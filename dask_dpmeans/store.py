@@ -308,7 +308,7 @@ class RunStore:
             shutil.rmtree(self / "steps")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Consolidated metadata", category=ZarrUserWarning)
-            left = rf"Object at ({lock.NAME}|\S*\.partial) is not"
+            left = rf"Object at ({lock.NAME}|\d+|\S*\.partial) is not"
             warnings.filterwarnings("ignore", left, category=ZarrUserWarning)
             zarr.consolidate_metadata(self.path)
 

@@ -271,7 +271,6 @@ def record(n_clusters: int) -> Record:
     figures = {
         "objective": 9.5,
         "inertia": 1.0,
-        "n_local_clusters": 0,
         "births": 2,
         "deaths": 1,
         "passes": 3.0,

@@ -62,7 +62,14 @@ def manifest(number, n_rows):
         "checksummed": True,
         "n_passes": 1.0,
         "parameters": {"penalty": 1.0, "tol": 0.0, "max_iter": 9, "max_clusters": None, "centers": None},
-        "input": {"shape": [n_rows, 2], "dtype": "<f8", "columns": None, "scaled": False, "weighted": False},
+        "input": {
+            "shape": [n_rows, 2],
+            "dtype": "<f8",
+            "columns": None,
+            "scaled": False,
+            "weighted": False,
+            "n_groups": 0,
+        },
     }
 
 

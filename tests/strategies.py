@@ -167,8 +167,8 @@ class Nested:
 
     def chunk(self, block: Block) -> str:
         """The block, as text."""
-        weights = "" if block.weights is None else f" {block.weights.tobytes().hex()}"
-        return f"[{block.start} {block.rows.dtype.str} {block.rows.tobytes().hex()}{weights}]"
+        beside = [array.tobytes().hex() for array in (block.weights, block.groups) if array is not None]
+        return " ".join([f"[{block.start} {block.rows.dtype.str} {block.rows.tobytes().hex()}", *beside]) + "]"
 
     def combine(self, left: str, right: str) -> str:
         """Two neighbors, in parentheses."""

@@ -463,9 +463,14 @@ def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:
     if isinstance(rows, NpyFile) and isinstance(executor, Threads):
         rows = rows[:]
     if isinstance(rows, np.ndarray):
-        return [Shard(a, rows[a:b], _beside(weights, a, b), _beside(groups, a, b)) for a, b in bounds]
+        return [Shard(a, rows[a:b], *(_read(array, a, b) for array in (weights, groups))) for a, b in bounds]
     parts = [StoredShard(a, b, rows, _beside(weights, a, b), _beside(groups, a, b)) for a, b in bounds]
     return executor.hold(parts) if layout.resident else executor.wrap(parts)
+
+
+def _read(array: Any, start: int, stop: int) -> np.ndarray[Any, Any] | None:
+    """What of weights or groups goes with rows in memory."""
+    return None if array is None else np.asarray(array[start:stop])
 
 
 def _beside(array: Any, start: int, stop: int) -> Any:

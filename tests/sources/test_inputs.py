@@ -168,6 +168,21 @@ def test_every_form_of_the_input_gives_the_same_bytes(form, drawn, data, tmp_pat
     assert answers(source, penalty) == answers(from_memory(rows, weights), penalty)
 
 
+@pytest.mark.parametrize("beside", FORMS)
+@pytest.mark.parametrize("form", ["npy", "memmap", "zarr path", "dask"])
+@settings(max_examples=2)
+@given(data=st.data())
+def test_weights_and_groups_of_every_form_go_with_their_rows(form, beside, data, tmp_path_factory):
+    n, folder = 5 * BLOCK_ROWS + 3, tmp_path_factory.mktemp("beside")
+    rows, numbers = np.arange(2.0 * n).reshape(n, 2), np.arange(n)
+    given_rows = FORMS[form](rows, data.draw, folder / "rows")
+    weights = FORMS[beside](numbers + 1.0, data.draw, folder / "weights")
+    groups = FORMS[beside](numbers, data.draw, folder / "groups")
+    source = as_source(given_rows, weights, groups=groups, threads=2, block_rows=BLOCK_ROWS)
+    assert source.plan.n_shards > 1
+    assert source.fold(Nested()) == from_memory(rows, numbers + 1.0, groups=numbers).fold(Nested())
+
+
 @pytest.mark.parametrize("form", ["zarr", "zarr path"])
 @settings(max_examples=15)
 @given(drawn=weighted_tables(rows=(8, 80)), data=st.data())

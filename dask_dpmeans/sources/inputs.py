@@ -463,7 +463,7 @@ def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:
     if isinstance(rows, NpyFile) and isinstance(executor, Threads):
         rows = rows[:]
     if isinstance(rows, np.ndarray):
-        return [Shard(a, rows[a:b], *(_read(array, a, b) for array in (weights, groups))) for a, b in bounds]
+        return [Shard(a, rows[a:b], _read(weights, a, b), _read(groups, a, b)) for a, b in bounds]
     parts = [StoredShard(a, b, rows, _beside(weights, a, b), _beside(groups, a, b)) for a, b in bounds]
     return executor.hold(parts) if layout.resident else executor.wrap(parts)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,23 @@ class Scratch:
         if key not in self._buffers or self._buffers[key].size < size:
             self._buffers[key] = np.empty(size, dtype)
         return self._buffers[key][:size].reshape(shape)
+
+
+class Features(Protocol):
+    """What kernels see instead of the rows: a map of each row, as a value that is hashable."""
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns that it makes; None for as many as the rows have."""
+        ...
+
+    def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
+        """Rows, (height, columns), as (height, n_features) of the same dtype; NaN where a row cannot be mapped."""
+        ...
+
+    def complaint(self, place: str) -> str:
+        """What to say of a row that cannot be mapped."""
+        ...
 
 
 @dataclass(frozen=True)

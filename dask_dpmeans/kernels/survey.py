@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.block import Block, Features, Float64Array
 from dask_dpmeans.kernels.moments import cluster_moments
 
 MOST_GROUPS = 2**24
@@ -18,7 +18,7 @@ class Flaw(NamedTuple):
     row: int
     """Global row number."""
     column: int
-    """Column number among those used; -1 for a weight, -2 for a group."""
+    """Column number among those used; -1 for a weight, -2 for a group, -3 for a row that has no features."""
     value: float
 
 
@@ -86,12 +86,18 @@ class Survey:
 
     limit: float
     """Values must lie strictly within plus and minus this; infinity for floats."""
+    features: Features | None = None
+    """What is made of the rows, once they were found without flaws: the statistics are of that."""
 
     def chunk(self, block: Block) -> Summary:
         """The summary of one block."""
+        flaw = first_flaw(block, self.limit)
+        if self.features is not None and flaw is None:
+            block = replace(block, rows=self.features(block.rows, block.scratch))
+            flaw = first_flaw(block, np.inf)
+            flaw = flaw and flaw._replace(column=-3)
         lowest = block.rows.min(axis=0).astype(np.float64)
         highest = block.rows.max(axis=0).astype(np.float64)
-        flaw = first_flaw(block, self.limit)
         n, d = block.rows.shape
         if flaw is not None:
             nothing = np.zeros(d)

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from zarr.storage import LocalStore, MemoryStore
 from dask_dpmeans.blocks import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
-from dask_dpmeans.kernels.block import Float64Array, Scratch
+from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
 from dask_dpmeans.kernels.survey import MOST_GROUPS, Flaw, Summary, Survey
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
@@ -85,7 +85,8 @@ class Layout:
     @property
     def n_features(self) -> int:
         """Columns that kernels see."""
-        return self.stored_columns if self.prepare.columns is None else len(self.prepare.columns)
+        made = None if self.prepare.features is None else self.prepare.features.n_features
+        return made or (self.stored_columns if self.prepare.columns is None else len(self.prepare.columns))
 
     @property
     def checksummed(self) -> bool:
@@ -110,19 +111,16 @@ class Layout:
     def held(self, shard: Shard, scale: Float64Array | str | None = None) -> HeldRows:
         """The first rows as a source of their own, checked as all rows are."""
         weights = None if shard.weights is None else aligned(shard.weights, np.dtype(np.float64), Scratch(), "weights")
-        whole = HeldRows(self.prepare(shard.rows, Scratch()), weights)
-        summary = whole.fold(Survey(limit_of(self.stored_dtype)))
+
+        def fold(survey: Survey, prepare: Prepare) -> Summary:
+            return HeldRows(prepare(shard.rows, Scratch()), weights).fold(survey)
+
+        summary, prepare = _surveyed(self, fold, scale)
         if summary.flaw is None and summary.weight == 0 and len(shard.rows) < self.plan.n_rows:
             # Some later row may have a weight; without any these have no mean, and with 1 each they take as long.
             return self.held(replace(shard, weights=None), scale)
-        _check_values(summary, self.rows, self.prepare.columns)
-        if scale is not None:
-            divisors = _divisors(scale, summary)
-            summary = summary.scaled(divisors)
-            prepare = replace(self.prepare, scale=divisors)
-            whole = HeldRows(prepare(shard.rows, Scratch()), weights, divisors)
-        _check_span(summary, self.prepare.dtype, self.prepare.columns, None)
-        return whole
+        _check_summary(summary, self.rows, prepare, None)
+        return HeldRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
 
 
 def as_source(
@@ -132,6 +130,7 @@ def as_source(
     groups: Any = None,
     columns: Sequence[int] | None = None,
     scale: Float64Array | str | None = None,
+    features: Features | None = None,
     client: Client | None = None,
     threads: int | None = None,
     memory_limit: int | None = None,
@@ -155,6 +154,8 @@ def as_source(
         Columns to use, in order.
     scale : "std" or (d,) array, optional
         What to divide each column by: its standard deviation, or the numbers given.
+    features : Features, optional
+        What is made of each row after that; kernels see nothing else.
     client : distributed.Client, optional
         The cluster to work on.  By default the current client where there is one, unless `threads` or `memory_limit` is
         given or the data is in this process's memory.
@@ -186,6 +187,7 @@ def as_source(
         sample_weight,
         groups=groups,
         columns=columns,
+        features=features,
         client=client,
         threads=threads,
         memory_limit=memory_limit,
@@ -194,15 +196,16 @@ def as_source(
         fill_missing=fill_missing,
         block_rows=block_rows,
     )
-    rows, prepare, plan = layout.rows, layout.prepare, layout.plan
+    plan = layout.plan
     shards = _shards(layout, executor)
-    summary = executor.fold(
-        FoldJob(Survey(limit_of(rows.dtype)), prepare, plan.block_rows),
-        [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))],
-        "survey",
-    )
-    _check_values(summary, rows, prepare.columns)
-    source = RowSource(
+    pieces = [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))]
+
+    def fold(survey: Survey, prepare: Prepare) -> Summary:
+        return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
+
+    summary, prepare = _surveyed(layout, fold, scale)
+    _check_summary(summary, layout.rows, prepare, centers)
+    return RowSource(
         plan,
         tuple(shards),
         executor,
@@ -213,10 +216,21 @@ def as_source(
         layout.checksummed,
         layout.resident or isinstance(shards[0], Shard),
     )
-    if scale is not None:
-        source = source.scaled(_divisors(scale, summary))
-    _check_span(source.summary, prepare.dtype, prepare.columns, centers)
-    return source
+
+
+def _surveyed(
+    layout: Layout, fold: Callable[[Survey, Prepare], Summary], scale: Float64Array | str | None
+) -> tuple[Summary, Prepare]:
+    """What the first pass finds, and how rows are prepared; one more where both a scale and features are asked for."""
+    limit, features = limit_of(layout.stored_dtype), layout.prepare.features
+    plain = replace(layout.prepare, features=None)
+    summary = fold(Survey(limit, None if scale is not None else features), plain)
+    if scale is None or summary.flaw is not None or summary.weight == 0:
+        return summary, layout.prepare
+    divisors = _divisors(scale, summary)
+    plain = replace(plain, scale=divisors)
+    summary = summary.scaled(divisors) if features is None else fold(Survey(np.inf, features), plain)
+    return summary, replace(plain, features=features)
 
 
 def lay_out(
@@ -225,6 +239,7 @@ def lay_out(
     *,
     groups: Any = None,
     columns: Sequence[int] | None = None,
+    features: Features | None = None,
     client: Client | None = None,
     threads: int | None = None,
     memory_limit: int | None = None,
@@ -244,13 +259,14 @@ def lay_out(
     n, d = rows.shape
     _check_shapes(rows, weights, sets)
     chosen = _checked_columns(columns, d)
-    prepare = Prepare(working_dtype(rows.dtype, "data"), chosen)
-    width = d if chosen is None else len(chosen)
+    prepare = Prepare(working_dtype(rows.dtype, "data"), chosen, features=features)
+    used = d if chosen is None else len(chosen)
+    width = (None if features is None else features.n_features) or used
     if centers is not None and centers.shape[1] != width:
         raise InputError(f"data has {width} columns, the centers have {centers.shape[1]}")
     client, resources = _place(rows, client, threads, memory_limit, worker_timeout)
     _check_chunks(rows, resources)
-    height = block_height(width) if block_rows is None else block_rows
+    height = block_height(max(used, width)) if block_rows is None else block_rows
     resident = n * d * rows.dtype.itemsize <= RESIDENT_SHARE * resources.memory
     whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, resident)
     streams = not resident and not isinstance(rows, da.Array)
@@ -537,28 +553,30 @@ def describe_flaw(flaw: Flaw, place: str) -> str:
     return f"data contains {kind} ({flaw.value}) at {place}: remove or replace such rows first"
 
 
-def _check_values(summary: Summary, rows: Any, columns: tuple[int, ...] | None) -> None:
+def _check_summary(summary: Summary, rows: Any, prepare: Prepare, centers: Float64Array | None) -> None:
     """Refuse what the first pass found wrong."""
+    columns, features = prepare.columns, prepare.features
     if summary.flaw is not None:
         flaw = summary.flaw
+        if features is not None and flaw.column == -3:
+            raise InputError(features.complaint(f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"))
         column = "" if flaw.column < 0 else f", column {flaw.column if columns is None else columns[flaw.column]}"
         raise InputError(describe_flaw(flaw, f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}{column}"))
     if summary.weight == 0:
         raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
     if summary.weight == np.inf:
         raise InputError("the sum of sample_weight overflows float64: divide the weights by a constant first")
-
-
-def _check_span(
-    summary: Summary, dtype: np.dtype[Any], columns: tuple[int, ...] | None, centers: Float64Array | None
-) -> None:
-    """Refuse values whose squared distances overflow."""
-    column = summary.overflowing(centers, float(np.finfo(dtype).max))
-    if column is not None:
+    widest = summary.overflowing(centers, float(np.finfo(prepare.dtype).max))
+    if widest is not None:
         raise InputError(
-            f"squared distances overflow float64: column {column if columns is None else columns[column]} reaches from "
-            f"{summary.lowest[column]:g} to {summary.highest[column]:g}; divide the data by a constant first"
+            f"squared distances overflow float64: column {_column(widest, prepare)} reaches from "
+            f"{summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by a constant first"
         )
+
+
+def _column(column: int, prepare: Prepare) -> int:
+    """A column's number in the input, or among the features."""
+    return column if prepare.columns is None or prepare.features is not None else prepare.columns[column]
 
 
 def _chunk_of(rows: Any, row: int) -> str:

@@ -1,5 +1,6 @@
 """Lazy results for lazy input: Dask arrays that follow the input's chunks."""
 
+from dataclasses import replace
 from typing import Any
 
 import dask.array as da
@@ -9,7 +10,7 @@ from dask.delayed import delayed
 
 from dask_dpmeans.blocks import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Float64Array, Scratch
+from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.survey import first_flaw
 from dask_dpmeans.sources.inputs import check_dense, describe_flaw, limit_of, working_dtype
 from dask_dpmeans.sources.shards import Prepare
@@ -40,6 +41,7 @@ def lazy_map(
     dtype: Any,
     width: int | None,
     groups: Any = None,
+    features: Features | None = None,
 ) -> Any:
     """The first of the kernel's answers for each row, lazily, with the row chunks of the input.
 
@@ -48,7 +50,7 @@ def lazy_map(
     """
     rows = lazy_rows(data)
     rows = rows.rechunk({1: -1}) if rows.numblocks[1] > 1 else rows
-    prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale)
+    prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale, features)
     model = delayed((kernel, prepare), traverse=False)
     if groups is not None:
         beside = lazy_rows(groups) if is_lazy(groups) else da.from_array(groups)
@@ -80,11 +82,16 @@ def _answer(
     kernel, prepare = model
     check_dense(rows, "data")
     scratch = Scratch()
-    block = Block(start, prepare(rows, scratch), None, scratch, None, groups)
+    block = Block(start, replace(prepare, features=None)(rows, scratch), None, scratch, None, groups)
     flaw = first_flaw(block, limit_of(rows.dtype)) if len(rows) else None
     if flaw is not None:
         column = f", column {flaw.column} of those used" * (flaw.column >= 0)
         raise InputError(describe_flaw(flaw, f"row {flaw.row - start:,} of a chunk{column}"))
+    if prepare.features is not None:
+        block = replace(block, rows=prepare.features(block.rows, scratch))
+        flaw = first_flaw(block, np.inf) if len(rows) else None
+        if flaw is not None:
+            raise InputError(prepare.features.complaint(f"row {flaw.row - start:,} of a chunk"))
     return kernel(block)[0]
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dask_dpmeans.blocks import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError
-from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
+from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 
 Answer = TypeVar("Answer")
 Raw = npt.NDArray[Any]
@@ -34,11 +34,13 @@ class Prepare:
     """The columns used, in order; None for all."""
     scale: Float64Array | None = None
     """What each column is divided by, in float64, before rounding to `dtype`."""
+    features: Features | None = None
+    """What is made of these rows; None where kernels see them as they are."""
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells the rows that this makes from those that another makes of the same."""
-        return self.dtype.str, self.columns, None if self.scale is None else self.scale.tobytes()
+        return self.dtype.str, self.columns, None if self.scale is None else self.scale.tobytes(), self.features
 
     def __call__(self, raw: Raw, scratch: Scratch) -> Rows:
         """Rows, C-contiguous and aligned: the same memory where nothing changes, and in `scratch` otherwise.
@@ -49,7 +51,8 @@ class Prepare:
             raw = raw[:, list(self.columns)]
         if self.scale is not None:
             raw = np.divide(raw, self.scale, out=scratch.array("scaled", raw.shape, np.float64))
-        return aligned(raw, self.dtype, scratch, "rows")
+        rows = aligned(raw, self.dtype, scratch, "rows")
+        return rows if self.features is None else self.features(rows, scratch)
 
 
 def aligned(raw: Raw, dtype: np.dtype[Any], scratch: Scratch, name: str) -> np.ndarray[Any, Any]:

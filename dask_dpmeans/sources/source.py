@@ -1,7 +1,7 @@
 """The source that every method works on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -106,11 +106,6 @@ class RowSource:
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
         return self.executor.run(jobs, shared, name)
-
-    def scaled(self, scale: Float64Array) -> "RowSource":
-        """The same rows, each column divided by `scale`, (d,)."""
-        prepare = replace(self.prepare, scale=scale)
-        return replace(self, prepare=prepare, summary=self.summary.scaled(scale), ledger=Ledger())
 
     def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:
         among = range(self.plan.n_blocks) if blocks is None else blocks

@@ -17,6 +17,8 @@ from zarr.storage import LocalStore, MemoryStore
 
 from dask_dpmeans.blocks import doublings, merge_tree
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources import as_source, inputs, shards
 from dask_dpmeans.sources.executors import DaskTasks, Threads
@@ -326,6 +328,33 @@ def test_the_standard_deviation_is_by_weight_and_the_same_for_every_form(form, d
     divisor = np.where(deviation > 0, deviation, 1.0)
     assert found.prepare.scale.tolist() == pytest.approx(divisor.tolist(), rel=1e-9)
     assert seen(found) == seen(from_memory(rows, weights, scale="std"))
+
+
+@pytest.mark.parametrize("form", ["strided", "zarr", "dask"])
+@pytest.mark.parametrize("scale", [None, "std"])
+@settings(max_examples=5)
+@given(drawn=weighted_tables(rows=(8, 60)), data=st.data())
+def test_kernels_see_the_features_of_the_rows_that_were_chosen_and_scaled(form, scale, drawn, data, tmp_path_factory):
+    rows, weights = np.abs(drawn[0]) + np.float32(1), drawn[1]
+    columns = data.draw(st.lists(st.sampled_from(range(rows.shape[1])), min_size=1))
+    given_rows = FORMS[form](rows, data.draw, tmp_path_factory.mktemp("features") / "rows")
+    options = {"columns": columns, "scale": scale, "block_rows": BLOCK_ROWS}
+    plain = as_source(np.ascontiguousarray(rows), weights, **options)
+    seen_rows = plain.prepare(rows, Scratch())
+    source = as_source(given_rows, weights, features=UnitRows(), **options)
+    assert seen(source) == seen(from_memory(UnitRows()(seen_rows, Scratch()), weights))
+
+
+def test_a_row_without_features_is_named_and_so_is_what_is_wrong_before():
+    rows = np.ones((300, 2))
+    rows[280] = 0
+    with pytest.raises(
+        InputError, match=r"data is 0 in every column at row 280 \(chunk 2, its row 80\): such a row has no"
+    ):
+        as_source(da.from_array(rows, chunks=100), features=UnitRows())
+    rows[290, 1] = np.inf
+    with pytest.raises(InputError, match=r"infinity .* row 290, column 1"):
+        as_source(rows, features=UnitRows(), scale="std")
 
 
 def test_a_column_that_does_not_vary_is_not_scaled():

@@ -85,14 +85,6 @@ def test_rows_in_memory_keep_no_answers_of_shards():
     assert not source.ledger.last.kept
 
 
-def test_scaled_rows_keep_answers_of_their_own():
-    source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
-    source.fold(round_at(0.0, 32.0))
-    halved = source.scaled(np.array([2.0]))
-    assert halved.fold(round_at(0.0, 32.0)).moments.counts.tolist() == [33, 31]
-    assert source.fold(round_at(0.0, 32.0)).moments.counts.tolist() == [17, 47]
-
-
 def test_a_pass_that_fails_leaves_what_is_kept_as_it_was(monkeypatch):
     source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
     source.fold(round_at(0.0, 63.0, penalty=1e6))

@@ -50,7 +50,7 @@ class Algorithm(Protocol[AnyState]):
         ...
 
     def result(self, state: AnyState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """What a state adds to the stored result, by name, with the names of its dimensions."""
+        """The arrays of the stored result, by name, with the names of their dimensions."""
         ...
 
 

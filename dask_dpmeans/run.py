@@ -118,7 +118,8 @@ def _fit(
     source.map(method.labels(source, state), Writer((labels,)), "label")
     manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
     lock.check()
-    store.finish(_result_arrays(state, source, method), history, manifest)
+    scale: Arrays = {} if source.scale is None else {"feature_scale": (source.scale, ("feature",))}
+    store.finish({**method.result(state), **scale}, history, manifest)
     return converged
 
 
@@ -293,15 +294,3 @@ def _described(value: Any) -> Any:
 
 def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
-
-
-def _result_arrays(state: Any, source: RowSource, method: Algorithm[Any]) -> Arrays:
-    arrays: Arrays = {
-        "cluster_centers": (state.centers, ("cluster", "feature")),
-        "cluster_weights": (state.weights, ("cluster",)),
-        "cluster_inertias": (state.inertias, ("cluster",)),
-        **method.result(state),
-    }
-    if source.scale is not None:
-        arrays["feature_scale"] = (source.scale, ("feature",))
-    return arrays

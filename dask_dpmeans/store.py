@@ -43,7 +43,7 @@ from zarr.storage import LocalStore
 from dask_dpmeans import lock
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 
-FORMAT = 5
+FORMAT = 6
 """Version of this layout; a reader refuses any other."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
@@ -97,7 +97,7 @@ class Record:
         return cls(
             objective=state.objective,
             inertia=math.fsum(state.inertias),
-            n_clusters=len(state.centers),
+            n_clusters=len(state.weights),
             n_local_clusters=state.n_local_clusters,
             births=state.births,
             deaths=state.deaths,
@@ -297,7 +297,7 @@ class RunStore:
         }
         for name, (values, dimensions) in {**arrays, **steps}.items():
             write(self / name, values, dimensions)
-        self.seal(manifest)
+        self.seal(manifest | {"arrays": sorted(arrays)})
 
     def seal(self, manifest: dict[str, Any]) -> None:
         """Write the root metadata of a group whose arrays are whole, consolidated, so that xarray opens it silently."""
@@ -329,12 +329,8 @@ class RunStore:
         with _as_written(self.path):
             manifest = _checked_manifest(attributes, self.path)
             _check_types(manifest)
-            names = ["cluster_centers", "cluster_weights", "cluster_inertias"]
-            names += ["feature_scale"] * manifest["input"]["scaled"]
-            names += ["first_centers"] * (manifest["parameters"].get("centers") is not None)
-            names += LOCAL if "local_penalty" in manifest["parameters"] else ()
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
-            values = {name: read(self / name)[0] for name in names}
+            values = {name: read(self / name)[0] for name in manifest["arrays"]}
             return Result(manifest, values, _records(history), self / "labels")
 
 
@@ -345,7 +341,7 @@ class Result:
     manifest: dict[str, Any]
     """What the run is: method, parameters, seed, input, versions."""
     arrays: dict[str, np.ndarray[Any, Any]]
-    """By name: cluster_centers, cluster_weights, cluster_inertias, and feature_scale, first_centers where there are."""
+    """By name."""
     history: list[Record]
     labels_path: str
     """Where the labels are."""
@@ -529,6 +525,7 @@ def _check_types(manifest: dict[str, Any]) -> None:
         and all(type(each) is int for each in integers)
         and all(type(each) is bool for each in flags)
         and type(asked["max_clusters"]) in (int, type(None))
+        and set(manifest["arrays"]) <= OUR_NAMES
         and penalties
         and min(penalties) > 0
         and len(rows["shape"]) == 2

@@ -222,7 +222,7 @@ def test_bad_input_writes_nothing(tmp_path: Path, data: str) -> None:
 def test_a_run_of_another_format_is_refused(run: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dask_dpmeans.store.FORMAT", 99)
-        with pytest.raises(InputError, match="format 5, this version reads format 99"):
+        with pytest.raises(InputError, match="format 6, this version reads format 99"):
             load(run)
 
 

@@ -167,8 +167,9 @@ class Parameters:
         return Labels(Centers(state.centers))
 
     def result(self, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """What a state adds to the result, by name, with the names of its dimensions."""
-        return {} if self.centers is None else {"first_centers": (self.centers, ("first_cluster", "feature"))}
+        """The arrays of the result, by name, with the names of their dimensions."""
+        first = {} if self.centers is None else {"first_centers": (self.centers, ("first_cluster", "feature"))}
+        return clusters_of(state) | first
 
     def objective(self, inertia: float, k: int) -> float:
         """Inertia + penalty * k, which must be finite."""
@@ -233,6 +234,15 @@ class Method(Parameters):
         """Whether `after` is the end."""
         small = not after.opened.size and before.objective - after.objective < self.tol * after.objective
         return small or np.array_equal(after.means, after.centers)
+
+
+def clusters_of(state: Any) -> dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    """The arrays that every result with centers has."""
+    return {
+        "cluster_centers": (state.centers, ("cluster", "feature")),
+        "cluster_weights": (state.weights, ("cluster",)),
+        "cluster_inertias": (state.inertias, ("cluster",)),
+    }
 
 
 def inertia_of(source: Source, centers: Float64Array) -> float:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number
+from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, clusters_of
 from dask_dpmeans.algorithms.moves import ROUNDING
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
@@ -215,9 +215,9 @@ class Parameters:
         return GroupLabels(state.sharing(source.summary.n_groups))
 
     def result(self, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """The uses, with the weight of each."""
+        """The arrays of the result: the uses of centers, with the weight of each, among them."""
         names = ("local_groups", "local_centers", "local_weights")
-        return {name: (getattr(state, name), ("local_cluster",)) for name in names}
+        return clusters_of(state) | {name: (getattr(state, name), ("local_cluster",)) for name in names}
 
 
 @dataclass(frozen=True)

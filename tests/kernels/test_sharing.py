@@ -26,6 +26,7 @@ from dask_dpmeans.kernels.sharing import (
 )
 from dask_dpmeans.kernels.trades import trades
 
+TINY = float(np.finfo(np.float64).tiny)
 START = 1000
 
 
@@ -42,7 +43,8 @@ def problems(draw):
     openers = rng.permutation(among)[: draw(st.integers(0, 2))].astype(int)
     kept = np.array([rng.choice(np.flatnonzero(used[groups[row]])) for row in openers], np.int64)
     sharing = Sharing.of(centers, *pairs.T.astype(np.int64), n_groups, openers + START, kept)
-    prices = Prices(*(draw(st.sampled_from([0.003, 0.1, 1.0])) * spread(rows) for _ in range(2)))
+    shares = (draw(st.sampled_from([0.003, 0.1, 1.0])) for _ in range(2))
+    prices = Prices(*(max(share * spread(rows), TINY) for share in shares))
     block = Block(START, rows, weights, groups=groups)
     return (
         block,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dask_dpmeans import run as runs
@@ -28,6 +28,11 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     feature_scale_: Float64Array | None
     labels_: Any
     n_passes_: float
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def predict(self, X: Any) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is."""
@@ -51,7 +56,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         if is_lazy(rows):
             return lazy_map(rows, kernel, self.feature_columns_, self.feature_scale_, dtype, width, groups)
         source = self._source(rows, groups=groups)
-        answer = np.empty(len(rows) if width is None else (len(rows), width), dtype)
+        answer = np.empty(rows.shape[:1] if width is None else (rows.shape[0], width), dtype)
         source.map(kernel, Writer((answer,)), "predict")
         return answer
 
@@ -80,7 +85,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         if is_lazy(rows):
             self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups)
         else:
-            self.labels_ = np.empty(len(rows), np.int32)
+            self.labels_ = np.empty(rows.shape[0], np.int32)
             source.map(kernel, Writer((self.labels_,)), "label")
             self.n_passes_ += 1.0
         if not step.converged:
@@ -117,7 +122,10 @@ def checked_rows(model: BaseEstimator, X: Any, *, reset: bool) -> Any:
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
     if not is_lazy(X):
-        return validate_data(model, X, reset=reset, dtype="numeric", ensure_all_finite=False, ensure_min_samples=1)
+        sparse = "csr" if get_tags(model).input_tags.sparse else False
+        return validate_data(
+            model, X, reset=reset, accept_sparse=sparse, dtype="numeric", ensure_all_finite=False, ensure_min_samples=1
+        )
     if X.ndim != 2:
         raise InputError(f"X must have 2 dimensions, got shape {X.shape}")
     columns = X.shape[1]

@@ -56,7 +56,11 @@ class Block:
     start: int
     """Global number of the first row."""
     rows: Rows
-    """(height, d), float32 or float64, C-contiguous and aligned."""
+    """(height, d), float32 or float64, C-contiguous and aligned.
+
+    Where the source was asked for sparse rows it is a `scipy.sparse.csr_array` of float64, with each place once and the
+    columns of a row in order.
+    """
     weights: Float64Array | None
     """(height,), or None where every row weighs 1."""
     scratch: Scratch = field(default_factory=Scratch, repr=False, compare=False)

@@ -1,11 +1,11 @@
 """The first pass: what is wrong with the rows, and the column statistics that everything else starts from."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import Block, Features, Float64Array
+from dask_dpmeans.kernels.block import Block, Features, Float64Array, IndexArray
 from dask_dpmeans.kernels.moments import cluster_moments
 
 MOST_GROUPS = 2**24
@@ -113,12 +113,7 @@ class Survey:
                 if block.weights is None
                 else (np.einsum("i,ij,ij->j", block.weights, differences, differences))
             )
-        n_groups = groups_sum = 0
-        if block.groups is not None:
-            numbers = np.arange(block.start + 1, block.start + 1 + n, dtype=np.uint64)
-            n_groups = int(block.groups.max()) + 1
-            groups_sum = int((numbers * (block.groups.astype(np.uint64) + np.uint64(1))).sum())
-        return Summary(None, weight, sums, squares, lowest, highest, n_groups, groups_sum)
+        return Summary(None, weight, sums, squares, lowest, highest, *_groups_of(block))
 
     def combine(self, left: Summary, right: Summary) -> Summary:
         """The summary of two neighboring runs; squares as Chan, Golub & LeVeque 1983 merge them."""
@@ -139,12 +134,75 @@ class Survey:
         )
 
 
+@dataclass(frozen=True)
+class SparseSurvey(Survey):
+    """The reduction of the first pass over rows that stay CSR, in no more memory than their stored values.
+
+    It knows nothing of single columns.  Two numbers of each row stand for its columns: the sum of its values, and the
+    sum of its values times their columns, counted from 1.
+    """
+
+    def chunk(self, block: Block) -> Summary:
+        """The summary of one block."""
+        flaw = first_sparse_flaw(block, self.limit)
+        nothing = np.zeros(2)
+        if flaw is not None:
+            return Summary(flaw, 0.0, nothing, nothing, nothing, nothing)
+        with np.errstate(over="ignore", invalid="ignore"):
+            figures = _row_figures(block.rows)
+            weights = np.ones(len(figures)) if block.weights is None else block.weights
+            weight, sums = float(weights.sum()), np.einsum("i,ij->j", weights, figures)
+            lowest, highest = figures.min(axis=0), figures.max(axis=0)
+            mean = np.clip(sums / weight, lowest, highest) if weight > 0 else nothing
+            squares = np.einsum("i,ij,ij->j", weights, figures - mean, figures - mean)
+        return Summary(None, weight, sums, squares, lowest, highest, *_groups_of(block))
+
+
+def _row_figures(rows: Any) -> Float64Array:
+    """(height, 2), what `SparseSurvey` has of each CSR row."""
+    numbers, n = _row_numbers(rows), rows.shape[0]
+    figures = np.empty((n, 2))
+    figures[:, 0] = np.bincount(numbers, rows.data, n)
+    figures[:, 1] = np.bincount(numbers, rows.data * (rows.indices + 1.0), n)
+    return figures
+
+
+def _row_numbers(rows: Any) -> IndexArray:
+    """The row of each stored value, within a block."""
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+
+
+def _groups_of(block: Block) -> tuple[int, int]:
+    """`n_groups` and `groups_sum` of a summary."""
+    if block.groups is None:
+        return 0, 0
+    numbers = np.arange(block.start + 1, block.start + 1 + len(block.groups), dtype=np.uint64)
+    products = numbers * (block.groups.astype(np.uint64) + np.uint64(1))
+    return int(block.groups.max()) + 1, int(products.sum())
+
+
 def first_flaw(block: Block, limit: float) -> Flaw | None:
     """The first value of a block not strictly within plus and minus `limit`, or weight or group that cannot be."""
-    flaws = []
+    flaws = _flaws_beside(block)
     if not (np.maximum(-block.rows.min(axis=0), block.rows.max(axis=0)) < limit).all():
         row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]
         flaws.append(Flaw(block.start + int(row), int(column), float(block.rows[row, column])))
+    return min(flaws, default=None)
+
+
+def first_sparse_flaw(block: Block, limit: float) -> Flaw | None:
+    """The same, of CSR rows."""
+    flaws, rows = _flaws_beside(block), cast(Any, block.rows)
+    bad = np.flatnonzero(~(np.abs(rows.data) < limit))
+    if bad.size:
+        row = int(_row_numbers(rows)[bad[0]])
+        flaws.append(Flaw(block.start + row, int(rows.indices[bad[0]]), float(rows.data[bad[0]])))
+    return min(flaws, default=None)
+
+
+def _flaws_beside(block: Block) -> list[Flaw]:
+    """The first weight, and the first group, that cannot be."""
+    flaws = []
     if block.weights is not None:
         bad = np.flatnonzero(~((block.weights >= 0) & (block.weights < np.inf)))
         if bad.size:
@@ -153,4 +211,4 @@ def first_flaw(block: Block, limit: float) -> Flaw | None:
         bad = np.flatnonzero((block.groups < 0) | (block.groups >= MOST_GROUPS))
         if bad.size:
             flaws.append(Flaw(block.start + int(bad[0]), -2, int(block.groups[bad[0]])))
-    return min(flaws, default=None)
+    return flaws

@@ -9,21 +9,32 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-import scipy.sparse
 import zarr
 from dask.delayed import delayed
 from distributed import Client
+from scipy.sparse import issparse
 from zarr.storage import LocalStore, MemoryStore
 
 from dask_dpmeans.blocks import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
-from dask_dpmeans.kernels.survey import MOST_GROUPS, Flaw, Summary, Survey
+from dask_dpmeans.kernels.survey import MOST_GROUPS, Flaw, SparseSurvey, Summary, Survey
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
+from dask_dpmeans.sources.csr import (
+    csr_chunk,
+    csr_row_bytes,
+    dask_csr,
+    dask_values,
+    from_scipy,
+    is_csr_dask,
+    lazy_csr,
+    part_of,
+    stored_values,
+)
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
-from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
+from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows, read_rows
 from dask_dpmeans.sources.source import RowSource
 from dask_dpmeans.sources.storage import Storage, plain_store
 
@@ -33,6 +44,8 @@ SHARD_SHARE = 0.1
 """Of a thread's memory, the most that one shard takes."""
 CHUNK_SHARE = 0.25
 """Of a worker's memory, the most that the stored chunks of a run of rows may take."""
+BLOCK_COPIES = 16
+"""Bytes a number, beside its own: kernels hold a block in float64, and its differences from a mean."""
 EXACT_INTEGERS = 2.0**53
 """float64 tells integers apart below this."""
 
@@ -71,6 +84,8 @@ class Layout:
     resources: Resources
     resident: bool
     """Whether rows are kept in memory."""
+    n_values: int | None = None
+    """Stored values of CSR rows; None of dense ones."""
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
@@ -96,8 +111,10 @@ class Layout:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row as it is stored, once decoded."""
-        return self.stored_columns * self.stored_dtype.itemsize
+        """Of a row as it is stored, once decoded; of CSR rows on average."""
+        if self.n_values is None:
+            return self.stored_columns * self.stored_dtype.itemsize
+        return csr_row_bytes(self.rows.shape, self.n_values, self.stored_dtype)
 
     @property
     def affordable_rows(self) -> int:
@@ -116,7 +133,7 @@ class Layout:
             return HeldRows(prepare(shard.rows, Scratch()), weights).fold(survey)
 
         summary, prepare = _surveyed(self, fold, scale)
-        if summary.flaw is None and summary.weight == 0 and len(shard.rows) < self.plan.n_rows:
+        if summary.flaw is None and summary.weight == 0 and shard.rows.shape[0] < self.plan.n_rows:
             # Some later row may have a weight; without any these have no mean, and with 1 each they take as long.
             return self.held(replace(shard, weights=None), scale)
         _check_summary(summary, self.rows, prepare, None)
@@ -138,6 +155,7 @@ def as_source(
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
     block_rows: int | None = None,
+    sparse: bool = False,
 ) -> RowSource:
     """Rows that a method can work on, checked in one pass over them.
 
@@ -172,6 +190,11 @@ def as_source(
         one is an error, since it may have been lost.
     block_rows : int, optional
         Rows of a block, a power of two; for tests: blocks are part of the answer.
+    sparse : bool
+        Let kernels see CSR rows as they are: ``Block.rows`` is then a ``csr_array`` of float64, and the columns may be
+        as many as the rows.  A block has as many rows as one of a table with as many columns as a row has stored values
+        on average, rounded up: ``block_height(ceil(stored values / n))``, both of all rows as they are stored, so that
+        it depends on no chunks.  The summary is of two numbers a row, as `SparseSurvey` has them.
 
     Returns
     -------
@@ -195,7 +218,10 @@ def as_source(
         worker_timeout=worker_timeout,
         fill_missing=fill_missing,
         block_rows=block_rows,
+        sparse=sparse,
     )
+    if sparse and scale is not None:
+        raise InputError("sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it")
     plan = layout.plan
     shards = _shards(layout, executor)
     pieces = [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))]
@@ -223,6 +249,8 @@ def _surveyed(
 ) -> tuple[Summary, Prepare]:
     """What the first pass finds, and how rows are prepared; one more where both a scale and features are asked for."""
     limit, features = limit_of(layout.stored_dtype), layout.prepare.features
+    if layout.prepare.sparse:
+        return fold(SparseSurvey(limit), layout.prepare), layout.prepare
     plain = replace(layout.prepare, features=None)
     summary = fold(Survey(limit, None if scale is not None else features), plain)
     if scale is None or summary.flaw is not None or summary.weight == 0:
@@ -247,6 +275,7 @@ def lay_out(
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
     block_rows: int | None = None,
+    sparse: bool = False,
 ) -> tuple[Layout, Executor]:
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
@@ -259,16 +288,23 @@ def lay_out(
     n, d = rows.shape
     _check_shapes(rows, weights, sets)
     chosen = _checked_columns(columns, d)
-    prepare = Prepare(working_dtype(rows.dtype, "data"), chosen, features=features)
+    prepare = Prepare(working_dtype(rows.dtype, "data"), chosen, features=features, sparse=sparse)
     used = d if chosen is None else len(chosen)
     width = (None if features is None else features.n_features) or used
     if centers is not None and centers.shape[1] != width:
         raise InputError(f"data has {width} columns, the centers have {centers.shape[1]}")
     client, resources = _place(rows, client, threads, memory_limit, worker_timeout)
     _check_chunks(rows, resources)
-    height = block_height(max(used, width)) if block_rows is None else block_rows
-    resident = n * d * rows.dtype.itemsize <= RESIDENT_SHARE * resources.memory
-    whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, resident)
+    values = dask_values(rows, client) if is_csr_dask(rows) else stored_values(rows)
+    if sparse:
+        _check_sparse(rows, values, prepare, centers)
+    height = block_height(max(1, -(-(values or 0) // n)) if sparse else max(used, width))
+    height = height if block_rows is None else block_rows
+    if values is not None and not sparse:
+        _check_block(min(height, n), used, prepare.dtype, resources)
+    whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, False, values)
+    resident = n * whole.row_bytes <= RESIDENT_SHARE * resources.memory
+    whole = replace(whole, resident=resident)
     streams = not resident and not isinstance(rows, da.Array)
     most_rows = n if streams else max(1, whole.affordable_rows)
     blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
@@ -276,6 +312,25 @@ def lay_out(
     threads = resources.threads
     executor: Executor = DaskTasks(client, threads, worker_timeout) if on_dask else Threads(threads)
     return replace(whole, plan=Plan(n, height, blocks)), executor
+
+
+def _check_sparse(rows: Any, values: int | None, prepare: Prepare, centers: Float64Array | None) -> None:
+    """Refuse what sparse rows for kernels cannot be made from, or go with."""
+    if values is None:
+        raise InputError(f"sparse=True is for CSR rows, got {type(rows).__name__}: pass a scipy.sparse array")
+    if prepare.columns is not None or prepare.features is not None or centers is not None:
+        raise InputError("sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it")
+
+
+def _check_block(height: int, columns: int, dtype: np.dtype[Any], resources: Resources) -> None:
+    """Refuse CSR rows of which a thread could not hold one block with all its zeros."""
+    size = height * columns * (dtype.itemsize + BLOCK_COPIES)
+    if size > resources.thread_memory:
+        raise InputError(
+            f"data is sparse, and made dense in blocks of {height:,} rows: with {columns:,} columns one takes {size:,} "
+            f"bytes, more than the {resources.thread_memory:,} that a thread has; choose columns, give more memory, or "
+            "use fewer threads"
+        )
 
 
 def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
@@ -296,9 +351,7 @@ def _place(
     rows: Any, client: Client | None, threads: int | None, memory_limit: int | None, worker_timeout: float
 ) -> tuple[Client | None, Resources]:
     """The cluster to work on, None for this process, and what there is to work with."""
-    in_process = isinstance(rows, np.ndarray) or (
-        isinstance(rows, zarr.Array) and isinstance(plain_store(rows), MemoryStore)
-    )
+    in_process = _in_memory(rows) or (isinstance(rows, zarr.Array) and isinstance(plain_store(rows), MemoryStore))
     if client is not None and in_process:
         raise InputError(
             "data is in this process's memory, where the client's workers cannot reach it: pass a Dask "
@@ -315,20 +368,26 @@ def _place(
     return client, cluster_resources(client, worker_timeout)
 
 
+def _in_memory(rows: Any) -> bool:
+    """Whether rows are in this process's memory, be they dense or CSR."""
+    return isinstance(rows, np.ndarray) or issparse(rows)
+
+
 def _opened(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
     if isinstance(data, str | os.PathLike):
         opened = open_path(os.fspath(data), name, fill_missing=fill_missing)
-    elif scipy.sparse.issparse(data):
-        raise InputError(f"{name} is sparse ({type(data).__name__}): pass a dense array, as {name}.toarray() gives")
+    elif issparse(data):
+        opened = _opened_csr(data, name, dimensions)
     elif isinstance(data, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array: fill or drop the masked entries first, as {name}.filled(0) does")
     elif hasattr(data, "to_dask_array"):
         opened = data.to_dask_array(lengths=True)
     elif isinstance(data, da.Array):
-        opened = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
+        known = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
+        opened = dask_csr(known) if is_csr_dask(data) and dimensions == 2 else known
     elif isinstance(data, zarr.Group):
         raise _no_array(data, str(data.store_path), name)
     elif isinstance(data, zarr.Array):
@@ -338,6 +397,16 @@ def _opened(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
     if opened.ndim != dimensions:
         raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
     return opened
+
+
+def _opened_csr(data: Any, name: str, dimensions: int) -> Any:
+    """Rows that a user gave as a sparse matrix or array of scipy."""
+    if dimensions == 1:
+        raise InputError(f"{name} is sparse ({type(data).__name__}): pass a dense array, as {name}.toarray() gives")
+    if data.ndim != 2:
+        raise InputError(f"{name} must have 2 dimensions, got shape {data.shape}")
+    working_dtype(data.dtype, name)
+    return from_scipy(data, name)
 
 
 def open_path(path: str, name: str, *, fill_missing: bool = False) -> Any:
@@ -401,10 +470,17 @@ def _together(rows: Any, *beside: Any) -> tuple[Any, ...]:
     """Rows, weights and groups in kinds that can be cut alike: all Dask arrays, or none."""
     arrays = rows, *beside
     if any(isinstance(array, da.Array) for array in arrays):
-        return tuple(each if each is None or isinstance(each, da.Array) else da.from_array(each) for each in arrays)
-    if isinstance(rows, np.ndarray):
+        return tuple(None if each is None else _lazy(each) for each in arrays)
+    if _in_memory(rows):
         return rows, *(each if each is None else np.asarray(each[:]) for each in beside)
     return arrays
+
+
+def _lazy(array: Any) -> da.Array:
+    """An array as Dask's, in chunks of its own or such as are read at a time."""
+    if isinstance(array, da.Array):
+        return array
+    return da.from_array(array) if stored_values(array) is None else lazy_csr(array, read_rows(array))
 
 
 def _check_shapes(rows: Any, weights: Any, groups: Any) -> None:
@@ -478,8 +554,8 @@ def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:
         return dask_shards
     if isinstance(rows, NpyFile) and isinstance(executor, Threads):
         rows = rows[:]
-    if isinstance(rows, np.ndarray):
-        return [Shard(a, rows[a:b], _read(weights, a, b), _read(groups, a, b)) for a, b in bounds]
+    if _in_memory(rows):
+        return [Shard(a, part_of(rows, a, b), _read(weights, a, b), _read(groups, a, b)) for a, b in bounds]
     parts = [StoredShard(a, b, rows, _beside(weights, a, b), _beside(groups, a, b)) for a, b in bounds]
     return executor.hold(parts) if layout.resident else executor.wrap(parts)
 
@@ -503,18 +579,22 @@ def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: li
             [None] * len(bounds) if array is None else array.rechunk((heights,)).to_delayed().ravel()
             for array in beside
         ]
-    keys = Keys.of("load")
+    keys, sparse = Keys.of("load"), is_csr_dask(rows)
     return [
-        delayed(_shard_of, pure=False)(start, stop, *parts, dask_key_name=keys("shard", number, start, stop))
+        delayed(_shard_of, pure=False)(sparse, start, stop, *parts, dask_key_name=keys("shard", number, start, stop))
         for number, ((start, stop), *parts) in enumerate(zip(bounds, chunks, *others, strict=True))
     ]
 
 
-def _shard_of(start: int, stop: int, rows: Any, weights: Any, groups: Any) -> Shard:
-    check_dense(rows, "data")
-    if len(rows) != stop - start:
+def _shard_of(sparse: bool, start: int, stop: int, rows: Any, weights: Any, groups: Any) -> Shard:
+    if sparse:
+        rows = csr_chunk(rows, start)
+    else:
+        check_dense(rows, "data")
+    n = rows.shape[0]
+    if n != stop - start:
         raise InputError(
-            f"the chunks of data hold {len(rows):,} rows where {stop - start:,} are declared, from row {start:,} on: "
+            f"the chunks of data hold {n:,} rows where {stop - start:,} are declared, from row {start:,} on: "
             "call compute_chunk_sizes() on the Dask array"
         )
     if weights is not None:
@@ -526,6 +606,11 @@ def _shard_of(start: int, stop: int, rows: Any, weights: Any, groups: Any) -> Sh
 
 def check_dense(chunk: Any, name: str) -> None:
     """Refuse chunks of a Dask array that are no plain NumPy arrays."""
+    if issparse(chunk) and name == "data":
+        raise InputError(
+            f"data is a Dask array of {type(chunk).__name__}, but its meta says that its chunks are dense: pass "
+            "data.map_blocks(lambda chunk: chunk, meta=scipy.sparse.csr_array((0, 0), dtype=data.dtype))"
+        )
     if not isinstance(chunk, np.ndarray) or isinstance(chunk, np.ma.MaskedArray):
         raise InputError(f"{name} is a Dask array of {type(chunk).__name__}: only dense NumPy chunks can be used")
 
@@ -566,6 +651,10 @@ def _check_summary(summary: Summary, rows: Any, prepare: Prepare, centers: Float
         raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
     if summary.weight == np.inf:
         raise InputError("the sum of sample_weight overflows float64: divide the weights by a constant first")
+    if prepare.sparse:
+        if not np.isfinite([summary.sums, summary.squares]).all():
+            raise InputError("sums of the values of rows overflow float64: divide the data by a constant first")
+        return
     widest = summary.overflowing(centers, float(np.finfo(prepare.dtype).max))
     if widest is not None:
         raise InputError(

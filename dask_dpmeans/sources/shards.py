@@ -8,14 +8,18 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.blocks import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
-from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
+from dask_dpmeans.sources.csr import StoredCsr, dense_rows, float_rows, part_of, row_bytes_of
 
 Answer = TypeVar("Answer")
 Raw = npt.NDArray[Any]
-Piece = tuple[Raw | None, ...]
+RawRows = Any
+"""Dense, or `scipy.sparse.csr_array`."""
+Piece = tuple[RawRows | None, ...]
 """Rows, their weights, and their groups, as they are stored; None for what was not given."""
 
 PIECE_BYTES = 2**24
@@ -36,19 +40,26 @@ class Prepare:
     """What each column is divided by, in float64, before rounding to `dtype`."""
     features: Features | None = None
     """What is made of these rows; None where kernels see them as they are."""
+    sparse: bool = False
+    """Whether kernels see CSR rows as such, in float64; otherwise those of one block at a time are made dense."""
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells the rows that this makes from those that another makes of the same."""
-        return self.dtype.str, self.columns, None if self.scale is None else self.scale.tobytes(), self.features
+        scale = None if self.scale is None else self.scale.tobytes()
+        return self.dtype.str, self.columns, scale, self.features, self.sparse
 
-    def __call__(self, raw: Raw, scratch: Scratch) -> Rows:
+    def __call__(self, raw: RawRows, scratch: Scratch) -> Rows:
         """Rows, C-contiguous and aligned: the same memory where nothing changes, and in `scratch` otherwise.
 
         Rows that came from another worker may start at an odd address, and NumPy sums such arrays in another order.
         """
+        if self.sparse:
+            return float_rows(raw)
         if self.columns is not None:
             raw = raw[:, list(self.columns)]
+        if issparse(raw):
+            raw = dense_rows(raw, self.dtype, scratch)
         if self.scale is not None:
             raw = np.divide(raw, self.scale, out=scratch.array("scaled", raw.shape, np.float64))
         rows = aligned(raw, self.dtype, scratch, "rows")
@@ -70,7 +81,7 @@ class Shard:
 
     start: int
     """Global number of the first row."""
-    rows: Raw
+    rows: RawRows
     """(height, columns as stored)."""
     weights: Raw | None
     """(height,)."""
@@ -87,7 +98,7 @@ class Shard:
         scratch = Scratch()
         for number in which:
             part = slice(number * block_rows, (number + 1) * block_rows)
-            piece = self.rows[part], _part(self.weights, part), _part(self.groups, part)
+            piece = _part(self.rows, part), _part(self.weights, part), _part(self.groups, part)
             memory = self.memories.setdefault((number, block_rows, prepare.key), {})
             yield _block(self.start + number * block_rows, piece, prepare, scratch, memory)
 
@@ -113,10 +124,13 @@ class StoredShard:
         for piece in _blocks_of(self._pieces(start, stop), block_rows):
             block = _block(start, piece, prepare, scratch)
             yield block
-            start += len(block.rows)
+            start += block.rows.shape[0]
 
     def load(self) -> Shard:
         """The same rows, in memory."""
+        if isinstance(self.data, StoredCsr):
+            rows, weights, groups = self.read(self.start, self.stop)
+            return Shard(self.start, rows, weights, groups)
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
         for start, stop in self._bounds(self.start, self.stop):
             rows[start - self.start : stop - self.start] = self.read(start, stop)[0]
@@ -136,7 +150,7 @@ class StoredShard:
     def read(self, start: int, stop: int) -> Piece:
         try:
             return self.data[start:stop], *(self._beside(array, start, stop) for array in (self.weights, self.groups))
-        except (CorruptStoreError, MemoryError):
+        except (CorruptStoreError, InputError, MemoryError):
             raise
         except OSError as error:  # of the store: a later try may succeed
             raise OSError(f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}") from error
@@ -172,8 +186,8 @@ def _block(
     return Block(start, prepare(rows, scratch), each, scratch, memory, sets)
 
 
-def _part(array: Raw | None, part: slice) -> Raw | None:
-    return None if array is None else array[part]
+def _part(array: RawRows | None, part: slice) -> RawRows | None:
+    return None if array is None else part_of(array, part.start, part.stop)
 
 
 def _named(data: Any) -> str:
@@ -186,15 +200,15 @@ def piece_rows(data: Any) -> int:
     """Rows that are best read together: those of a shard of a sharded Zarr array where it is small, or of a chunk."""
     grids = [grid for grid in (getattr(data, "shards", None), getattr(data, "chunks", None)) if grid]
     heights = [int(grid[0]) for grid in grids if isinstance(grid[0], int)]
-    row_bytes = data.dtype.itemsize * data.shape[1]
+    row_bytes = row_bytes_of(data)
     small = [height for height in heights if height * row_bytes <= PIECE_BYTES]
     return max(small) if small else min(heights, default=1)
 
 
 def read_rows(data: Any) -> int:
     """Rows that are read at a time."""
-    unit, row_bytes = piece_rows(data), data.dtype.itemsize * data.shape[1]
-    return max(1, min(PIECE_BYTES // (row_bytes * unit), MOST_CHUNKS)) * unit
+    unit = piece_rows(data)
+    return max(1, min(PIECE_BYTES // (row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
 
 
 def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
@@ -202,7 +216,7 @@ def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
     held: list[Piece] = []
     missing = block_rows
     for piece in pieces:
-        start, n = 0, len(piece[0]) if piece[0] is not None else 0
+        start, n = 0, piece[0].shape[0] if piece[0] is not None else 0
         while start < n:
             stop = min(start + missing, n)
             held.append(tuple(_part(array, slice(start, stop)) for array in piece))
@@ -218,7 +232,11 @@ def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
 def _joined(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
-    return tuple(None if arrays[0] is None else np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+    return tuple(None if arrays[0] is None else _stacked(arrays) for arrays in zip(*pieces, strict=True))
+
+
+def _stacked(arrays: tuple[RawRows, ...]) -> RawRows:
+    return vstack(arrays, "csr") if issparse(arrays[0]) else np.concatenate(arrays)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class RowSource:
     @property
     def n_features(self) -> int:
         """Columns that kernels see."""
-        return len(self.summary.sums)
+        return self.stored_columns if self.prepare.sparse else len(self.summary.sums)
 
     @property
     def scale(self) -> Float64Array | None:

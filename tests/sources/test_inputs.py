@@ -134,10 +134,47 @@ FORMS = {
 }
 
 
+def as_shuffled_csr(array, draw, path):
+    """Columns in any order, some values in two parts that sum to them exactly, and zeros among them."""
+    rng, found = np.random.default_rng(draw(seeds)), scipy.sparse.csr_array(array)
+    numbers = np.repeat(np.arange(len(array)), np.diff(found.indptr))
+    halved = rng.random(found.nnz) < 0.3
+    values = np.concatenate([np.where(halved, found.data / 2, found.data), found.data[halved] / 2, np.zeros(3)])
+    columns = np.concatenate([found.indices, found.indices[halved], rng.integers(0, array.shape[1], 3)])
+    which = np.concatenate([numbers, numbers[halved], rng.integers(0, len(array), 3)])
+    order = rng.permutation(len(values))
+    order = order[np.argsort(which[order], kind="stable")]
+    ends = np.searchsorted(which[order], np.arange(len(array) + 1))
+    return scipy.sparse.csr_array((values[order].astype(array.dtype), columns[order], ends), array.shape)
+
+
+def as_dask_of_csr(array, draw, path):
+    kind = SPARSE[draw(st.sampled_from(["csr", "csc", "coo", "csr matrix"]))]
+    return as_dask(array, draw, path).map_blocks(kind, meta=kind((0, 0), dtype=array.dtype))
+
+
+def as_dask_of_csr_of_unknown_lengths(array, draw, path):
+    return as_dask_of_unknown_lengths(array, draw, path).map_blocks(scipy.sparse.csr_array, dtype=array.dtype)
+
+
+SPARSE = {
+    **{name: getattr(scipy.sparse, f"{name}_array") for name in ("csr", "csc", "coo", "dok", "lil", "bsr", "dia")},
+    "csr matrix": scipy.sparse.csr_matrix,
+}
+ROW_FORMS = FORMS | {
+    **{name: lambda array, draw, path, kind=kind: kind(array) for name, kind in SPARSE.items()},
+    "shuffled csr": as_shuffled_csr,
+    "dask of csr": as_dask_of_csr,
+    "dask of csr of unknown lengths": as_dask_of_csr_of_unknown_lengths,
+}
+"""Those of two dimensions."""
+
+
 @st.composite
 def weighted_tables(draw, rows=(1, 60), dtypes=(np.float32, np.float64)):
-    """Rows whose sums depend on their order, and weights."""
+    """Rows whose sums depend on their order, some with zeros, and weights."""
     values = draw(tables(rows, (1, 3), kinds=("clouds", "offset"), dtypes=dtypes))
+    values[np.random.default_rng(draw(seeds)).random(values.shape) < draw(st.sampled_from([0.0, 0.5, 1.0]))] = 0
     return values, draw(weights_of(len(values), (0.0, 0.3, 1.0, 2.7)))
 
 
@@ -156,13 +193,13 @@ def from_memory(rows, weights, **options):
     return as_source(rows, weights, threads=1, block_rows=BLOCK_ROWS, **options)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ROW_FORMS)
 @settings(max_examples=8)
 @given(drawn=weighted_tables(), data=st.data())
 def test_every_form_of_the_input_gives_the_same_bytes(form, drawn, data, tmp_path_factory):
     rows, weights = drawn
     folder = tmp_path_factory.mktemp("form")
-    given_rows = FORMS[form](rows, data.draw, folder / "rows")
+    given_rows = ROW_FORMS[form](rows, data.draw, folder / "rows")
     weight_form = data.draw(st.sampled_from(sorted(FORMS)))
     given_weights = None if weights is None else FORMS[weight_form](weights, data.draw, folder / "weights")
     source = as_source(given_rows, given_weights, threads=data.draw(st.integers(1, 2)), block_rows=BLOCK_ROWS)
@@ -292,13 +329,13 @@ def test_lists_and_objects_that_are_numbers_are_taken(data):
 # ---------------------------------------------------------------- columns and scale
 
 
-@pytest.mark.parametrize("form", ["strided", "npy", "zarr", "dask"])
+@pytest.mark.parametrize("form", ["strided", "npy", "zarr", "dask", "shuffled csr"])
 @settings(max_examples=5)
 @given(drawn=weighted_tables(), data=st.data())
 def test_chosen_columns_are_the_table_of_these_columns(form, drawn, data, tmp_path_factory):
     rows, weights = drawn
     columns = data.draw(st.lists(st.integers(0, rows.shape[1] - 1), min_size=1, max_size=3))
-    given_rows = FORMS[form](rows, data.draw, tmp_path_factory.mktemp("columns") / "a")
+    given_rows = ROW_FORMS[form](rows, data.draw, tmp_path_factory.mktemp("columns") / "a")
     found = as_source(given_rows, weights, columns=columns, threads=2, block_rows=BLOCK_ROWS)
     assert seen(found) == seen(from_memory(rows[:, columns], weights))
     assert found.n_features == len(columns)
@@ -314,12 +351,12 @@ def test_a_scale_divides_each_column(drawn):
     assert seen(found) == seen(from_memory(divided, weights))
 
 
-@pytest.mark.parametrize("form", ["strided", "zarr", "dask"])
+@pytest.mark.parametrize("form", ["strided", "zarr", "dask", "shuffled csr"])
 @settings(max_examples=5)
 @given(drawn=weighted_tables(rows=(2, 60)), data=st.data())
 def test_the_standard_deviation_is_by_weight_and_the_same_for_every_form(form, drawn, data, tmp_path_factory):
     rows, weights = drawn
-    given_rows = FORMS[form](rows, data.draw, tmp_path_factory.mktemp("scale") / "a")
+    given_rows = ROW_FORMS[form](rows, data.draw, tmp_path_factory.mktemp("scale") / "a")
     found = as_source(given_rows, weights, scale="std", threads=2, block_rows=BLOCK_ROWS)
     each = np.ones(len(rows)) if weights is None else weights
     values = rows.astype(np.float64)
@@ -330,14 +367,14 @@ def test_the_standard_deviation_is_by_weight_and_the_same_for_every_form(form, d
     assert seen(found) == seen(from_memory(rows, weights, scale="std"))
 
 
-@pytest.mark.parametrize("form", ["strided", "zarr", "dask"])
+@pytest.mark.parametrize("form", ["strided", "zarr", "dask", "shuffled csr"])
 @pytest.mark.parametrize("scale", [None, "std"])
 @settings(max_examples=5)
 @given(drawn=weighted_tables(rows=(8, 60)), data=st.data())
 def test_kernels_see_the_features_of_the_rows_that_were_chosen_and_scaled(form, scale, drawn, data, tmp_path_factory):
     rows, weights = np.abs(drawn[0]) + np.float32(1), drawn[1]
     columns = data.draw(st.lists(st.sampled_from(range(rows.shape[1])), min_size=1))
-    given_rows = FORMS[form](rows, data.draw, tmp_path_factory.mktemp("features") / "rows")
+    given_rows = ROW_FORMS[form](rows, data.draw, tmp_path_factory.mktemp("features") / "rows")
     options = {"columns": columns, "scale": scale, "block_rows": BLOCK_ROWS}
     plain = as_source(np.ascontiguousarray(rows), weights, **options)
     seen_rows = plain.prepare(rows, Scratch())
@@ -468,6 +505,10 @@ FEW = np.arange(6.0).reshape(3, 2)
         (np.ones(3, complex), r"sample_weight has dtype complex128"),
         (["a", "b", "c"], r"sample_weight has dtype <U1"),
         (np.ma.ones(3), r"sample_weight is a masked array"),
+        (
+            scipy.sparse.coo_array(np.ones(3)),
+            r"sample_weight is sparse \(coo_array\): pass a dense array, as sample_weight",
+        ),
         (da.ma.masked_equal(da.ones(3), 1), r"sample_weight is a Dask array of MaskedArray: only dense NumPy chunks"),
     ],
 )
@@ -493,11 +534,17 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
         (np.array([[1, "x"]], object), r"data is no array of numbers: .*'x'"),
         (np.array([[1, None]], object), r"data contains NaN \(nan\) at row 0, column 1"),
         (da.from_array(FEW.astype(object), chunks=3), r"data has dtype object, .*: convert it to floats"),
-        (scipy.sparse.csr_array(FEW), r"data is sparse \(csr_array\): pass a dense array, as data\.toarray\(\) gives"),
+        (scipy.sparse.coo_array(FEW[0]), r"data must have 2 dimensions, got shape \(2,\)"),
+        (scipy.sparse.csr_array(FEW.astype(complex)), r"dtype complex128.*Complex data not supported"),
+        (scipy.sparse.csr_array((0, 2)), r"0 sample\(s\) \(shape=\(0, 2\)\)"),
         (np.ma.array(FEW), r"data is a masked array: fill or drop the masked entries first"),
         (
-            da.from_array(FEW, chunks=(2, 2)).map_blocks(scipy.sparse.csr_array),
-            r"a Dask array of csr_array: only dense",
+            da.from_array(FEW, chunks=(2, 2)).map_blocks(scipy.sparse.csr_array, meta=FEW[:0]),
+            r"a Dask array of csr_array, but its meta says that its chunks are dense: pass data\.map_blocks\(",
+        ),
+        (
+            da.from_array(FEW, chunks=(2, 2)).map_blocks(np.copy, meta=scipy.sparse.csr_array((0, 0))),
+            r"a Dask array of ndarray, but its meta says that its chunks are sparse",
         ),
         (da.ma.masked_equal(da.from_array(FEW), 1), r"a Dask array of MaskedArray: only dense NumPy chunks"),
         (

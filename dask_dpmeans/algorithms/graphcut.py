@@ -1,0 +1,460 @@
+"""Graph cuts with a price for a cluster (Kulis & Jordan 2012, section 5.2), by merges and moves of exact gain.
+
+Cut + penalty * k is the objective of weighted kernel DP-means for a kernel made of the graph (theorem 5.3), so that a
+clustering can be judged, and changed, by links alone.  A cut is 0 at k = 1, so one cluster is best at penalty >= 0;
+with a negative penalty a cluster pays for itself where it keeps enough of its links inside.  A single node keeps none:
+no birth at a threshold ever pays, and Algorithm 1 stays at its one cluster.  This method comes from the other end. Each
+node starts as a cluster.  Clusters merge with the partner of the greatest gain, where each is the other's best, until
+there are half as many; then nodes move, judged alone but many at a time, to the cluster where they gain most; so on
+while merges gain.  In the end clusters are split between the clusters of before that they came from, where that gains,
+and these pieces move.  What does not lower the objective is not done.
+
+A node that gains nothing by moving alone is also nearer to its own cluster's mean than to all others, in the kernel's
+space: what the moves leave is a fixed point of the kernel's sweeps too (Dhillon, Guan & Kulis 2007, section 4.4).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import fsum
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dask_dpmeans.algorithms.dpmeans import check_limits, check_number
+from dask_dpmeans.algorithms.moves import ROUNDING
+from dask_dpmeans.blocks import Answer, Kernel, Reduction, Source
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    Chosen,
+    Contraction,
+    Inspected,
+    Inspection,
+    Labels,
+    Moving,
+    Proposals,
+    Tally,
+    Totals,
+    contracted,
+    partners,
+)
+from dask_dpmeans.kernels.moments import total
+
+SHRINK = 2
+"""Nodes move each time that merges have left one cluster of so many."""
+MOVES_BETWEEN = 2
+"""Rounds of moves between merges."""
+MOVES_BETWEEN_HALVES = 10
+"""Rounds of moves between the halves that a cluster may be split into."""
+MOST_ROUNDS = 100
+"""Rounds of moves after the last merge."""
+LEAST_SHARE = 1e-3
+"""Of the nodes that would gain by moving alone half move in a round, a half of that after one that gained nothing
+together, and none below this share."""
+FEW_PAIRS = 0.1
+"""Where fewer of the clusters that would merge than this share are each other's best, all that want the same merge."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a clustering of a graph stands after a number of steps: all that the next one needs."""
+
+    step: int
+    """Steps done."""
+    labels: Labels
+    """(n,), the cluster of each node; -1 for one without links under the normalized cut."""
+    weights: Float64Array
+    """(k,), the degrees of the clusters under the normalized cut, their nodes under the ratio cut."""
+    inertias: Float64Array
+    """(k,), what each adds to the cut."""
+    objective: float
+    """Cut + penalty * k."""
+    finer: Labels
+    """(n,), the clusters before the last merges, ..."""
+    pieces: Labels
+    """(n,), ... and before those that came before: parts that clusters are split between in the end."""
+    masses: Float64Array
+    """(n,), of the nodes, as the weights of clusters."""
+    merging: bool
+    """Whether merges still gain."""
+    merged: int
+    """Clusters that became part of another in this step."""
+    split: int
+    """Clusters that were split between their pieces."""
+    births: int
+    """Clusters that a node or a piece opened in this step, moving."""
+    deaths: int
+    """Clusters that all their nodes left."""
+    rounds: int
+    """Rounds of random choices so far; each draws its own numbers."""
+    rows_read: int
+    """Nodes of all passes since the start."""
+
+    @property
+    def n_local_clusters(self) -> int:
+        """Uses of clusters by data sets: there is but one set."""
+        return 0
+
+    @property
+    def moves(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """(6,), moves of the search: merges."""
+        return np.array([self.merged, self.split, 0, 0, 0, 0], np.int64)
+
+    @property
+    def gains(self) -> Float64Array:
+        """(3,), what moves of the search gained; their sum is in the objective."""
+        return np.zeros(3)
+
+
+class Partition(NamedTuple):
+    """Clusters of nodes, none empty, and their objective."""
+
+    labels: Labels
+    totals: Totals
+    objective: float
+    births: int = 0
+    deaths: int = 0
+
+
+@dataclass(frozen=True)
+class Method:
+    """Graph clustering, with its parameters."""
+
+    name: ClassVar[str] = "graph-cut"
+    state: ClassVar[type[State]] = State
+
+    penalty: float
+    """The price of a cluster in the units of the cut, negative: lambda' of Kulis & Jordan 2012."""
+    normalized: bool = True
+    """Whether a cluster's cut is divided by its degrees, or by its nodes."""
+    max_iter: int = 300
+    """The most steps."""
+    tol: float = 1e-6
+    """Moves go on until a round lowers the objective by less than this share of cut + |penalty| k."""
+    max_clusters: int | None = None
+    """More clusters than this in the end are an error."""
+    seed: int = 0
+    """Of all random choices."""
+
+    def __post_init__(self) -> None:
+        check_penalty(self.penalty, self.normalized)
+        check_limits(self.max_iter, self.tol, self.max_clusters)
+
+    @property
+    def price(self) -> float:
+        """Of a cluster, against the share that it keeps."""
+        return 1.0 + self.penalty if self.normalized else self.penalty
+
+    def seeded(self, seed: int) -> "Method":
+        """The same method with another seed."""
+        return replace(self, seed=seed)
+
+    def init(self, source: Source) -> State:
+        """Every node a cluster."""
+        found = source.fold(Inspection(), name="inspect")
+        check_graph(found, source.plan.n_rows)
+        linked = found.degrees > 0 if self.normalized else np.ones(source.plan.n_rows, np.bool_)
+        labels = np.where(linked, np.cumsum(linked) - 1, ALONE).astype(np.int32)
+        nothing = np.zeros(int(np.count_nonzero(linked)))
+        return State(
+            step=0,
+            labels=labels,
+            weights=nothing,
+            inertias=nothing,
+            objective=math.inf,
+            finer=labels,
+            pieces=labels,
+            masses=found.degrees if self.normalized else np.ones(source.plan.n_rows),
+            merging=True,
+            merged=0,
+            split=0,
+            births=0,
+            deaths=0,
+            rounds=0,
+            rows_read=2 * source.plan.n_rows,
+        )
+
+    def step(self, source: Source, state: State) -> State:
+        """The next state: merges down to fewer clusters and moves, or at the end moves of pieces."""
+        run = Run(self, source, state.masses, self.price, state.rounds)
+        before = run.partition(state.labels)
+        finer, pieces, merged, split = state.finer, state.pieces, 0, 0
+        if state.merging:
+            labels, merged = run.merge(before, len(before.totals.masses) // SHRINK)
+            after = run.move(run.partition(labels), MOVES_BETWEEN)
+            finer, pieces = (before.labels, finer) if merged else (finer, pieces)
+        else:
+            after, split = run.split(run.move(before, MOST_ROUNDS), pieces)
+            labels, merged = run.merge(after, 1)
+            after = run.move(run.partition(labels), MOST_ROUNDS)
+        check_number(len(after.totals.masses), self.max_clusters if not merged else None, self.penalty)
+        return State(
+            step=state.step + 1,
+            labels=after.labels,
+            weights=after.totals.masses,
+            inertias=self.cuts(after.totals),
+            objective=after.objective,
+            finer=finer,
+            pieces=pieces,
+            masses=state.masses,
+            merging=state.merging and merged > 0,
+            merged=merged,
+            split=split,
+            births=after.births,
+            deaths=after.deaths,
+            rounds=run.rounds,
+            rows_read=state.rows_read + run.passes * source.plan.n_rows,
+        )
+
+    def done(self, before: State, after: State) -> bool:
+        """Whether `after` is the end: a step without merges that gained little."""
+        scale = fsum(after.inertias) + abs(self.penalty) * len(after.weights)
+        return not (before.merging or after.merging) and before.objective - after.objective < self.tol * scale
+
+    def score(self, source: Source, state: State) -> float:
+        """Cut + penalty * k of a state's clusters on this graph: one pass."""
+        k = len(state.weights)
+        return self.objective(source.fold(Tally(state.labels, k, self.normalized), name="check"))
+
+    def labels(self, source: Source, state: State) -> Kernel:
+        """The kernel of a map that labels the nodes as a state has them."""
+        return Chosen(state.labels)
+
+    def result(self, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+        """The arrays of the result."""
+        return {"cluster_weights": (state.weights, ("cluster",)), "cluster_inertias": (state.inertias, ("cluster",))}
+
+    def cuts(self, totals: Totals) -> Float64Array:
+        """(k,), what each cluster adds to the cut."""
+        return np.where(totals.sizes > 0, 1.0 - shares(totals), 0.0) if self.normalized else -shares(totals)
+
+    def objective(self, totals: Totals) -> float:
+        """Cut + penalty * k."""
+        return fsum(self.cuts(totals)) + self.penalty * len(totals.masses)
+
+
+@dataclass
+class Run:
+    """One step on a graph: it counts passes, and random choices."""
+
+    method: Method
+    source: Source
+    masses: Float64Array
+    """(n,), of the nodes."""
+    price: float
+    """Of a cluster."""
+    rounds: int
+    passes: int = 0
+    within: IndexArray | None = None
+    """(k,), nodes move between clusters of one number alone, however few are left there."""
+
+    def fold(self, reduction: Reduction[Answer], name: str) -> Answer:
+        """A pass."""
+        self.passes += 1
+        return self.source.fold(reduction, name=name)
+
+    def random(self) -> np.random.Generator:
+        """New random numbers, the same in each run."""
+        self.rounds += 1
+        return np.random.default_rng([self.method.seed, self.rounds])
+
+    def partition(self, labels: Labels, births: int = 0, deaths: int = 0) -> Partition:
+        """Clusters with their totals: one pass."""
+        k = int(labels.max()) + 1 if self.within is None else len(self.within)
+        totals = self.fold(Tally(labels, k, self.method.normalized), "tally")
+        return Partition(labels, totals, objective(totals, self.price), births, deaths)
+
+    def merge(self, before: Partition, goal: int) -> tuple[Labels, int]:
+        """Labels after merges that leave no more than `goal` clusters, or that gain no more, and how many went."""
+        k = len(before.totals.masses)
+        graph = self.fold(Contraction(before.labels, k, self.method.normalized), "contract")
+        clusters = self._merged(graph, before.totals.masses, goal)
+        return relabelled(before.labels, clusters), k - int(clusters.max()) - 1
+
+    def _merged(self, graph: csr_array, masses: Float64Array, goal: int) -> IndexArray:
+        """(k,), the cluster that each becomes part of."""
+        labels = np.arange(len(masses))
+        while len(masses) > goal:
+            joint = self._joint(graph, masses)
+            if joint is None:
+                break
+            labels, graph = joint[labels], contracted(graph, joint)
+            masses = total(joint, masses, graph.shape[0])
+        return labels
+
+    def _joint(self, graph: csr_array, masses: Float64Array) -> IndexArray | None:
+        """(k,), numbers after one round of merges, of lower objective; None where none gains."""
+        random = self.random()
+        price = self.price
+        partner, gains = partners(graph, masses, price, int(random.integers(2**32)))
+        willing = np.flatnonzero(gains > ROUNDING * abs(price))
+        if not willing.size:
+            return None
+        pairs = willing[partner[partner[willing]] == willing]
+        if len(pairs) < FEW_PAIRS * len(willing):
+            joint = stars(willing, partner, len(masses), random)
+            fewer = contracted(graph, joint)
+            if value(fewer, total(joint, masses, fewer.shape[0]), price) < value(graph, masses, price):
+                return joint
+        return joined(pairs, partner)
+
+    def move(self, before: Partition, most: int) -> Partition:
+        """After rounds of moves of nodes, each lower than the one before."""
+        share, proposed = 0.5, None
+        for _ in range(most):
+            proposed = self._proposals(before) if proposed is None else proposed
+            if not proposed.nodes.size or share < LEAST_SHARE:
+                break
+            chosen = np.flatnonzero(self.random().random(len(proposed.nodes)) < share)
+            after = self._moved(before, proposed, chosen)
+            if after.objective < before.objective:
+                small = before.objective - after.objective < self.method.tol * self._scale(after)
+                before, proposed, share = after, None, min(0.5, 2 * share)
+                if small:
+                    break
+            else:
+                share /= 2
+        return before
+
+    def _scale(self, found: Partition) -> float:
+        k = len(found.totals.masses)
+        return fsum(self.method.cuts(found.totals)) + abs(self.method.penalty) * k
+
+    def split(self, before: Partition, pieces: Labels) -> tuple[Partition, int]:
+        """After splits of clusters in two that gain, and how many.
+
+        Halves form from pieces, (n,) labels: clusters of before, cut where clusters of now divide them.  Then nodes move
+        between the two halves of a cluster.
+        """
+        k, linked = len(before.totals.masses), before.labels >= 0
+        pairs = pieces[linked].astype(np.int64) * k + before.labels[linked]
+        found, numbers = np.unique(pairs, return_inverse=True)
+        cut = np.full(len(pieces), ALONE, np.int32)
+        cut[linked] = numbers
+        graph = self.fold(Contraction(cut, len(found), self.method.normalized), "contract")
+        halves = self._halves(graph, total(numbers, self.masses[linked], len(found)), found % k)
+        homes = np.zeros(int(halves.max()) + 1, np.intp)
+        homes[halves] = found % k
+        free = replace(self, price=0.0, within=homes)
+        divided = free.move(free.partition(relabelled(cut, halves)), MOVES_BETWEEN_HALVES)
+        self.rounds, self.passes = free.rounds, free.passes
+        rates = shares(divided.totals)
+        gains = total(homes, rates, k) - shares(before.totals) - self.price
+        pays = gains > ROUNDING * abs(self.price)
+        second = np.ones(len(homes), np.bool_)
+        second[np.unique(homes, return_index=True)[1]] = False
+        leaves = second & pays[homes]
+        labels = relabelled(divided.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
+        return self.partition(labels), int(np.count_nonzero(pays))
+
+    def _halves(self, graph: csr_array, masses: Float64Array, homes: IndexArray) -> IndexArray:
+        """Pieces merged within their clusters until each has two at the most."""
+        labels, within = np.arange(len(homes)), homes
+        while True:
+            done = np.bincount(within)[within] <= 2
+            barred = np.where(done, -1 - np.arange(len(within)), within)
+            partner, _ = partners(graph, masses, 0.0, int(self.random().integers(2**32)), barred)
+            willing = np.flatnonzero(partner >= 0)
+            if not willing.size:
+                return labels
+            joint = joined(willing[partner[partner[willing]] == willing], partner)
+            labels, graph = joint[labels], contracted(graph, joint)
+            masses, within = total(joint, masses, graph.shape[0]), within[np.unique(joint, return_index=True)[1]]
+
+    def _proposals(self, found: Partition) -> Proposals:
+        least = ROUNDING * abs(self.method.price)
+        reduction = Moving(found.labels, found.totals, self.price, least, self.method.normalized, self.within)
+        return self.fold(reduction, "move")
+
+    def _moved(self, before: Partition, proposed: Proposals, chosen: IndexArray) -> Partition:
+        """The clusters after some of the proposals."""
+        labels, targets = before.labels.copy(), proposed.targets[chosen]
+        k, alone = len(before.totals.masses), targets == ALONE
+        targets = np.where(alone, k + np.cumsum(alone) - 1, targets)
+        labels[proposed.nodes[chosen]] = targets
+        births = int(np.count_nonzero(alone))
+        if self.within is not None:
+            return self.partition(labels)
+        sizes = np.bincount(labels[labels >= 0], minlength=k + births)
+        kept = np.flatnonzero(sizes)
+        numbers = np.full(k + births + 1, ALONE, np.int32)  # the last is for those without links
+        numbers[kept] = np.arange(len(kept))
+        return self.partition(numbers[labels], before.births + births, before.deaths + k + births - len(kept))
+
+
+def check_penalty(penalty: float, normalized: bool) -> None:
+    """Refuse a price at which one cluster, or one for each node, is always best."""
+    if not (isinstance(penalty, Real) and math.isfinite(penalty)):
+        raise InputError(f"penalty must be a finite number, got {penalty!r}")
+    if penalty >= 0:
+        raise InputError(
+            f"penalty must be < 0, got {penalty!r}: a cut is 0 for one cluster and grows with their number, so that "
+            "one cluster is best unless each brings something in"
+        )
+    if normalized and penalty <= -1:
+        raise InputError(
+            f"penalty must be > -1, got {penalty!r}: each cluster pays 1 + penalty and earns the share of its links "
+            "that stay inside, so that at -1 and below clusters cost nothing"
+        )
+
+
+def stars(willing: IndexArray, partner: IndexArray, k: int, random: np.random.Generator) -> IndexArray:
+    """(k,), numbers after some of the willing, drawn, have joined partners that stay."""
+    joint = np.arange(k)
+    goes = np.zeros(k, np.bool_)
+    goes[willing] = random.random(len(willing)) < 0.5
+    movers = willing[goes[willing] & ~goes[partner[willing]]]
+    joint[movers] = partner[movers]
+    return numbered(joint)
+
+
+def joined(pairs: IndexArray, partner: IndexArray) -> IndexArray:
+    """(k,), numbers after those in pairs have become one with their partners."""
+    joint = np.arange(len(partner))
+    joint[pairs] = np.minimum(pairs, partner[pairs])
+    return numbered(joint)
+
+
+def numbered(labels: IndexArray) -> IndexArray:
+    """The same clusters, numbered from 0 on in the order of their labels."""
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def relabelled(labels: Labels, numbers: IndexArray | Labels) -> Labels:
+    """(n,), what the clusters of nodes, (n,), are numbered now, (k,); nodes without links stay so."""
+    return np.append(numbers, ALONE).astype(np.int32)[labels]
+
+
+def shares(totals: Totals) -> Float64Array:
+    """(k,), what each cluster keeps by its mass; 0 for an empty one."""
+    return np.divide(totals.kept, totals.masses, out=np.zeros(len(totals.masses)), where=totals.masses > 0)
+
+
+def objective(totals: Totals, price: float) -> float:
+    """Price * k - shares, which is cut + penalty * k but for rounding."""
+    return price * int(np.count_nonzero(totals.sizes)) - fsum(shares(totals))
+
+
+def value(graph: csr_array, masses: Float64Array, price: float) -> float:
+    """The objective of a graph between clusters, but for a constant."""
+    return price * len(masses) - fsum(graph.diagonal() / masses)
+
+
+def check_graph(found: Inspected, n: int) -> None:
+    """Refuse what is no undirected graph."""
+    if found.columns != n:
+        raise InputError(f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}")
+    if found.negative is not None:
+        node, other, weight = found.negative
+        raise InputError(f"links must weigh >= 0, got {weight} from node {node:,} to node {other:,}")
+    if found.forward != found.backward:
+        raise InputError(
+            "the graph is not symmetric: for some nodes i and j the link from i to j weighs other than that from j to "
+            "i; take A + A.T, or the larger of both, A.maximum(A.T)"
+        )
+    if not found.degrees.any():
+        raise InputError("the graph has no links: there is nothing to cut")

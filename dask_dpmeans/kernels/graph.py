@@ -1,0 +1,341 @@
+"""Cuts of graphs: what nodes gain by moving, and clusters by merging, from links alone.
+
+Rows are those of a symmetric adjacency matrix A: row i holds the weights of the links of node i.  With deg(c) the sum
+of the degrees of a cluster's nodes and links(c, c) the weight that stays inside, counted from both ends, a cluster has
+
+    normalized cut   (deg(c) - links(c, c)) / deg(c)
+    ratio cut        (deg(c) - links(c, c)) / |c|
+
+and both are, but for a constant, price * k - sum of kept(c) / mass(c): kept is links(c, c), mass is deg(c) and price
+is 1 + penalty for the normalized cut; kept is links(c, c) - deg(c), mass is |c| and the price is the penalty for the
+ratio cut.  Kept and mass of clusters are sums over their nodes, so that the graph between clusters is the same problem
+once more, and every gain below is exact.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, diags_array
+
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.moments import total
+
+Labels = npt.NDArray[np.int32]
+
+ALONE = -1
+"""Label of a node without links under the normalized cut, and the target of one that leaves to open a cluster."""
+
+
+class Totals(NamedTuple):
+    """Sums over the nodes of each cluster."""
+
+    kept: Float64Array
+    """(k,)."""
+    masses: Float64Array
+    """(k,)."""
+    sizes: Int64Array
+    """(k,), nodes."""
+
+
+class Proposals(NamedTuple):
+    """Nodes that would gain by moving alone."""
+
+    nodes: Int64Array
+    """(m,), in order."""
+    targets: IndexArray
+    """(m,), the cluster where each gains most, the lowest number among equals; `ALONE` for one of its own."""
+    gains: Float64Array
+    """(m,), what the objective falls by, each moving alone."""
+
+
+class Inspected(NamedTuple):
+    """What the first pass over a graph finds."""
+
+    columns: int
+    degrees: Float64Array
+    """(n,)."""
+    negative: tuple[int, int, float] | None
+    """The first link below 0: its nodes and weight."""
+    forward: int
+    """A digest of all links i, j, modulo 2**64, ..."""
+    backward: int
+    """... and of all links j, i: the same where the graph is symmetric."""
+    least_loop: float
+    """The least share of a node's degree that is a link to itself."""
+    widest: float
+    """The greatest degree, links of nodes to themselves apart."""
+
+
+class Inspection:
+    """The reduction of the first pass over a graph."""
+
+    def chunk(self, block: Block) -> Inspected:
+        """What is found in a run of nodes."""
+        graph = csr_array(block.rows)
+        nodes = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr)) + block.start
+        degrees, loops = row_sums(graph), graph.diagonal(block.start)
+        below = np.flatnonzero(graph.data < 0)[:1]
+        linked = degrees > 0
+        return Inspected(
+            graph.shape[1],
+            degrees,
+            next(((int(nodes[place]), int(graph.indices[place]), float(graph.data[place])) for place in below), None),
+            _digest(nodes, graph.indices, graph.data),
+            _digest(graph.indices, nodes, graph.data),
+            float((loops[linked] / degrees[linked]).min(initial=1.0)),
+            float((degrees - loops).max(initial=0.0)),
+        )
+
+    def combine(self, left: Inspected, right: Inspected) -> Inspected:
+        """What is found in two neighboring runs."""
+        return Inspected(
+            max(left.columns, right.columns),
+            np.concatenate([left.degrees, right.degrees]),
+            left.negative or right.negative,
+            (left.forward + right.forward) % 2**64,
+            (left.backward + right.backward) % 2**64,
+            min(left.least_loop, right.least_loop),
+            max(left.widest, right.widest),
+        )
+
+
+def _digest(nodes: IndexArray, others: IndexArray, weights: Float64Array) -> int:
+    """A sum over links that tells i, j from j, i."""
+    bits = _mix(_mix(nodes.astype(np.uint64)) + others.astype(np.uint64)) ^ weights.view(np.uint64)
+    return int(_mix(bits)[weights != 0].sum(dtype=np.uint64))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The kernel of a map that gives each node its label."""
+
+    labels: Labels
+    """(n,)."""
+
+    def __call__(self, block: Block) -> tuple[Labels]:
+        """The labels of a run of nodes."""
+        return (self.labels[block.start : block.start + block.rows.shape[0]],)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The reduction that adds up clusters."""
+
+    labels: Labels
+    """(n,), of all nodes."""
+    k: int
+    normalized: bool
+
+    def chunk(self, block: Block) -> Totals:
+        """The totals of a run of nodes."""
+        graph = csr_array(block.rows)
+        labels = self.labels[block.start : block.start + graph.shape[0]]
+        inside = self.labels[graph.indices] == np.repeat(labels, np.diff(graph.indptr))
+        kept, masses = weighed(graph, _row_sums(graph, graph.data * inside), self.normalized, block.weights)
+        linked = labels >= 0
+        within = labels[linked]
+        return Totals(
+            total(within.astype(np.intp), kept[linked], self.k),
+            total(within.astype(np.intp), masses[linked], self.k),
+            np.bincount(within, minlength=self.k),
+        )
+
+    def combine(self, left: Totals, right: Totals) -> Totals:
+        """The totals of two neighboring runs."""
+        return Totals(left.kept + right.kept, left.masses + right.masses, left.sizes + right.sizes)
+
+
+@dataclass(frozen=True)
+class Moving:
+    """The reduction that asks each node where it would gain by moving alone."""
+
+    labels: Labels
+    """(n,), of all nodes."""
+    totals: Totals
+    """Of the clusters that these make."""
+    price: float
+    least: float
+    """Gains up to this are none."""
+    normalized: bool
+    within: IndexArray | None = None
+    """(k,), only moves between clusters of one number count; None for all, and for such as open a cluster."""
+
+    def chunk(self, block: Block) -> Proposals:
+        """The proposals of a run of nodes."""
+        graph = csr_array(block.rows)
+        labels = self.labels[block.start : block.start + graph.shape[0]]
+        kept, masses = weighed(graph, graph.diagonal(block.start), self.normalized, block.weights)
+        links = links_to(graph, self.labels, len(self.totals.masses))
+        outside = 0.0 if self.normalized else row_sums(graph)
+        targets, gains = best_moves(links, labels, kept, masses, self.totals, self.price, outside, self.within)
+        nodes = np.flatnonzero(gains > self.least)
+        return Proposals(nodes + block.start, targets[nodes], gains[nodes])
+
+    def combine(self, left: Proposals, right: Proposals) -> Proposals:
+        """The proposals of two neighboring runs."""
+        return Proposals(*(np.concatenate(pair) for pair in zip(left, right, strict=True)))
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """The reduction that makes the graph between clusters: (k, k), what is kept on its diagonal."""
+
+    labels: Labels
+    """(n,), of all nodes."""
+    k: int
+    normalized: bool
+
+    def chunk(self, block: Block) -> csr_array:
+        """The part of a run of nodes."""
+        graph = csr_array(block.rows)
+        height = graph.shape[0]
+        labels = self.labels[block.start : block.start + height]
+        links = links_to(graph, self.labels, self.k)
+        linked = np.flatnonzero(labels >= 0)
+        ones = np.ones(len(linked))
+        part = csr_array((ones, (labels[linked], linked)), shape=(self.k, height)) @ links
+        if not self.normalized:
+            degrees = total(labels[linked].astype(np.intp), row_sums(graph)[linked], self.k)
+            part = part - diags_array(degrees, format="csr")
+        return csr_array(part)
+
+    def combine(self, left: csr_array, right: csr_array) -> csr_array:
+        """The parts of two neighboring runs, added."""
+        return left + right
+
+
+def weighed(
+    graph: csr_array, inside: Float64Array, normalized: bool, sizes: Float64Array | None
+) -> tuple[Float64Array, Float64Array]:
+    """What nodes keep of links that weigh `inside`, and their masses, (height,) each; `sizes` where not all are 1."""
+    degrees = row_sums(graph)
+    return (inside, degrees) if normalized else (inside - degrees, np.ones(len(degrees)) if sizes is None else sizes)
+
+
+def row_sums(graph: csr_array) -> Float64Array:
+    """(height,), the degrees of the nodes."""
+    return _row_sums(graph, graph.data)
+
+
+def _row_sums(graph: csr_array, values: Float64Array) -> Float64Array:
+    rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+    return total(rows, values, graph.shape[0])
+
+
+def links_to(graph: csr_array, labels: Labels, k: int) -> csr_array:
+    """(height, k): the weight of each node's links to each cluster, the lowest cluster first."""
+    linked = csr_array((graph.data.copy(), labels[graph.indices], graph.indptr), shape=(graph.shape[0], k))
+    linked.sum_duplicates()
+    return linked
+
+
+def best_moves(
+    links: csr_array,
+    labels: Labels,
+    kept: Float64Array,
+    masses: Float64Array,
+    totals: Totals,
+    price: float,
+    outside: Float64Array | float = 0.0,
+    within: IndexArray | None = None,
+) -> tuple[IndexArray, Float64Array]:
+    """Where each node gains most by moving alone, to a cluster that it has links to or one of its own, and what.
+
+    Parameters
+    ----------
+    links : (h, k), weight of each node's links to each cluster
+    labels, kept, masses : (h,), of the nodes
+    totals : of the k clusters, none of them empty
+    price : of a cluster
+    outside : (h,), what the ratio cut takes off a node's links to its own cluster: its degree
+    within : (k,), only moves between clusters of one number count, and none opens a cluster; None for all
+
+    Returns
+    -------
+    (h,) targets, `ALONE` for a cluster of its own, and (h,) gains, minus infinity where there is nowhere to go
+    """
+    h = links.shape[0]
+    rates = np.divide(totals.kept, totals.masses, out=np.zeros(len(totals.masses)), where=totals.masses > 0)
+    rows, clusters = np.repeat(np.arange(h), np.diff(links.indptr)), links.indices
+    at_home = clusters == labels[rows]
+    home = np.zeros(h)
+    home[rows[at_home]] = links.data[at_home]
+    single = totals.sizes[labels] == 1
+    rest = np.where(single, 1.0, totals.masses[labels] - masses)
+    left = (totals.kept[labels] - 2 * (home - outside) + kept) / rest
+    leaving = np.where(single, price, left) - rates[labels]
+    joined = (totals.kept[clusters] + 2 * links.data + kept[rows]) / (totals.masses[clusters] + masses[rows])
+    barred = at_home if within is None else at_home | (within[clusters] != within[labels[rows]])
+    joining = np.where(barred, -np.inf, joined - rates[clusters])
+    best, places = _greatest(joining, links.indptr)
+    targets = np.full(h, ALONE)
+    targets[places >= 0] = clusters[places[places >= 0]]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        alone = np.where(single | (masses <= 0) | (within is not None), -np.inf, kept / masses - price)
+    targets[alone > best] = ALONE
+    return targets, leaving + np.maximum(best, alone)
+
+
+def _greatest(values: Float64Array, indptr: IndexArray) -> tuple[Float64Array, IndexArray]:
+    """The greatest value of each row of a CSR array and the first place that holds it; -inf and -1 in empty rows."""
+    h, filled = len(indptr) - 1, np.flatnonzero(np.diff(indptr))
+    best, places = np.full(h, -np.inf), np.full(h, -1)
+    if not filled.size:
+        return best, places
+    best[filled] = np.maximum.reduceat(values, indptr[filled])
+    hits = np.flatnonzero(values == np.repeat(best, np.diff(indptr)))
+    rows = np.searchsorted(indptr, hits, side="right") - 1
+    filled, first = np.unique(rows, return_index=True)
+    places[filled] = hits[first]
+    return best, places
+
+
+def partners(
+    graph: csr_array, masses: Float64Array, price: float, ties: int, within: IndexArray | None = None
+) -> tuple[IndexArray, Float64Array]:
+    """The cluster with which each would gain most by merging, -1 where it has links to none, and the gain.
+
+    Parameters
+    ----------
+    graph : (k, k), the graph between clusters, what they keep on its diagonal
+    masses : (k,)
+    price : of a cluster
+    ties : draws the order of pairs that gain the same; both clusters of a pair see one order
+    within : (k,), only clusters of one number may merge
+    """
+    k, kept = graph.shape[0], graph.diagonal()
+    rates = kept / masses
+    rows, others = np.repeat(np.arange(k), np.diff(graph.indptr)), graph.indices
+    together = (kept[rows] + kept[others] + 2 * graph.data) / (masses[rows] + masses[others])
+    gains = price + together - (rates[rows] + rates[others])
+    barred = rows == others if within is None else (rows == others) | (within[rows] != within[others])
+    gains[barred] = -np.inf
+    best, _ = _greatest(gains, graph.indptr)
+    order = mixed(np.minimum(rows, others) * np.int64(k) + np.maximum(rows, others), ties)
+    order[(gains != best[rows]) | barred] = -1.0
+    first, places = _greatest(order, graph.indptr)
+    found = first >= 0
+    return np.where(found, others[places], -1), np.where(found, best, -np.inf)
+
+
+def mixed(numbers: Int64Array, seed: int) -> Float64Array:
+    """Numbers in [0, 1) that look random, the same for the same number and seed (Steele et al. 2014, SplitMix64)."""
+    start = np.array([seed % 2**32], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return (_mix(numbers.astype(np.uint64) + start) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Bits that look random, modulo 2**64."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def contracted(graph: csr_array, labels: IndexArray) -> csr_array:
+    """The graph between clusters of clusters: (k, k) becomes one of as many rows as there are labels."""
+    coordinates = graph.tocoo()
+    k = int(labels.max()) + 1
+    pairs = labels[coordinates.row], labels[coordinates.col]
+    return csr_array((coordinates.data, pairs), shape=(k, k))

@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from dask_dpmeans import run as runs
+from dask_dpmeans.algorithms.metric import METRICS
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -153,6 +154,14 @@ def main() -> None:
 
 
 SEARCH = click.option("--search", is_flag=True, help="Take penalties as prices and search for the lowest objective.")
+METRIC = click.option(
+    "--metric",
+    type=click.Choice(list(METRICS)),
+    default="euclidean",
+    show_default=True,
+    help="cosine compares directions: rows are brought to unit length, after --scale, and squared distances are "
+    "2 (1 - cosine).",
+)
 SCALES = click.Choice(["none", "std"])
 HOW = (
     click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
@@ -178,6 +187,7 @@ HOW = (
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="Price of a cluster; its square root is a radius.")
 @SEARCH
+@METRIC
 @click.option("--init", default="mean", show_default=True, metavar="mean|RUN", help="Start from the mean, or a run.")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Say what the fit would work on and cost, from a few rows; write nothing."
@@ -188,6 +198,7 @@ def fit_command(
     run: str,
     penalty: float,
     search: bool,
+    metric: str,
     init: str,
     dry: bool,
     seed: int | None,
@@ -201,7 +212,7 @@ def fit_command(
     DATA is the path or URL of a Zarr array (store.zarr/group/array), or a .npy file.
     """
     limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
-    _fit(data, run, DPMeans(penalty, search=search, init=init, **limits), dry=dry, **how)
+    _fit(data, run, DPMeans(penalty, search=search, metric=metric, init=init, **limits), dry=dry, **how)
 
 
 @main.command("hdp")

@@ -91,6 +91,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         penalty: float,
         *,
         search: bool = False,
+        metric: str = "euclidean",
         init: Any = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -99,6 +100,7 @@ class DPMeans(CentersMixin, BaseEstimator):
     ) -> None:
         self.penalty = penalty
         self.search = search
+        self.metric = metric
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -132,6 +134,7 @@ class DPMeans(CentersMixin, BaseEstimator):
             raise InputError(f"search must be True or False, got {self.search!r}")
         return (search.Method if self.search else dpmeans.Method)(
             penalty=self.penalty,
+            metric=self.metric,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
             tol=self.tol,
@@ -240,6 +243,7 @@ def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans:
     model.n_features_in_ = result.manifest["input"]["shape"][1]
     model.feature_columns_ = result.manifest["input"]["columns"]
     model.feature_scale_ = result.arrays.get("feature_scale")
+    model.feature_map_ = result.features
     model._set_fitted(result.arrays["cluster_centers"], result.arrays["cluster_weights"], result.history)
     model.n_passes_ = result.manifest["n_passes"]
     model.labels_ = lazy_rows(result.open_labels())
@@ -259,6 +263,7 @@ def _unfitted(result: Result) -> DPMeans | HDPMeans:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
     return DPMeans(
         parameters["penalty"],
+        metric=parameters["metric"],
         init="mean" if parameters["centers"] is None else result.arrays["first_centers"],
         **shared,
     )

@@ -232,9 +232,8 @@ class Method(Parameters):
         self, source: Source, centers: Float64Array, children: Float64Array, penalty: float = math.inf
     ) -> Findings:
         """A pass; rows object beyond `penalty`."""
-        return Findings(
-            centers, children, source.fold(Probing(Centers(centers), children, penalty), name="probe"), self.penalty
-        )
+        probe = source.fold(Probing(Centers(centers), children, penalty), name="probe")
+        return Findings(centers, children, probe, self.penalty, self.geometry)
 
     def _pass(self, source: Source, state: State) -> tuple[State, float]:
         """A pass against the next centers, what it plans, and the squared error that splits would save."""
@@ -333,7 +332,7 @@ class Method(Parameters):
         radii = np.full(len(proposals), math.sqrt(self.penalty))
         found = self._probe(
             source,
-            np.concatenate([centers, proposals.rows]),
+            np.concatenate([centers, self.geometry.given(proposals.rows)]),
             np.concatenate([children, around(proposals.rows, radii, random)]),
         )
         after = self._committed(_read(source, state, 1), found)

@@ -185,7 +185,12 @@ HOW = (
 @main.command("fit")
 @click.argument("data")
 @click.argument("run")
-@click.option("--penalty", type=float, required=True, help="Price of a cluster; its square root is a radius.")
+@click.option(
+    "--penalty",
+    type=float,
+    required=True,
+    help="Price of a cluster; its square root is a radius; with --metric cosine 2 (1 - cosine) of an angle.",
+)
 @SEARCH
 @METRIC
 @click.option("--init", default="mean", show_default=True, metavar="mean|RUN", help="Start from the mean, or a run.")
@@ -489,10 +494,12 @@ def _table(described: dict[str, Any]) -> str:
     found, asked, rows = described["result"], described["parameters"], described["input"]
     heaviest = sorted(described["clusters"], key=lambda each: (-each["weight"], each["cluster"]))[:5]
     scaled = ", columns divided by their standard deviation" * rows["scaled"]
+    metric = [f"metric      {asked['metric']}"] * ("metric" in asked)
     lines = [
         f"run         {described['run']}",
         f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
         + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
+        *metric,
         *_clusters(asked, rows, found),
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
@@ -502,12 +509,20 @@ def _table(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _reach(asked: dict[str, Any]) -> str:
+    """How far from its center a penalty lets a row be; nothing where that is as far as any may be."""
+    penalty: float = asked["penalty"]
+    if asked["metric"] == "euclidean":
+        return f", a radius of {penalty**0.5:g}"
+    return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" * (penalty <= 4)
+
+
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
     if "local_penalty" not in asked:
         return [
-            f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
+            f"penalty     {asked['penalty']:g}{_reach(asked)}",
             f"clusters    {found['n_clusters']:,}",
             f"{inertia} + penalty x clusters",
         ]

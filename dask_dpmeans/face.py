@@ -36,7 +36,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32, None)
 
     def transform(self, X: Any) -> Any:
-        """The distance of each row to each center, (n, k) float64; lazy where X is."""
+        """The distance of each row, as the fit sees it, to each center, (n, k) float64; lazy where X is."""
         check_is_fitted(self)
         return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
 

@@ -127,7 +127,8 @@ class Parameters:
     """What every method that minimizes the DP-means objective is told."""
 
     penalty: float
-    """The price of a cluster, in squared units of the rows times weight: lambda of Kulis & Jordan 2012."""
+    """The price of a cluster, in squared units of the rows times weight: lambda of Kulis & Jordan 2012.  Of directions
+    these are 2 (1 - cosine)."""
     centers: Float64Array | None = None
     """(k, d), the first centers, in the units of the input; None for the mean of all rows, as the paper has it."""
     max_iter: int = 300

@@ -514,7 +514,7 @@ def _reach(asked: dict[str, Any]) -> str:
     penalty: float = asked["penalty"]
     if asked["metric"] == "euclidean":
         return f", a radius of {penalty**0.5:g}"
-    return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" * (penalty <= 4)
+    return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" if penalty <= 4 else ""
 
 
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:

@@ -188,13 +188,14 @@ def fits(draw, searching):
 def check_fit(rows, weights, method):
     """All that holds for a fit of either kind."""
     *steps, last = iterate(of(rows, weights), method)
-    states = [step.state for step in steps] or [last.state]
+    states, searching = [step.state for step in steps] or [last.state], isinstance(method, search.Method)
     assert last.converged
     assert all(after.objective < before.objective for before, after in pairwise(states))
     each = np.ones(len(rows)) if weights is None else weights
     for state in states:
         lengths = np.sqrt((state.centers**2).sum(axis=1))
-        np.testing.assert_allclose(lengths, 1.0, rtol=4 * float(np.finfo(rows.dtype).eps))
+        # A row that a sweep opens a cluster at is its center as it is.
+        np.testing.assert_allclose(lengths, 1.0, rtol=1e-14 if searching else 4 * float(np.finfo(rows.dtype).eps))
         cosines = unit(rows.astype(np.float64)) @ state.centers.T
         expected = each @ (2 - 2 * cosines.max(axis=1))
         rounding = 64 * float(np.finfo(rows.dtype).eps) * each.sum()
@@ -416,6 +417,18 @@ def test_a_search_ends_no_higher_than_births_alone(seed):
     births = DPMeans(1.2, metric="cosine").fit(rows)
     found = DPMeans(1.2, metric="cosine", search=True, random_state=seed).fit(rows)
     assert found.objective_ < births.objective_
+
+
+def test_a_search_opens_clusters_at_the_directions_of_rows_in_full_precision():
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(300, 3)) * 0.2 + [3.0, 0.0, 0.0]).astype(np.float32)
+    rows[7] = -0.3, 0.1, 0.7
+    source, method = of(rows), search.Method(1.2, metric="cosine")
+    start = replace(method.init(source), share=len(search.SHARES))  # without trials, which would find it
+    opening = next(step.state for step in iterate(source, method, start) if len(step.state.opened))
+    assert opening.opened.tolist() == [7]
+    np.testing.assert_allclose(opening.centers[-1], rows[7] / np.linalg.norm(rows[7].astype(float)), rtol=1e-6)
+    assert np.sqrt((opening.centers**2).sum(axis=1)) == pytest.approx(1.0, rel=1e-14)
 
 
 def test_a_search_of_a_coreset_ends_at_unit_centers_near_that_of_all_rows():

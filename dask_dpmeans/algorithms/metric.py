@@ -56,6 +56,10 @@ class Metric(Protocol):
         """(m,), what the squared error rises by when two clusters become one: masses (m, 2) and means (m, 2, d)."""
         ...
 
+    def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
+        """What of directions, (k, d), leads from centers, (k, d), to others: it tells the halves of a cluster apart."""
+        ...
+
     def partners(self, masses: Float64Array, means: Float64Array, penalty: float) -> tuple[Float64Array, Float64Array]:
         """Two sets of k points: the nearest of the second set to one of the first is the best partner for a merge.
 
@@ -89,6 +93,10 @@ class Euclidean:
         first, second = masses.T
         rises: Float64Array = first * ratio(second, first + second) * _between(means)
         return rises
+
+    def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
+        """All of it."""
+        return directions
 
     def partners(self, masses: Float64Array, means: Float64Array, penalty: float) -> tuple[Float64Array, Float64Array]:
         """Means with a column more.
@@ -140,6 +148,15 @@ class Cosine:
         both = _lengths((masses[:, :, np.newaxis] * means).sum(axis=1))
         rises: Float64Array = 2 * first * ratio(second, first + second + both) * _between(means)
         return rises
+
+    def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
+        """What is at right angles to the center: all rows of a cluster may lie on one side of it otherwise.
+
+        All of it where nothing is, as in one column.
+        """
+        along = np.einsum("ij,ij->i", directions, centers)
+        across = directions - along[:, np.newaxis] * centers
+        return np.where(_lengths(across)[:, np.newaxis] > VANISHING, across, directions)
 
     def partners(self, masses: Float64Array, means: Float64Array, penalty: float) -> tuple[Float64Array, Float64Array]:
         """Means with two columns more.

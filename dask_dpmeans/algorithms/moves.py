@@ -243,7 +243,7 @@ def moved(found: Findings, moves: Moves, random: np.random.Generator) -> tuple[F
     sums = masses[:, :1] * centers[first] + masses[:, 1:] * centers[second]
     centers[first] = found.metric.means(ratio(sums, masses.sum(axis=1)[:, np.newaxis]), centers[first])
     halves = found.half_means[moves.split]
-    born = around(halves.reshape(-1, halves.shape[-1]), found.half_radii[moves.split].reshape(-1), random)
+    born = around(halves.reshape(-1, halves.shape[-1]), found.half_radii[moves.split].reshape(-1), random, found.metric)
     born = born.reshape(*halves.shape[:2], *halves.shape[1:])
     centers[moves.split], children[moves.split] = halves[:, 0], born[:, 0]
     givers, takers = found.receivers
@@ -258,15 +258,17 @@ def next_children(found: Findings, random: np.random.Generator) -> Float64Array:
     """(k, 2, d): the means of the halves, and new children where a half has no weight."""
     children = found.half_means.copy()
     empty = ~(found.half_weights > 0).all(axis=1)
-    children[empty] = around(found.means[empty], found.radii[empty], random)
+    children[empty] = around(found.means[empty], found.radii[empty], random, found.metric)
     return children
 
 
-def around(centers: Float64Array, radii: Float64Array, random: np.random.Generator) -> Float64Array:
+def around(
+    centers: Float64Array, radii: Float64Array, random: np.random.Generator, metric: Metric = EUCLIDEAN
+) -> Float64Array:
     """(k, 2, d): two children on either side of each center, in a random direction."""
     if not len(centers):
         return np.empty((0, 2, centers.shape[1]))
-    directions = random.standard_normal(centers.shape)
+    directions = metric.sideways(random.standard_normal(centers.shape), centers)
     lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
     offsets = directions * ratio(radii, lengths)[:, np.newaxis]
     return np.stack([centers + offsets, centers - offsets], axis=1)

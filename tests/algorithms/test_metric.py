@@ -18,6 +18,7 @@ from dask_dpmeans.algorithms.moves import (
     ROUNDING,
     Findings,
     Moves,
+    around,
     gains_of,
     merge_gains,
     merges,
@@ -377,6 +378,22 @@ def test_centers_stay_of_unit_length_under_moves(sphere, seed):
         centers, children = moved(found, moves, rng)
         np.testing.assert_allclose(np.sqrt((centers**2).sum(axis=1)), 1.0, rtol=1e-14)
         assert np.isfinite(children).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_children_have_rows_on_both_sides_wherever_the_rows_of_a_cluster_differ(seed):
+    """A random direction leaves all three rows on one side of their mean in half of the draws."""
+    rows, mean = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]), np.array([[0.0, 1.0]])
+    children = around(mean, np.ones(1), np.random.default_rng(seed), COSINE)
+    np.testing.assert_allclose(np.sqrt(((children - mean) ** 2).sum(axis=2)), 1.0)
+    assert (Sphere(rows, None, mean, children, 1.0).found.half_weights > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_in_one_column_a_search_finds_both_directions(seed):
+    rows = np.random.default_rng(seed).permutation([[-2.0], [3.0]] * 10)
+    model = DPMeans(5.0, metric="cosine", search=True, random_state=seed).fit(rows)
+    assert (sorted(model.cluster_centers_.tolist()), model.objective_) == ([[-1.0], [1.0]], 10.0)
 
 
 def test_opposite_clusters_that_merge_keep_a_center_and_gain_what_is_left_of_the_price():

@@ -118,7 +118,7 @@ class Cosine:
 
     Dhillon & Modha 2001, section 3: the mean is the direction of the sum S of the rows, at which the squared error of a
     cluster of weight w is 2 (w - |S|); elsewhere it is 2 (w - S . center), so that the mass is |S|.  Rows that cancel
-    have no mean, and cost 2 w wherever their center is: it stays where it was.
+    (`VANISHING`) have no mean, and cost 2 w wherever their center is: it stays where it was.
     """
 
     features: ClassVar[UnitRows] = UnitRows()
@@ -145,8 +145,9 @@ class Cosine:
     def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
         """2 (|S1| + |S2| - |S1 + S2|), without its cancellation."""
         first, second = masses.T
-        both = _lengths((masses[:, :, np.newaxis] * means).sum(axis=1))
-        rises: Float64Array = 2 * first * ratio(second, first + second + both) * _between(means)
+        total = first + second
+        average = (ratio(masses, total[:, np.newaxis])[:, :, np.newaxis] * means).sum(axis=1)
+        rises: Float64Array = first * ratio(second, total) * (2 / (1 + _lengths(average))) * _between(means)
         return rises
 
     def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
@@ -168,10 +169,10 @@ class Cosine:
         """
         with np.errstate(over="ignore"):
             lightness = ratio(np.full(len(masses), penalty / 4), masses, np.inf)
-        gains = 1 / np.maximum(1 - lightness, 1 / MOST_UNEVEN)
-        heights = np.sqrt(2 * (gains.max() - gains) * (gains.max() + gains))
+        factors = 1 / np.maximum(1 - lightness, 1 / MOST_UNEVEN)
+        heights = np.sqrt(2 * (factors.max() - factors) * (factors.max() + factors))
         ones = np.ones(len(means))
-        points = np.column_stack([gains, gains[:, np.newaxis] * means, heights])
+        points = np.column_stack([factors, factors[:, np.newaxis] * means, heights])
         return np.column_stack([ones, means, 0 * ones]), points
 
 

@@ -456,6 +456,16 @@ def test_a_search_of_a_coreset_ends_at_unit_centers_near_that_of_all_rows():
     assert small.objective == pytest.approx(partition_objective(rows, truth, 50.0), rel=1e-4)
 
 
+@pytest.mark.parametrize("factor", [1e-170, 1e160])
+def test_weights_and_the_penalty_of_directions_may_be_in_any_unit(factor):
+    rows, _ = planted(0, noise=0.4)
+    plain = DPMeans(3.0, metric="cosine", search=True, random_state=0).fit(rows)
+    weights = np.full(len(rows), factor)
+    scaled = DPMeans(3.0 * factor, metric="cosine", search=True, random_state=0).fit(rows, sample_weight=weights)
+    assert scaled.objective_ / factor == pytest.approx(plain.objective_, rel=0.03)
+    assert scaled.n_clusters_ > 12
+
+
 def test_at_the_farthest_radius_given_centers_are_those_of_spherical_k_means():
     rows, truth = planted(1, noise=0.3)
     centers = unit(rows.astype(np.float64))[[int(np.flatnonzero(truth == label)[0]) for label in range(12)]]

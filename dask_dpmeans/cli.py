@@ -494,12 +494,10 @@ def _table(described: dict[str, Any]) -> str:
     found, asked, rows = described["result"], described["parameters"], described["input"]
     heaviest = sorted(described["clusters"], key=lambda each: (-each["weight"], each["cluster"]))[:5]
     scaled = ", columns divided by their standard deviation" * rows["scaled"]
-    metric = [f"metric      {asked['metric']}"] * ("metric" in asked)
     lines = [
         f"run         {described['run']}",
         f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
         + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
-        *metric,
         *_clusters(asked, rows, found),
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
@@ -518,10 +516,11 @@ def _reach(asked: dict[str, Any]) -> str:
 
 
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """The penalties, and what they led to."""
+    """The metric, the penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
     if "local_penalty" not in asked:
         return [
+            f"metric      {asked['metric']}",
             f"penalty     {asked['penalty']:g}{_reach(asked)}",
             f"clusters    {found['n_clusters']:,}",
             f"{inertia} + penalty x clusters",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
@@ -329,7 +330,7 @@ def test_scaling_and_columns_travel_with_the_run(tmp_path: Path, data: str) -> N
 def test_directions_after_scaling_travel_with_the_run(tmp_path: Path, data: str) -> None:
     rows = zarr.open_array(data)[:]
     rows[:, 2] *= 1000
-    model = DPMeans(0.5, metric="cosine", random_state=0)
+    model = DPMeans(0.5, metric="cosine", tol=0.0)
     found = fit(rows, tmp_path / "run.zarr", model, columns=[2, 0], scale="std")
     divided = rows[:, [2, 0]] / found.feature_scale_
     unit = divided / np.sqrt((divided**2).sum(axis=1, keepdims=True))
@@ -342,8 +343,7 @@ def test_directions_after_scaling_travel_with_the_run(tmp_path: Path, data: str)
     out = xarray.open_zarr(tmp_path / "out.zarr")
     np.testing.assert_array_equal(out.label, found.labels_.compute())
     np.testing.assert_allclose(out.squared_distance, squared.min(axis=1), atol=1e-6)
-    warm = fit(rows, tmp_path / "warm.zarr", DPMeans(0.5, metric="cosine", init=found), columns=[2, 0], scale="std")
-    assert warm.objective_ <= found.objective_
+    warm = fit(rows, tmp_path / "warm.zarr", clone(model).set_params(init=found), columns=[2, 0], scale="std")
     np.testing.assert_allclose(warm.cluster_centers_, found.cluster_centers_, rtol=1e-12)
 
 

@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from dask_dpmeans import run as runs
+from dask_dpmeans.algorithms.metric import METRICS
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -153,6 +154,14 @@ def main() -> None:
 
 
 SEARCH = click.option("--search", is_flag=True, help="Take penalties as prices and search for the lowest objective.")
+METRIC = click.option(
+    "--metric",
+    type=click.Choice(list(METRICS)),
+    default="euclidean",
+    show_default=True,
+    help="cosine compares directions: rows are brought to unit length, after --scale, and squared distances are "
+    "2 (1 - cosine).",
+)
 SCALES = click.Choice(["none", "std"])
 HOW = (
     click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
@@ -176,8 +185,14 @@ HOW = (
 @main.command("fit")
 @click.argument("data")
 @click.argument("run")
-@click.option("--penalty", type=float, required=True, help="Price of a cluster; its square root is a radius.")
+@click.option(
+    "--penalty",
+    type=float,
+    required=True,
+    help="Price of a cluster; its square root is a radius; with --metric cosine 2 (1 - cosine) of an angle.",
+)
 @SEARCH
+@METRIC
 @click.option("--init", default="mean", show_default=True, metavar="mean|RUN", help="Start from the mean, or a run.")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Say what the fit would work on and cost, from a few rows; write nothing."
@@ -188,6 +203,7 @@ def fit_command(
     run: str,
     penalty: float,
     search: bool,
+    metric: str,
     init: str,
     dry: bool,
     seed: int | None,
@@ -201,7 +217,7 @@ def fit_command(
     DATA is the path or URL of a Zarr array (store.zarr/group/array), or a .npy file.
     """
     limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
-    _fit(data, run, DPMeans(penalty, search=search, init=init, **limits), dry=dry, **how)
+    _fit(data, run, DPMeans(penalty, search=search, metric=metric, init=init, **limits), dry=dry, **how)
 
 
 @main.command("hdp")
@@ -491,12 +507,21 @@ def _table(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _reach(asked: dict[str, Any]) -> str:
+    """How far from its center a penalty lets a row be; nothing where that is as far as any may be."""
+    penalty: float = asked["penalty"]
+    if asked["metric"] == "euclidean":
+        return f", a radius of {penalty**0.5:g}"
+    return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" if penalty <= 4 else ""
+
+
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """The penalties, and what they led to."""
+    """The metric, the penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
     if "local_penalty" not in asked:
         return [
-            f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
+            f"metric      {asked['metric']}",
+            f"penalty     {asked['penalty']:g}{_reach(asked)}",
             f"clusters    {found['n_clusters']:,}",
             f"{inertia} + penalty x clusters",
         ]

@@ -217,7 +217,7 @@ def dry_run(
     store.check_target("run", [data, sample_weight], force=True)
     if not (is_stored(data) and is_stored(sample_weight)):
         raise InputError("a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store")
-    layout, executor = lay_out(data, sample_weight, **where)
+    layout, executor = lay_out(data, sample_weight, features=method.features, **where)
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)
     if resume:

@@ -32,15 +32,24 @@ class DPMeans(CentersMixin, BaseEstimator):
     ----------
     penalty : float
         The price of a cluster, in squared units of the rows (lambda of the paper); its square root is a radius that no
-        row of weight 1 or more lies beyond.
+        row of weight 1 or more lies beyond.  With ``metric="cosine"`` it is 2 (1 - cos) of an angle that no row of
+        weight 1 or more is away from its center: 2 is a right angle, and beyond 4 no row would open a cluster, which is
+        an error without `search`.
     search : bool, default False
         Take the penalty as a price, and search for the lowest objective with splits, merges, deletes and trials of
         them (after Odashima et al. 2016 and Fritzke 2020), beside births.  Data of more than 32,768 rows is searched
         on a coreset (Bachem et al. 2015) first, twice, with crossovers of the two ends (Gribel & Vidal 2019); up to
         524,288 rows all rows see a few trials then, and above moves and means alone.  With centers as `init` the search
         starts from them, without a coreset.
+    metric : "euclidean" or "cosine", default "euclidean"
+        With "cosine" rows are compared by direction alone, as embeddings are: each is brought to unit length (after
+        its columns were divided, where they are), so that squared distances are 2 (1 - cosine), and centers are the
+        directions of sums of rows, of unit length (spherical k-means, Dhillon & Modha 2001).  Rows whose sum is 0, or
+        less than 1e-12 of their weight, leave their center where it was, and the first one at the first axis.
+        `InputError` for a row that is 0 in every column.
     init : "mean", array of shape (k, d), path or fitted DPMeans, default "mean"
-        The first centers: the mean of all rows as in the paper, centers, or those of an earlier run or fit.
+        The first centers: the mean of all rows as in the paper, centers, or those of an earlier run or fit.  With
+        ``metric="cosine"`` their directions.
     max_iter : int, default 300
         The most sweeps, or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
@@ -55,7 +64,8 @@ class DPMeans(CentersMixin, BaseEstimator):
     Attributes
     ----------
     cluster_centers_ : (k, d) float64
-        Clusters are numbered in the order in which they opened; a split opens the second of its halves.
+        Clusters are numbered in the order in which they opened; a split opens the second of its halves.  With
+        ``metric="cosine"`` they are of unit length, to the rounding of the rows' own precision.
     labels_ : (n,) int32
         The nearest center of each row, the lowest number among equals; a lazy Dask array where the input is one, or a
         ``zarr.Array``.
@@ -63,7 +73,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         Rows of each cluster, by weight.
     n_clusters_ : int
     inertia_ : float
-        Weighted sum of squared distances of the rows to their centers.
+        Weighted sum of squared distances of the rows to their centers; with ``metric="cosine"`` of 2 (1 - cosine).
     objective_ : float
         ``inertia_ + penalty * n_clusters_``.
     n_iter_ : int
@@ -91,6 +101,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         penalty: float,
         *,
         search: bool = False,
+        metric: str = "euclidean",
         init: Any = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -99,6 +110,7 @@ class DPMeans(CentersMixin, BaseEstimator):
     ) -> None:
         self.penalty = penalty
         self.search = search
+        self.metric = metric
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -132,6 +144,7 @@ class DPMeans(CentersMixin, BaseEstimator):
             raise InputError(f"search must be True or False, got {self.search!r}")
         return (search.Method if self.search else dpmeans.Method)(
             penalty=self.penalty,
+            metric=self.metric,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
             tol=self.tol,
@@ -240,6 +253,7 @@ def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans:
     model.n_features_in_ = result.manifest["input"]["shape"][1]
     model.feature_columns_ = result.manifest["input"]["columns"]
     model.feature_scale_ = result.arrays.get("feature_scale")
+    model.feature_map_ = result.features
     model._set_fitted(result.arrays["cluster_centers"], result.arrays["cluster_weights"], result.history)
     model.n_passes_ = result.manifest["n_passes"]
     model.labels_ = lazy_rows(result.open_labels())
@@ -259,6 +273,7 @@ def _unfitted(result: Result) -> DPMeans | HDPMeans:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
     return DPMeans(
         parameters["penalty"],
+        metric=parameters["metric"],
         init="mean" if parameters["centers"] is None else result.arrays["first_centers"],
         **shared,
     )

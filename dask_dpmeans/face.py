@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.block import Block, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
 from dask_dpmeans.loop import Algorithm, iterate
@@ -26,6 +26,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     feature_columns_: list[int] | None
     feature_scale_: Float64Array | None
+    feature_map_: Features | None = None
     labels_: Any
     n_passes_: float
 
@@ -40,7 +41,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32, None)
 
     def transform(self, X: Any) -> Any:
-        """The distance of each row to each center, (n, k) float64; lazy where X is."""
+        """The distance of each row, as the fit sees it, to each center, (n, k) float64; lazy where X is."""
         check_is_fitted(self)
         return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
 
@@ -54,20 +55,22 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _mapped(self, X: Any, kernel: Callable[[Block], Any], dtype: Any, width: int | None, groups: Any = None) -> Any:
         rows = checked_rows(self, X, reset=False)
         if is_lazy(rows):
-            return lazy_map(rows, kernel, self.feature_columns_, self.feature_scale_, dtype, width, groups)
+            prepared = self.feature_columns_, self.feature_scale_
+            return lazy_map(rows, kernel, *prepared, dtype, width, groups, self.feature_map_)
         source = self._source(rows, groups=groups)
         answer = np.empty(rows.shape[:1] if width is None else (rows.shape[0], width), dtype)
         source.map(kernel, Writer((answer,)), "predict")
         return answer
 
     def _source(self, rows: Any, sample_weight: Any = None, groups: Any = None) -> RowSource:
-        """Rows, in the columns and units of the fit."""
+        """Rows, as the fit saw its own."""
         return as_source(
             rows,
             sample_weight,
             groups=groups,
             columns=self.feature_columns_,
             scale=self.feature_scale_,
+            features=self.feature_map_,
             centers=self.cluster_centers_,
         )
 
@@ -75,15 +78,15 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self, rows: Any, method: Algorithm[Any], groups: Any = None, sample_weight: Any = None
     ) -> tuple[RowSource, Any]:
         """Take a method through its steps, and note what they came to and the labels; the rows, and the last state."""
-        source = as_source(rows, sample_weight, groups=groups)
+        source = as_source(rows, sample_weight, groups=groups, features=method.features)
         history: list[Record] = []
         for step in iterate(source, method):
             history[step.state.step - 1 :] = [Record.of(step.state, source.plan.n_rows, step.seconds)]
-        self.feature_columns_ = self.feature_scale_ = None
+        self.feature_columns_, self.feature_scale_, self.feature_map_ = None, None, method.features
         self._set_fitted(step.state.centers, step.state.weights, history)
         kernel = method.labels(source, step.state)
         if is_lazy(rows):
-            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups)
+            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups, method.features)
         else:
             self.labels_ = np.empty(rows.shape[0], np.int32)
             source.map(kernel, Writer((self.labels_,)), "label")

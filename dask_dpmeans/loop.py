@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from dask_dpmeans.blocks import Kernel, Source
+from dask_dpmeans.kernels.block import Features
 
 AnyState = TypeVar("AnyState", bound=Any)
 
@@ -23,6 +24,11 @@ class Algorithm(Protocol[AnyState]):
     @property
     def max_iter(self) -> int:
         """The most steps."""
+        ...
+
+    @property
+    def features(self) -> Features | None:
+        """What is made of each row of the input before the method sees it; None where it sees the rows as given."""
         ...
 
     def seeded(self, seed: int) -> Self:

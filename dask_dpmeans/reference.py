@@ -1,5 +1,6 @@
 """The papers' loops, row by row: slow, obvious, and sharing no code with what they check."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -88,6 +89,29 @@ def dpmeans(
         centers = sweeps[-1].means if sweeps else centers
         sweeps.append(sweep(rows, penalty, centers, order, weights))
     return sweeps
+
+
+def direction(row: Row, otherwise: Row) -> list[float]:
+    """A row divided by its length; `otherwise` where this is 0, or no more than rounding leaves of directions."""
+    length = math.sqrt(squared_distance(row, [0.0] * len(row)))
+    return [value / length for value in row] if length > 1e-12 else list(otherwise)
+
+
+def spherical_sweep(
+    rows: Sequence[Row],
+    penalty: float,
+    centers: Sequence[Row],
+    order: Sequence[int],
+    weights: Sequence[float],
+) -> Sweep:
+    """One pass of Algorithm 1 over rows of unit length, whose means are directions (Dhillon & Modha 2001, section 3).
+
+    A cluster whose rows cancel keeps its center.
+    """
+    found = sweep(rows, penalty, centers, order, weights)
+    weighty = {label for label, weight in zip(found.labels, weights, strict=True) if weight > 0}
+    alive = [found.centers[label] for label in sorted(weighty)]
+    return found._replace(means=[direction(mean, center) for mean, center in zip(found.means, alive, strict=True)])
 
 
 def objective(rows: Sequence[Row], penalty: float, found: Sweep, weights: Sequence[float] | None = None) -> float:

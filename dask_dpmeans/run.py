@@ -78,7 +78,7 @@ def fit(
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.path) as lock:
         store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
-        source = as_source(data, sample_weight, groups=groups, **where)
+        source = as_source(data, sample_weight, groups=groups, features=method.features, **where)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
@@ -153,8 +153,8 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
             else "the run is of one data set: it has no use for groups"
         )
     fitted, centers = result.manifest["input"], result.arrays["cluster_centers"]
-    scale = result.arrays.get("feature_scale")
-    source = as_source(data, groups=groups, columns=fitted["columns"], scale=scale, centers=centers, **where)
+    prepared = {"columns": fitted["columns"], "scale": result.arrays.get("feature_scale"), "features": result.features}
+    source = as_source(data, groups=groups, centers=centers, **prepared, **where)
     if source.stored_columns != fitted["shape"][1]:
         raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
     manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}

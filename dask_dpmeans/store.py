@@ -4,7 +4,7 @@ Layout::
 
     run.zarr/
       zarr.json                     written last: until then this is no Zarr group, and nothing looks whole
-      cluster_centers               (cluster, feature)   in the units of the fit
+      cluster_centers               (cluster, feature)   in the units of the fit; of unit length where metric=cosine
       cluster_weights               (cluster,)
       cluster_inertias              (cluster,)
       labels                        (row,)   -1 where nothing was written
@@ -41,7 +41,9 @@ from zarr.errors import ZarrUserWarning
 from zarr.storage import LocalStore
 
 from dask_dpmeans import lock
+from dask_dpmeans.algorithms.metric import METRICS
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
+from dask_dpmeans.kernels.block import Features
 
 FORMAT = 6
 """Version of this layout; a reader refuses any other."""
@@ -347,6 +349,11 @@ class Result:
     """Where the labels are."""
 
     @property
+    def features(self) -> Features | None:
+        """What the fit made of each row, once its columns were chosen and scaled."""
+        return METRICS[self.manifest["parameters"].get("metric", "euclidean")].features
+
+    @property
     def shared(self) -> bool:
         """Whether several data sets share the clusters."""
         return "local_groups" in self.arrays
@@ -528,6 +535,7 @@ def _check_types(manifest: dict[str, Any]) -> None:
         and set(manifest["arrays"]) <= OUR_NAMES
         and penalties
         and min(penalties) > 0
+        and asked.get("metric", "euclidean") in METRICS
         and len(rows["shape"]) == 2
         and isinstance(manifest["method"], str)
         and np.dtype(rows["dtype"]).kind in "biuf"
@@ -542,6 +550,8 @@ def _checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
             f"{path} is a run of format {manifest.get('format')!r}, this version reads format {FORMAT}: "
             "open it with the version that wrote it, or fit again"
         )
+    if "penalty" in manifest.get("parameters", {}):  # a run may be older than the choice of a metric
+        return manifest | {"parameters": {"metric": "euclidean"} | manifest["parameters"]}
     return manifest
 
 

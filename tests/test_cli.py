@@ -73,6 +73,28 @@ def test_every_option_of_fit_reaches_the_library(data: str, rows: np.ndarray) ->
     assert load("run.zarr").get_params()["max_clusters"] == 90
 
 
+@pytest.mark.parametrize("options", [[], ["--search"]])
+def test_directions_by_the_command_line(data: str, rows: np.ndarray, options: list[str]) -> None:
+    how = ["--penalty", 0.2, "--metric", "cosine", "--scale", "std", "--seed", 0, *options]
+    assert "would be written" in succeed("fit", data, "run.zarr", *how, "--dry-run").stdout
+    shown = succeed("fit", data, "run.zarr", *how).stdout
+    assert "metric      cosine\npenalty     0.2, an angle of 25.84 degrees" in shown
+    model = load("run.zarr")
+    assert model.get_params()["metric"] == "cosine"
+    np.testing.assert_allclose(np.sqrt((model.cluster_centers_**2).sum(axis=1)), 1.0, rtol=1e-14)
+    np.save("longer.npy", rows * 2)
+    succeed("predict", "run.zarr", "longer.npy", "out.zarr")
+    np.testing.assert_array_equal(zarr.open_array("out.zarr/label")[:], model.labels_.compute())
+
+
+def test_a_price_beyond_every_angle_is_for_the_search(data: str) -> None:
+    result = call("fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine")
+    assert result.exit_code == 2
+    assert "penalty must be <= 4 where metric='cosine', got 9.0" in result.output
+    shown = succeed("fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine", "--search", "--seed", 0).stdout
+    assert "metric      cosine\npenalty     9\n" in shown
+
+
 def test_json_is_one_object_a_line(data: str) -> None:
     events = [
         json.loads(line) for line in succeed("fit", data, "run.zarr", "--penalty", 25, "--json").stdout.splitlines()

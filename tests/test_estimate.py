@@ -142,6 +142,14 @@ def far_apart(n_rows, k):
     return (100.0 * rng.integers(k, size=(n_rows, 1)) + rng.standard_normal((n_rows, 2))).astype(np.float32)
 
 
+def test_clusters_of_directions_are_those_that_the_sample_opens(run):
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])[np.arange(3000) % 3] * np.arange(1, 3001)[:, np.newaxis]
+    assert dry_run(rows, run, DPMeans(0.1, metric="cosine")).sample_clusters == 3
+    assert dry_run(rows, run, DPMeans(20.0, metric="cosine", search=True)).sample_clusters == 3
+    with pytest.raises(InputError, match="data is 0 in every column at row 5"):
+        dry_run(np.where(np.arange(3000)[:, np.newaxis] == 5, 0.0, rows), run, DPMeans(0.1, metric="cosine"))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_rows", [500, 40_000, 400_000])
 def test_clusters_of_a_search_are_about_those_of_all_rows_however_few_of_them_it_sees(run, n_rows, weighted):

@@ -18,8 +18,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError
 
 
+def failing(estimator: DPMeans) -> dict[str, str]:
+    reason = "a row of its table of integers is 0 in every column, and has no direction"
+    return {"check_estimators_dtypes": reason} if estimator.metric == "cosine" else {}
+
+
 # At 3.0 alone: the weight check reorders the rows of one side, and this method follows the order of the rows.
-@parametrize_with_checks([DPMeans(3.0)])
+@parametrize_with_checks(
+    [DPMeans(3.0), DPMeans(3.0, metric="cosine"), DPMeans(3.0, metric="cosine", search=True)],
+    expected_failed_checks=failing,
+)
 def test_scikit_learn_checks(estimator: DPMeans, check) -> None:
     check(estimator)
 
@@ -186,6 +194,9 @@ def test_random_state_is_drawn_once_and_kept(rows: np.ndarray) -> None:
         ({"penalty": 1.0, "max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
         ({"penalty": 1.0, "tol": -0.1}, "tol must be a finite number >= 0, got -0.1"),
         ({"penalty": 1.0, "max_clusters": 0}, "max_clusters must be an integer >= 1 or None, got 0"),
+        ({"penalty": 1.0, "metric": "manhattan"}, "metric must be one of euclidean, cosine, got 'manhattan'"),
+        ({"penalty": 5.0, "metric": "cosine"}, "penalty must be <= 4 where metric='cosine', got 5.0"),
+        ({"penalty": 1.0, "metric": "cosine", "init": [[0.0, 0.0]]}, "center 0 of the first centers is 0 in every"),
         ({"penalty": 1.0, "init": np.zeros((0, 2))}, "first centers must be finite numbers of shape"),
         ({"penalty": 1.0, "init": [[np.nan, 0.0]]}, "first centers must be finite numbers of shape"),
         ({"penalty": 1.0, "init": [["a", "b"]]}, 'init must be "mean", centers'),
@@ -250,3 +261,49 @@ def test_an_objective_that_overflows_is_an_error() -> None:
 
 def test_clusters_that_die_in_the_sweep_do_not_count_against_max_clusters() -> None:
     assert DPMeans(4.0, max_clusters=2).fit(np.array([[0.0], [10.0]])).n_clusters_ == 2
+
+
+@pytest.fixture(scope="module")
+def directed(rows: np.ndarray) -> DPMeans:
+    return DPMeans(0.1, metric="cosine", random_state=0).fit(rows)
+
+
+def test_directions_are_compared_by_their_cosine(rows: np.ndarray, directed: DPMeans) -> None:
+    unit = rows.astype(np.float64) / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    cosines = unit @ directed.cluster_centers_.T
+    np.testing.assert_array_equal(directed.labels_, cosines.argmax(axis=1))
+    np.testing.assert_allclose(directed.transform(rows) ** 2, 2 - 2 * cosines, atol=1e-6)
+    assert directed.inertia_ == pytest.approx((2 - 2 * cosines.max(axis=1)).sum(), rel=1e-5)
+    assert (2 - 2 * cosines.max(axis=1)).max() <= 0.1 + 1e-6
+    assert directed.n_clusters_ > 5
+
+
+def test_rows_of_any_length_are_predicted_by_their_direction(rows: np.ndarray, directed: DPMeans) -> None:
+    longer = rows * np.float32(1024)
+    lazy = da.from_array(longer, chunks=(300, 1))
+    assert directed.score(longer) == -directed.inertia_
+    for method in (directed.predict, directed.transform):
+        np.testing.assert_array_equal(method(longer), method(rows))
+        np.testing.assert_array_equal(method(lazy).compute(), method(rows))
+    same(DPMeans(0.1, metric="cosine").fit(lazy), directed)
+
+
+def test_a_fitted_model_predicts_in_the_metric_of_its_fit(rows: np.ndarray, directed: DPMeans) -> None:
+    model = DPMeans(0.1, metric="cosine").fit(rows)
+    expected = model.predict(rows * 3)
+    np.testing.assert_array_equal(model.set_params(metric="euclidean").predict(rows * 3), expected)
+    same(model.set_params(penalty=20.0).fit(rows), DPMeans(20.0).fit(rows))
+    assert model.score(rows) == -model.inertia_
+
+
+def test_a_row_without_a_direction_is_named(directed: DPMeans) -> None:
+    rows = np.ones((20, 2))
+    rows[13] = 0.0
+    message = (
+        r"data is 0 in every column at row 13.*: such a row has no direction; remove it, or use metric='euclidean'"
+    )
+    for method in (DPMeans(1.0, metric="cosine").fit, directed.predict, directed.score):
+        with pytest.raises(InputError, match=message):
+            method(rows)
+    with pytest.raises(InputError, match=r"data is 0 in every column at row 3 of a chunk"):
+        directed.transform(da.from_array(rows, chunks=(10, 1))).compute()

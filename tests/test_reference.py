@@ -6,6 +6,7 @@ from dask_dpmeans.reference import (
     Box,
     Merged,
     Online,
+    direction,
     dpmeans,
     halves,
     mean_of,
@@ -15,6 +16,7 @@ from dask_dpmeans.reference import (
     objective,
     online_dp_means,
     should_split,
+    spherical_sweep,
     split_dp_means,
     squared_distance,
     sweep,
@@ -48,6 +50,21 @@ def test_a_row_beyond_the_radius_opens_a_cluster_and_one_at_it_does_not():
     assert (found.opened, found.labels) == ([0, 2], [1, 1, 2])
     assert found.centers == [[5.0], [0.0], [10.0]]
     assert found.means == [[0.5], [10.0]]
+
+
+def test_a_direction_has_unit_length_unless_rows_cancel():
+    assert direction([0.0, -0.5], [1.0, 0.0]) == [0.0, -1.0]
+    assert direction([0.3, 0.4], [1.0, 0.0]) == [0.6, 0.8]
+    assert direction([1e-13, 0.0], [0.0, 1.0]) == [0.0, 1.0]
+
+
+def test_means_of_a_spherical_sweep_are_directions_and_rows_that_cancel_keep_their_center():
+    axes = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]
+    found = spherical_sweep(axes, 2.0, [[1.0, 0.0]], range(4), [1.0] * 4)
+    assert (found.opened, found.labels) == ([2], [0, 0, 1, 0])
+    assert found.means == [[1.0, 0.0], [-1.0, 0.0]]
+    found = spherical_sweep(axes, 4.0, [[0.0, 1.0], [0.0, 2.0]], range(4), [1.0, 0.5, 1.0, 0.5])
+    assert (found.opened, found.labels, found.means) == ([], [0, 0, 0, 0], [[0.0, 1.0]])
 
 
 def test_the_order_of_the_rows_decides_which_of_them_open():

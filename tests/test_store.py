@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
@@ -326,6 +327,53 @@ def test_scaling_and_columns_travel_with_the_run(tmp_path: Path, data: str) -> N
     np.testing.assert_allclose(warm.init, scaled.cluster_centers_ * deviation, rtol=1e-12)
 
 
+def test_directions_after_scaling_travel_with_the_run(tmp_path: Path, data: str) -> None:
+    rows = zarr.open_array(data)[:]
+    rows[:, 2] *= 1000
+    model = DPMeans(0.5, metric="cosine", tol=0.0)
+    found = fit(rows, tmp_path / "run.zarr", model, columns=[2, 0], scale="std")
+    divided = rows[:, [2, 0]] / found.feature_scale_
+    unit = divided / np.sqrt((divided**2).sum(axis=1, keepdims=True))
+    squared = ((unit[:, np.newaxis] - found.cluster_centers_) ** 2).sum(axis=2)
+    assert found.get_params()["metric"] == load(tmp_path / "run.zarr").metric == "cosine"
+    np.testing.assert_allclose(np.sqrt((found.cluster_centers_**2).sum(axis=1)), 1.0, rtol=1e-14)
+    np.testing.assert_array_equal(found.labels_.compute(), squared.argmin(axis=1))
+    np.testing.assert_array_equal(found.predict(rows * 8), found.labels_.compute())
+    predict(tmp_path / "run.zarr", rows * 0.5, tmp_path / "out.zarr")
+    out = xarray.open_zarr(tmp_path / "out.zarr")
+    np.testing.assert_array_equal(out.label, found.labels_.compute())
+    np.testing.assert_allclose(out.squared_distance, squared.min(axis=1), atol=1e-6)
+    warm = fit(rows, tmp_path / "warm.zarr", clone(model).set_params(init=found), columns=[2, 0], scale="std")
+    np.testing.assert_allclose(warm.cluster_centers_, found.cluster_centers_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_a_run_of_directions_that_is_resumed_ends_in_the_same_bytes_and_in_no_other_metric(
+    tmp_path: Path, data: str, search: bool
+) -> None:
+    model = DPMeans(0.2, metric="cosine", search=search, random_state=0)
+    whole = fit(data, tmp_path / "whole.zarr", model)
+    with pytest.raises(InterruptError):
+        fit(data, tmp_path / "run.zarr", model, on_step=interrupted_after(2))
+    with pytest.raises(InputError, match="begun with another parameters: metric cosine, not euclidean"):
+        fit(data, tmp_path / "run.zarr", DPMeans(0.2, search=search, random_state=0), resume=True)
+    resumed = fit(data, tmp_path / "run.zarr", model, resume=True)
+    assert resumed.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
+    assert resumed.objective_ == whole.objective_
+
+
+def test_a_run_that_names_no_metric_is_euclidean_and_can_be_gone_on_with(tmp_path: Path, data: str) -> None:
+    whole = fit(data, tmp_path / "run.zarr", DPMeans(16.0, random_state=0))
+    for file in (tmp_path / "run.zarr/zarr.json", tmp_path / "run.zarr/steps/zarr.json"):
+        metadata = json.loads(file.read_text())
+        del metadata["attributes"][MARKER]["parameters"]["metric"]
+        metadata["attributes"] = _signed(metadata["attributes"])
+        file.write_text(json.dumps(metadata))
+    older = load(tmp_path / "run.zarr")
+    assert older.get_params() == whole.get_params()
+    assert fit(data, tmp_path / "run.zarr", DPMeans(16.0), resume=True).objective_ == whole.objective_
+
+
 def test_predictions_are_labels_squared_distances_and_rows_beyond(tmp_path: Path, run: Path) -> None:
     rows = np.random.default_rng(9).standard_normal((2000, 3)) * 4
     found = predict(run, rows, tmp_path / "out.zarr")
@@ -431,6 +479,7 @@ def test_a_run_does_not_go_on_with_rows_of_the_same_moments_but_another_objectiv
 
 FOREIGN = {
     "penalty": [("parameters", "penalty"), ["x", None, -1.0, [4], True, 1e999]],
+    "metric": [("parameters", "metric"), ["manhattan", None, ["cosine"]]],
     "tol": [("parameters", "tol"), ["1e-3", None]],
     "max_iter": [("parameters", "max_iter"), [3.5, "300"]],
     "shape": [("input", "shape"), [[10], "ab", None, ["a", "b"], 7]],

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dask_dpmeans.algorithms.metric import METRICS, Metric
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Block, Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Labels, Scan, merge_scans, scan
 from dask_dpmeans.kernels.standing import Kept, standing
@@ -126,7 +127,8 @@ class Parameters:
     """What every method that minimizes the DP-means objective is told."""
 
     penalty: float
-    """The price of a cluster, in squared units of the rows times weight: lambda of Kulis & Jordan 2012."""
+    """The price of a cluster, in squared units of the rows times weight: lambda of Kulis & Jordan 2012.  Of directions
+    these are 2 (1 - cosine)."""
     centers: Float64Array | None = None
     """(k, d), the first centers, in the units of the input; None for the mean of all rows, as the paper has it."""
     max_iter: int = 300
@@ -136,6 +138,8 @@ class Parameters:
     repeat."""
     max_clusters: int | None = None
     """More clusters than this are an error."""
+    metric: str = "euclidean"
+    """Which distances and means: a name of `METRICS`."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.penalty, Real) and math.isfinite(self.penalty) and self.penalty > 0):
@@ -145,11 +149,24 @@ class Parameters:
         ):
             raise InputError(f"the first centers must be finite numbers of shape (k, d), k >= 1, got {self.centers!r}")
         check_limits(self.max_iter, self.tol, self.max_clusters)
+        if not (isinstance(self.metric, str) and self.metric in METRICS):
+            raise InputError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
+
+    @property
+    def geometry(self) -> Metric:
+        """The metric."""
+        return METRICS[self.metric]
+
+    @property
+    def features(self) -> Features | None:
+        """What is made of each row of the input before the method sees it."""
+        return self.geometry.features
 
     def first_centers(self, source: Source) -> Float64Array:
-        """(k, d), where the fit starts, in the units that kernels see."""
-        mean = source.summary.mean[np.newaxis]
-        centers = mean if self.centers is None else self.centers / (1.0 if source.scale is None else source.scale)
+        """(k, d), where the fit starts, in the units that kernels see; the first axis where all rows cancel."""
+        average, scale = source.summary.mean[np.newaxis], 1.0 if source.scale is None else source.scale
+        mean = self.geometry.means(average, np.eye(*average.shape))
+        centers = mean if self.centers is None else self.geometry.given(self.centers / scale)
         d = centers.shape[1]
         if d != mean.shape[1]:
             raise InputError(f"the first centers have {d} columns, the data has {mean.shape[1]}")
@@ -186,6 +203,15 @@ class Method(Parameters):
     name: ClassVar[str] = "dpmeans"
     state: ClassVar[type[State]] = State
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        farthest = self.geometry.farthest
+        if self.penalty > farthest:
+            raise InputError(
+                f"penalty must be <= {farthest:g} where metric={self.metric!r}, got {self.penalty!r}: no two rows are "
+                "farther apart, so that none would open a cluster; lower it, or search=True takes it as a price"
+            )
+
     def seeded(self, seed: int) -> "Method":
         """This method: it draws nothing."""
         return self
@@ -218,10 +244,11 @@ class Method(Parameters):
         moments = settled.answer.moments.keep(alive)
         check_number(len(moments.weights), self.max_clusters, self.penalty)
         objective = self.objective(moments.inertia, len(moments.weights))
+        centers = settled.state.values[alive]
         return State(
             step=state.step + 1,
-            centers=settled.state.values[alive],
-            means=moments.means,
+            centers=centers,
+            means=self.geometry.means(moments.means, centers),
             weights=moments.weights,
             inertias=moments.inertias,
             objective=objective,

@@ -160,6 +160,11 @@ class Parameters:
         check_limits(self.max_iter, self.tol, self.max_clusters)
 
     @property
+    def features(self) -> None:
+        """Rows are seen as they are given."""
+        return None
+
+    @property
     def prices(self) -> Prices:
         """As kernels take them."""
         return Prices(self.local_penalty, self.global_penalty)

@@ -1,18 +1,19 @@
 """The moves of the search, each a pure function of what a probe found.
 
-C is a center of the probe, M the mean of the cluster that it makes.  Gains are lower bounds of what the objective falls
-by, whatever the rows do next: that of a merge and of a split is exact for the partition, that of a delete is a bound.
-A merge changes its two clusters, a split one, and a delete its cluster and all that receive its rows.  The moves of one
-step change disjoint clusters, but that deletes may share receivers; a receiver is not itself deleted, merged or split.
+C is a center of the probe, M the mean of the cluster that it makes, as the metric has it.  Gains are lower bounds of
+what the objective falls by, whatever the rows do next: that of a merge and of a split is exact for the partition, that
+of a delete is a bound.  A merge changes its two clusters, a split one, and a delete its cluster and all that receive
+its rows.  The moves of one step change disjoint clusters, but that deletes may share receivers; a receiver is not
+itself deleted, merged or split.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
 
 import numpy as np
 
+from dask_dpmeans.algorithms.metric import EUCLIDEAN, Metric, ratio
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest_two
 from dask_dpmeans.kernels.moments import total
@@ -20,11 +21,6 @@ from dask_dpmeans.kernels.probe import Probe
 
 ROUNDING = 1e-9
 """A move must gain more than this share of the penalty: more than the rounding of its own evaluation."""
-MOST_UNEVEN = 2.0**20
-"""Clusters lighter than the heaviest by more than this look for partners as if they were heavier: what they add to a
-squared distance would round the others' away."""
-HIGHEST = 1e140
-"""A mean's column more is this high at the most, times the root of the above: its square is finite."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,7 @@ class Findings:
     """(k, 2, d), as probed."""
     probe: Probe
     penalty: float
+    metric: Metric = EUCLIDEAN
 
     @property
     def k(self) -> int:
@@ -65,44 +62,61 @@ class Findings:
         return weights
 
     @cached_property
-    def half_means(self) -> Float64Array:
-        """(k, 2, d); 0 for a half without weight."""
+    def half_averages(self) -> Float64Array:
+        """(k, 2, d), of the rows of each half; 0 for a half without weight."""
         sums = self.probe.halves.sums.reshape(self.children.shape)
-        return _ratio(sums, self.half_weights[:, :, np.newaxis])
+        return ratio(sums, self.half_weights[:, :, np.newaxis])
+
+    @cached_property
+    def half_means(self) -> Float64Array:
+        """(k, 2, d); of no use for a half without weight."""
+        return self.metric.means(self.half_averages, self.children)
+
+    @cached_property
+    def half_masses(self) -> Float64Array:
+        """(k, 2)."""
+        return self.metric.masses(self.half_averages, self.half_weights)
+
+    @cached_property
+    def averages(self) -> Float64Array:
+        """(k, d), of the rows of each cluster; 0 for one without weight."""
+        sums = self.probe.halves.sums.reshape(self.children.shape).sum(axis=1)
+        return ratio(sums, self.weights[:, np.newaxis])
 
     @cached_property
     def means(self) -> Float64Array:
         """(k, d): M; C for a cluster without weight."""
-        sums = self.probe.halves.sums.reshape(self.children.shape).sum(axis=1)
         alive = self.weights > 0
-        return np.where(alive[:, np.newaxis], _ratio(sums, self.weights[:, np.newaxis]), self.centers)
+        return np.where(alive[:, np.newaxis], self.metric.means(self.averages, self.centers), self.centers)
+
+    @cached_property
+    def masses(self) -> Float64Array:
+        """(k,), what the squared error rises by for each unit of squared distance between a center and M."""
+        return self.metric.masses(self.averages, self.weights)
 
     @cached_property
     def shifts(self) -> Float64Array:
-        """(k,), weight times squared distance of C and M: what the means will gain."""
+        """(k,), mass times squared distance of C and M: what the means will gain."""
         differences = self.centers - self.means
-        shifts: Float64Array = self.weights * np.einsum("ij,ij->i", differences, differences)
+        shifts: Float64Array = self.masses * np.einsum("ij,ij->i", differences, differences)
         return shifts
 
     @cached_property
     def radii(self) -> Float64Array:
         """(k,), root mean squared distances of the rows from M."""
         errors = np.maximum(self.probe.inertias - self.shifts, 0.0)
-        return np.sqrt(_ratio(errors, self.weights))
+        return np.sqrt(ratio(errors, self.weights))
 
     @cached_property
     def half_radii(self) -> Float64Array:
         """(k, 2), root mean squared distances of the rows of a half from its child center."""
-        return np.sqrt(_ratio(self.probe.halves.inertias, self.probe.halves.weights)).reshape(self.k, 2)
+        return np.sqrt(ratio(self.probe.halves.inertias, self.probe.halves.weights)).reshape(self.k, 2)
 
     @cached_property
     def savings(self) -> Float64Array:
         """(k,), the squared error that a split of each cluster saves."""
-        first, second = self.half_weights.T
-        differences = self.half_means[:, 0] - self.half_means[:, 1]
-        both = np.minimum(first, second) > 0
-        saved = first * _ratio(second, self.weights) * np.einsum("ij,ij->i", differences, differences)
-        return np.where(both, saved, 0.0)
+        both = self.half_masses.min(axis=1) > 0
+        return np.where(both, self.metric.rises(self.half_masses, self.half_means), 0.0)
 
     @cached_property
     def transfer_losses(self) -> Float64Array:
@@ -180,25 +194,13 @@ def deletions(found: Findings, losses: Float64Array, limit: float, most: int) ->
 
 
 def merges(found: Findings, busy: BoolArray, least: float) -> IndexArray:
-    """Pairs of clusters, (m, 2), none of them busy, whose merging gains more than `least`; the largest gain first.
-
-    Merging a and b pays iff d(a, b)^2 < r(a) + r(b), with r = penalty / weight.  So of all partners the one of least
-    d(a, b)^2 - r(b) decides for a: a nearest neighbor, once each mean has a column more, the square root of the most
-    that r is minus its own.
-    """
+    """Pairs of clusters, (m, 2), none of them busy, whose merging gains more than `least`; the largest gain first."""
     nobody = np.empty((0, 2), np.intp)
     free = np.flatnonzero(~busy)
     if len(free) < 2:
         return nobody
-    weights = found.weights[free]
-    heaviest = weights.max()
-    lightness = heaviest / np.maximum(weights, heaviest / MOST_UNEVEN)
-    scale = min(math.sqrt(found.penalty) / math.sqrt(heaviest), HIGHEST)
-    heights = scale * np.sqrt(lightness.max() - lightness)
-    means = found.means[free]
-    nearest, second = nearest_two(
-        np.column_stack([means, np.zeros(len(free))]), Centers(np.column_stack([means, heights]))
-    )
+    seekers, sought = found.metric.partners(found.masses[free], found.means[free], found.penalty)
+    nearest, second = nearest_two(seekers, Centers(sought))
     own = np.arange(len(free))
     other = np.where(nearest == own, second, nearest)
     keys = np.unique(free[np.minimum(own, other)] * found.k + free[np.maximum(own, other)])
@@ -216,12 +218,7 @@ def merges(found: Findings, busy: BoolArray, least: float) -> IndexArray:
 
 def merge_gains(found: Findings, pairs: IndexArray) -> Float64Array:
     """(m,), what the objective falls by when two clusters, (m, 2), become one."""
-    first, second = found.weights[pairs].T
-    differences = found.means[pairs[:, 0]] - found.means[pairs[:, 1]]
-    gains: Float64Array = found.penalty - first * _ratio(second, first + second) * np.einsum(
-        "ij,ij->i", differences, differences
-    )
-    return gains
+    return found.penalty - found.metric.rises(found.masses[pairs], found.means[pairs])
 
 
 def gains_of(found: Findings, moves: Moves) -> Float64Array:
@@ -241,14 +238,12 @@ def moved(found: Findings, moves: Moves, random: np.random.Generator) -> tuple[F
     """
     centers, children = found.means.copy(), next_children(found, random)
     first, second = moves.merged[:, 0], moves.merged[:, 1]
-    weights = found.weights
-    total = (weights[first] + weights[second])[:, np.newaxis]
     children[first] = found.means[moves.merged]
-    centers[first] = (
-        weights[first, np.newaxis] * centers[first] + weights[second, np.newaxis] * centers[second]
-    ) / total
+    masses = found.masses[moves.merged]
+    sums = masses[:, :1] * centers[first] + masses[:, 1:] * centers[second]
+    centers[first] = found.metric.means(ratio(sums, masses.sum(axis=1)[:, np.newaxis]), centers[first])
     halves = found.half_means[moves.split]
-    born = around(halves.reshape(-1, halves.shape[-1]), found.half_radii[moves.split].reshape(-1), random)
+    born = around(halves.reshape(-1, halves.shape[-1]), found.half_radii[moves.split].reshape(-1), random, found.metric)
     born = born.reshape(*halves.shape[:2], *halves.shape[1:])
     centers[moves.split], children[moves.split] = halves[:, 0], born[:, 0]
     givers, takers = found.receivers
@@ -263,20 +258,17 @@ def next_children(found: Findings, random: np.random.Generator) -> Float64Array:
     """(k, 2, d): the means of the halves, and new children where a half has no weight."""
     children = found.half_means.copy()
     empty = ~(found.half_weights > 0).all(axis=1)
-    children[empty] = around(found.means[empty], found.radii[empty], random)
+    children[empty] = around(found.means[empty], found.radii[empty], random, found.metric)
     return children
 
 
-def around(centers: Float64Array, radii: Float64Array, random: np.random.Generator) -> Float64Array:
+def around(
+    centers: Float64Array, radii: Float64Array, random: np.random.Generator, metric: Metric = EUCLIDEAN
+) -> Float64Array:
     """(k, 2, d): two children on either side of each center, in a random direction."""
     if not len(centers):
         return np.empty((0, 2, centers.shape[1]))
-    directions = random.standard_normal(centers.shape)
+    directions = metric.sideways(random.standard_normal(centers.shape), centers)
     lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
-    offsets = directions * _ratio(radii, lengths)[:, np.newaxis]
+    offsets = directions * ratio(radii, lengths)[:, np.newaxis]
     return np.stack([centers + offsets, centers - offsets], axis=1)
-
-
-def _ratio(above: Float64Array, below: Float64Array) -> Float64Array:
-    """The quotient, 0 where the divisor is."""
-    return np.divide(above, below, out=np.zeros(np.broadcast_shapes(above.shape, below.shape)), where=below > 0)

@@ -162,13 +162,13 @@ class Method(Parameters):
     def reduction(self, centers: Float64Array) -> Probing:
         """What a pass does at these centers, (k, d)."""
         radii = np.full(len(centers), math.sqrt(self.penalty))
-        return Probing(Centers(centers), around(centers, radii, self._random(0)), math.inf)
+        return Probing(Centers(centers), around(centers, radii, self._random(0), self.geometry), math.inf)
 
     def init(self, source: Source) -> State:
         """The state before the first step."""
         centers = self.first_centers(source)
         spread = math.sqrt(float(source.summary.squares.sum()) / source.summary.weight)
-        children = around(centers, np.full(len(centers), spread), self._random(0))
+        children = around(centers, np.full(len(centers), spread), self._random(0), self.geometry)
         return State(
             step=0,
             centers=centers,
@@ -232,9 +232,8 @@ class Method(Parameters):
         self, source: Source, centers: Float64Array, children: Float64Array, penalty: float = math.inf
     ) -> Findings:
         """A pass; rows object beyond `penalty`."""
-        return Findings(
-            centers, children, source.fold(Probing(Centers(centers), children, penalty), name="probe"), self.penalty
-        )
+        probe = source.fold(Probing(Centers(centers), children, penalty), name="probe")
+        return Findings(centers, children, probe, self.penalty, self.geometry)
 
     def _pass(self, source: Source, state: State) -> tuple[State, float]:
         """A pass against the next centers, what it plans, and the squared error that splits would save."""
@@ -330,11 +329,11 @@ class Method(Parameters):
             return state
         random = self._random(state.passes)
         centers, children = moved(found, none_of(found), random)
-        radii = np.full(len(proposals), math.sqrt(self.penalty))
+        radii, opened = np.full(len(proposals), math.sqrt(self.penalty)), self.geometry.given(proposals.rows)
         found = self._probe(
             source,
-            np.concatenate([centers, proposals.rows]),
-            np.concatenate([children, around(proposals.rows, radii, random)]),
+            np.concatenate([centers, opened]),
+            np.concatenate([children, around(opened, radii, random, self.geometry)]),
         )
         after = self._committed(_read(source, state, 1), found)
         return replace(after, opened=proposals.numbers, settled=False)

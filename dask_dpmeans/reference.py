@@ -412,3 +412,30 @@ def hdp(
         found.append(hdp_means(rows, groups, moved, weights))
         objectives.append(hdp_objective(rows, groups, local_penalty, global_penalty, found[-1], weights))
     return found
+
+
+def cut_of(graph: Sequence[Row], labels: Sequence[int], normalized: bool) -> float:
+    """The normalized or ratio cut of a graph, (n, n) weights of links (Kulis & Jordan 2012, section 5.2).
+
+    Nodes of a label below 0 belong to no cluster.
+    """
+    total = 0.0
+    for cluster in sorted({label for label in labels if label >= 0}):
+        members = [node for node, label in enumerate(labels) if label == cluster]
+        leaving = sum(weight for node in members for other, weight in enumerate(graph[node]) if other not in members)
+        degree = sum(sum(graph[node]) for node in members)
+        total += leaving / (degree if normalized else len(members))
+    return total
+
+
+def graph_kernel(graph: Sequence[Row], sigma: float, normalized: bool) -> tuple[list[list[float]], list[float]]:
+    """The kernel and the weights whose kernel k-means is the cut (theorem 5.3): K and the diagonal of W."""
+    n, degrees = len(graph), [sum(row) for row in graph]
+    same = [[float(i == j) for j in range(n)] for i in range(n)]
+    if normalized:
+        kernel = [
+            [sigma * same[i][j] / degrees[i] + graph[i][j] / (degrees[i] * degrees[j]) for j in range(n)]
+            for i in range(n)
+        ]
+        return kernel, degrees
+    return [[(sigma - degrees[i]) * same[i][j] + graph[i][j] for j in range(n)] for i in range(n)], [1.0] * n

@@ -178,8 +178,9 @@ def as_source(
     Parameters
     ----------
     data : NumPy array, Dask array or DataFrame, ``zarr.Array``, or the path or URL of a Zarr array or ``.npy`` file
-        (n, d).  float32 and float64 stay as they are; integers and float16 become the smaller of the two that holds
-        them exactly.
+        (n, d).  CSR rows are a sparse matrix or array of scipy, the path of a ``.npz`` file of such, a Zarr group in
+        the layout of anndata or its path, or a Dask array of sparse chunks; duplicates are summed.  float32 and float64
+        stay as they are; integers and float16 become the smaller of the two that holds them exactly.
     sample_weight : the same kinds, (n,), optional
         Weights >= 0, not all 0.
     groups : the same kinds, (n,), integers, optional
@@ -296,8 +297,9 @@ def lay_out(
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
+    opened = opened_input(data, "data", 2, fill_missing)
     rows, weights, sets = _together(
-        opened_input(data, "data", 2, fill_missing),
+        opened,
         opened_input(sample_weight, "sample_weight", 1, fill_missing),
         opened_input(groups, "groups", 1, fill_missing),
     )
@@ -311,7 +313,7 @@ def lay_out(
         raise InputError(f"data has {width} columns, the centers have {centers.shape[1]}")
     client, resources = _place(rows, client, threads, memory_limit, worker_timeout)
     _check_chunks(rows, resources)
-    values = dask_values(rows, client) if is_csr_dask(rows) else stored_values(rows)
+    values = dask_values(opened, client) if is_csr_dask(opened) else stored_values(opened)
     if sparse:
         _check_sparse(rows, values, prepare, centers)
     height = block_height(max(1, -(-(values or 0) // n)) if sparse else max(used, width))

@@ -3,18 +3,21 @@
 import tracemalloc
 from unittest import mock
 
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array, csr_array, save_npz
-from strategies import Nested, seeds, tables, trace, weights_of
+from strategies import Nested, chunkings, contents, seeds, tables, trace, weights_of
 from zarr.codecs import Crc32cCodec
+from zarr.storage import MemoryStore
 
 from dask_dpmeans.blocks import block_height
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.sources import as_source, csr_files
+from dask_dpmeans.sources import as_source, csr_files, inputs
+from dask_dpmeans.sources.csr import PARTS
 
 BLOCK_ROWS = 16
 WHOLE = {"write_empty_chunks": True}
@@ -58,6 +61,27 @@ def test_sparse_rows_are_the_rows_given(rows, data):
     assert np.concatenate([beside for _, _, beside in parts]).tolist() == groups.tolist()
     assert weights is None or np.concatenate([each for _, each, _ in parts]).tolist() == weights.tolist()
     assert source.n_features == rows.shape[1]
+
+
+@settings(max_examples=25)
+@given(sparse_tables(), st.data())
+def test_sparse_rows_of_every_form_are_the_same(rows, data):
+    weights, chunk = data.draw(weights_of(len(rows))), data.draw(st.integers(1, 70))
+    columns = data.draw(chunkings(rows.shape[1], empty=False))
+    given_rows = [
+        write_group(MemoryStore(), rows, chunk=chunk),
+        da.from_array(rows, chunks=(chunk, columns)).map_blocks(csr_array, meta=csr_array(rows[:0])).persist(),
+    ]
+    options = {"sparse": True, "threads": data.draw(st.integers(1, 2)), "block_rows": BLOCK_ROWS}
+    expected = as_source(csr_array(rows), weights, **options)
+    for each in given_rows:
+        with mock.patch.object(inputs, "RESIDENT_SHARE", data.draw(st.sampled_from([0.0, 0.4]))):
+            found = as_source(each, weights, **options)
+        assert found.plan.block_rows == expected.plan.block_rows
+        assert contents(found.summary) == contents(expected.summary)
+        parts = zip(found.fold(Together()), expected.fold(Together()), strict=True)
+        for (left, _, _), (right, _, _) in parts:
+            assert [getattr(left, name).tolist() for name in PARTS] == [getattr(right, name).tolist() for name in PARTS]
 
 
 @given(sparse_tables(), st.data())
@@ -192,14 +216,14 @@ ROWS = np.where(np.random.default_rng(0).random((640, 5)) < 0.4, np.random.defau
 
 def write_group(path, rows=ROWS, **changes):
     """CSR rows in the layout of anndata, in many chunks, some parts changed."""
-    found = csr_array(rows)
-    parts = {name: changes.pop(name, getattr(found, name)) for name in ("data", "indices", "indptr")}
+    found, chunk = csr_array(rows), changes.pop("chunk", 64)
+    parts = {name: changes.pop(name, getattr(found, name)) for name in PARTS}
     attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(rows.shape)} | changes
     group = zarr.create_group(path, attributes={key: value for key, value in attributes.items() if value is not None})
     for name, values in parts.items():
         if values is not None:
             made = group.create_array(
-                name, shape=values.shape, chunks=(64,) * values.ndim, dtype=values.dtype, config=WHOLE
+                name, shape=values.shape, chunks=(chunk,) * values.ndim, dtype=values.dtype, config=WHOLE
             )
             made[:] = values
     return group

@@ -203,7 +203,11 @@ def dask_csr(rows: Any) -> da.Array:
     """A Dask array as one of CSR chunks."""
     if is_csr_dask(rows) and meta_from_array(rows).format == "csr":
         return rows
-    return rows.map_blocks(csr_array, dtype=rows.dtype, meta=csr_array((0, 0), dtype=rows.dtype))
+    return rows.map_blocks(_any_csr, dtype=rows.dtype, meta=csr_array((0, 0), dtype=rows.dtype))
+
+
+def _any_csr(chunk: Any) -> csr_array:
+    return csr_chunk(chunk) if issparse(chunk) else csr_array(chunk)
 
 
 def dask_values(rows: da.Array, client: Client | None) -> int:

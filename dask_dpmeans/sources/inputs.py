@@ -316,8 +316,8 @@ def lay_out(
     values = dask_values(opened, client) if is_csr_dask(opened) else stored_values(opened)
     if sparse:
         _check_sparse(rows, values, prepare, centers)
-    height = block_height(max(1, -(-(values or 0) // n)) if sparse else max(used, width))
-    height = height if block_rows is None else block_rows
+    wide = max(1, -(-(values or 0) // n)) if sparse else max(used, width)
+    height = block_height(wide) if block_rows is None else block_rows
     if values is not None and not sparse:
         _check_block(min(height, n), used, prepare.dtype, resources)
     whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, False, values)
@@ -472,7 +472,7 @@ def _opened_group(
 def _no_array(group: zarr.Group, path: str, name: str) -> InputError:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what else lies there
-        arrays = sorted(group.array_keys())
+        arrays = sorted(key for key, node in group.members() if isinstance(node, zarr.Array) or is_csr_group(node))
     hint = f"give one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
     return InputError(f"{name}: {path} is a Zarr group, not an array: {hint}")
 

@@ -283,6 +283,20 @@ def test_a_group_that_cannot_be_read_is_named(tmp_path, changes, message, sparse
         read_in_parts(tmp_path / "rows.zarr" if form == "path" else group, sparse=sparse)
 
 
+def test_a_group_around_csr_rows_is_refused_with_their_path(tmp_path):
+    zarr.create_group(tmp_path / "cells.zarr").create_group("obs")
+    write_group(tmp_path / "cells.zarr" / "X")
+    with pytest.raises(InputError, match=r"is a Zarr group, not an array: give one of its arrays: .*cells\.zarr/X$"):
+        as_source(tmp_path / "cells.zarr")
+    assert as_source(tmp_path / "cells.zarr" / "X").n_features == 5
+
+
+def test_a_group_cannot_be_weights(tmp_path):
+    write_group(tmp_path / "rows.zarr")
+    with pytest.raises(InputError, match=r"sample_weight: .*rows\.zarr is a Zarr group, not an array"):
+        as_source(ROWS, tmp_path / "rows.zarr")
+
+
 @pytest.mark.parametrize("part", ["data", "indices", "indptr"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "longer"])
 def test_a_damaged_chunk_of_a_group_is_an_error_that_names_it(tmp_path, part, damage):

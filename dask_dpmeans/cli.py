@@ -214,7 +214,8 @@ def fit_command(
 ) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN.
 
-    DATA is the path or URL of a Zarr array (store.zarr/group/array), or a .npy file.
+    DATA is the path or URL of a Zarr array (store.zarr/group/array), or a .npy file; or, sparse, of a Zarr group in the
+    layout of anndata (data, indices, indptr), or a .npz file of scipy.
     """
     limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
     _fit(data, run, DPMeans(penalty, search=search, metric=metric, init=init, **limits), dry=dry, **how)

@@ -102,7 +102,8 @@ class Estimate:
     thread_memory: int
     """Bytes, a thread's share of them."""
     thread_bytes: int
-    """Of the rows that a thread holds: its shards, or the piece that it works on and the one read ahead."""
+    """Of the rows that a thread holds: its shards, or the piece that it works on and the one read ahead; and of sparse
+    rows a block that is made dense."""
     sample_rows: int
     """Rows of the first shard that were read and scanned."""
     sample_clusters: int
@@ -238,7 +239,7 @@ def dry_run(
 def sample_rows(layout: Layout) -> int:
     """Rows of the first shard that are read: whole blocks, that a thread may hold."""
     height = layout.plan.block_rows
-    blocks = min(SAMPLE_BLOCKS, layout.plan.shard_blocks, max(1, layout.affordable_rows // height))
+    blocks = min(SAMPLE_BLOCKS, layout.plan.shard_blocks, layout.sampled_blocks)
     return min(blocks * height, layout.plan.n_rows)
 
 
@@ -268,7 +269,7 @@ def estimated(
         resident=layout.resident,
         worker_memory=resources.worker_memory,
         thread_memory=resources.thread_memory,
-        thread_bytes=held_rows(layout) * layout.row_bytes,
+        thread_bytes=held_rows(layout) * layout.row_bytes + layout.block_bytes,
         sample_rows=sample.n_rows,
         sample_clusters=sample.n_clusters,
         load_seconds=turns * read if layout.resident else 0.0,

@@ -122,7 +122,8 @@ class DPMeans(CentersMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``
+        X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or DataFrame, ``zarr.Array``
+            Or a ``zarr.Group`` of CSR rows.
         y : ignored
         sample_weight : (n,), optional
             Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
@@ -170,7 +171,8 @@ def fit(
 
     Parameters
     ----------
-    data : path or URL of a Zarr array or ``.npy`` file, or anything that `DPMeans.fit` takes
+    data : path or URL of a Zarr array, of a Zarr group of CSR rows, or of a ``.npy`` or ``.npz`` file
+        Or anything that `DPMeans.fit` takes.
     run : path of the run store to write
     method : an estimator, its parameters
     groups : like `data`, one-dimensional: the number of each row's data set, for `HDPMeans`
@@ -218,7 +220,7 @@ def dry_run(
 
     Parameters
     ----------
-    data : path or URL of a Zarr array or ``.npy`` file, ``zarr.Array`` or NumPy array
+    data : as `fit` takes it, but no Dask array or DataFrame
     run, method, sample_weight, resume, force, **options : as `fit` takes them, `on_step` excepted
 
     Returns

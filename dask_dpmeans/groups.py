@@ -12,7 +12,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
-from dask_dpmeans.sources import concatenated, is_lazy, known_rows, open_groups
+from dask_dpmeans.sources import concatenated, is_lazy, known_rows, open_groups, opened_rows
 
 
 class HDPMeans(CentersMixin, BaseEstimator):
@@ -137,8 +137,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
         X, groups = data_sets(X, groups)
         if groups is None:
             return super().predict(X)
+        X = opened_rows(X)
         X = known_rows(X) if is_lazy(X) else X
-        groups = open_groups(groups, X.shape[0] if is_lazy(X) else len(X))
+        groups = open_groups(groups, X.shape[0] if hasattr(X, "shape") else len(X))
         coordinates = self.local_clusters_.tocoo()
         uses = coordinates.row.astype(np.int64), coordinates.col.astype(np.int64)
         sharing = Sharing.of(self.cluster_centers_, *uses, self.local_clusters_.shape[0])
@@ -179,13 +180,11 @@ def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
     return rows, np.repeat(np.arange(len(tables)), heights)
 
 
-def _table(item: Any) -> np.ndarray[Any, Any]:
+def _table(item: Any) -> Any:
     """One data set of a list."""
     if isinstance(item, np.ma.MaskedArray):
         raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
-    if issparse(item):
-        raise InputError("a data set of X is sparse: pass a dense array, as .toarray() gives")
-    return np.asarray(item)
+    return item if issparse(item) else np.asarray(item)
 
 
 def _dimensions(item: Any) -> int:

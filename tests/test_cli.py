@@ -12,6 +12,7 @@ import pytest
 import xarray
 import zarr
 from click.testing import CliRunner, Result
+from scipy.sparse import csr_array, save_npz
 from writes import faulty, stored_rows
 from zarr.codecs import ZstdCodec
 
@@ -21,7 +22,7 @@ from dask_dpmeans.lock import only_job
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.sources import connect, inputs
 from dask_dpmeans.sources.reading import Trial
-from dask_dpmeans.store import GAINS, MOVES, Record
+from dask_dpmeans.store import GAINS, MOVES, Record, RunStore
 from dask_dpmeans.synth import Synthetic
 
 
@@ -61,6 +62,40 @@ def test_fit_writes_a_run_and_says_what_was_found(data: str, rows: np.ndarray) -
     assert len(result.stderr.splitlines()) == model.n_iter_
     np.testing.assert_array_equal(model.labels_.compute(), DPMeans(25.0).fit(rows).labels_)
     assert model.random_state_ == 3
+
+
+@pytest.mark.parametrize("form", ["rows.npz", "sparse.zarr/group"])
+def test_sparse_rows_are_fitted_predicted_and_resumed_as_dense_ones(data: str, rows: np.ndarray, form: str) -> None:
+    rows = np.where(rows > 0, rows, 0)
+    zarr.open_array(data)[:] = rows
+    if form.endswith(".npz"):
+        save_npz(form, csr_array(rows))
+    else:
+        group = zarr.create_group("sparse.zarr").create_group("group", attributes={"shape": [1000, 3]})
+        for name in ("data", "indices", "indptr"):
+            group.create_array(name, data=getattr(csr_array(rows), name), chunks=(300,))
+    options = ["--penalty", 25, "--seed", 3, "--scale", "std", "--columns", "2,0", "--threads", 2]
+    for given_rows, run in ((data, "dense.zarr"), (form, "sparse-run.zarr")):
+        succeed("fit", given_rows, run, *options)
+        succeed("predict", run, given_rows, f"{run}-labels")
+    before = Path("sparse-run.zarr/zarr.json").read_bytes()
+    succeed("fit", form, "sparse-run.zarr", *options, "--resume")
+    assert Path("sparse-run.zarr/zarr.json").read_bytes() == before
+    found, dense = (load(run) for run in ("sparse-run.zarr", "dense.zarr"))
+    assert found.cluster_centers_.tobytes() == dense.cluster_centers_.tobytes()
+    assert found.labels_.compute().tobytes() == dense.labels_.compute().tobytes()
+    for name in ("label", "squared_distance", "beyond"):
+        first, second = (zarr.open_array(f"{run}-labels/{name}")[:] for run in ("sparse-run.zarr", "dense.zarr"))
+        assert first.tobytes() == second.tobytes()
+    inputs_of = [RunStore.at(run).result().manifest["input"] for run in ("sparse-run.zarr", "dense.zarr")]
+    assert inputs_of[0] == inputs_of[1]
+
+
+def test_a_npz_file_cannot_be_read_by_worker_processes(data: str, rows: np.ndarray) -> None:
+    save_npz("rows.npz", csr_array(rows))
+    result = call("fit", "rows.npz", "run.zarr", "--penalty", 25, "--workers", 1)
+    assert result.exit_code == 2
+    assert "data is in this process's memory" in result.output
 
 
 def test_every_option_of_fit_reaches_the_library(data: str, rows: np.ndarray) -> None:

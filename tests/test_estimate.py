@@ -11,6 +11,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs import CRC32
+from scipy.sparse import csr_array
 from strategies import table
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
@@ -447,3 +448,18 @@ def test_processes_are_advised_where_threads_would_wait_for_one_another(rows, ru
     assert [layout.plan.n_rows for layout in asked] == [N]
     assert "threads wait" not in " ".join(dry_run(rows, run, MODEL, threads=2).advice)
     assert len(asked) == 1
+
+
+def test_sparse_rows_are_estimated_by_the_bytes_that_they_hold(tmp_path):
+    rng, ends = np.random.default_rng(0), np.arange(0, 200_001, 10)
+    rows = csr_array((rng.random(200_000, np.float32), rng.integers(0, 5000, 200_000), ends), shape=(20_000, 5000))
+    group = zarr.create_group(tmp_path / "rows.zarr", attributes={"shape": list(rows.shape)})
+    for part in ("data", "indices", "indptr"):
+        group.create_array(part, data=getattr(rows, part), config={"write_empty_chunks": True})
+    for given_rows in (rows, group, tmp_path / "rows.zarr"):
+        found = dry_run(given_rows, tmp_path / "run.zarr", DPMeans(1e6), threads=1, memory_limit=10**8)
+        assert (found.n_rows, found.n_columns, found.dtype) == (20_000, 5000, "float32")
+        assert found.decoded_bytes == 20_000 * (8 + 10 * (4 + 4))
+        assert found.resident
+        assert found.sample_rows == 256  # one block: a tenth of the memory is less than two of 5 MB
+        assert found.thread_bytes == found.decoded_bytes + 256 * 5000 * 4

@@ -1,14 +1,18 @@
 """scikit-learn's face: its own checks, and what Dask adds."""
 
+import tracemalloc
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from dask import delayed
 from dask.core import flatten
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csc_matrix, csr_array
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -307,3 +311,66 @@ def test_a_row_without_a_direction_is_named(directed: DPMeans) -> None:
             method(rows)
     with pytest.raises(InputError, match=r"data is 0 in every column at row 3 of a chunk"):
         directed.transform(da.from_array(rows, chunks=(10, 1))).compute()
+
+
+# ---------------------------------------------------------------- sparse rows
+
+
+@pytest.fixture(scope="module")
+def counts() -> np.ndarray:
+    """Rows that are mostly 0, of six kinds."""
+    rng = np.random.default_rng(5)
+    return rng.poisson(rng.gamma(0.2, 5.0, (6, 40))[rng.integers(6, size=3000)]).astype(np.float32)
+
+
+def csr_group(rows: np.ndarray, path) -> zarr.Group:
+    """Rows in the layout of anndata."""
+    found = csr_array(rows)
+    group = zarr.create_group(path, attributes={"encoding-type": "csr_matrix", "shape": list(rows.shape)})
+    for name in ("data", "indices", "indptr"):
+        group.create_array(name, data=getattr(found, name), chunks=(1000,), config={"write_empty_chunks": True})
+    return group
+
+
+@pytest.mark.parametrize("form", ["csr_array", "csc_matrix", "dask", "group"])
+@pytest.mark.parametrize("search", [False, True])
+def test_sparse_rows_are_fitted_as_dense_ones_are(counts: np.ndarray, form: str, search: bool, tmp_path) -> None:
+    rows = {
+        "csr_array": lambda: csr_array(counts),
+        "csc_matrix": lambda: csc_matrix(counts),
+        "dask": lambda: da.from_array(counts, chunks=(700, 30)).map_blocks(csr_array),
+        "group": lambda: csr_group(counts, tmp_path / "rows.zarr"),
+    }[form]()
+    lazy, penalty = form in ("dask", "group"), 2e5 if search else 2e3
+    model, dense = (DPMeans(penalty, search=search, random_state=0).fit(each) for each in (rows, counts))
+    same(model, dense)
+    assert 2 < dense.n_clusters_ < 200
+    assert isinstance(model.labels_, da.Array if lazy else np.ndarray)
+    for found, expected in (
+        (model.predict(rows), dense.labels_),
+        (model.transform(rows), dense.transform(counts)),
+    ):
+        assert isinstance(found, da.Array if lazy else np.ndarray)
+        assert np.asarray(found).tobytes() == expected.tobytes()
+    assert model.score(rows) == dense.score(counts)
+
+
+def test_a_chunk_of_sparse_rows_is_made_dense_in_blocks(counts: np.ndarray) -> None:
+    model = DPMeans(2e3).fit(counts)
+    wide = csr_array((4000, 20_000), dtype=np.float32)
+    model.cluster_centers_, model.n_features_in_ = np.zeros((1, 20_000)), 20_000
+    lazy = da.from_delayed(delayed(wide), wide.shape, wide.dtype, meta=csr_array((0, 0), dtype=np.float32))
+    tracemalloc.start()
+    labels = model.predict(lazy).compute(scheduler="synchronous")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert labels.tolist() == [0] * 4000
+    assert peak < 80_000_000  # a block takes 20 MB, the chunk would take 320 MB
+
+
+def test_the_row_of_a_sparse_chunk_that_cannot_be_used_is_named(counts: np.ndarray) -> None:
+    rows = counts.repeat(10, axis=0)
+    rows[20_000, 7] = np.inf
+    lazy = da.from_array(rows, chunks=(25_000, 40)).map_blocks(csr_array)
+    with pytest.raises(InputError, match=r"infinity \(inf\) at row 20,000 of a chunk, column 7 of those used"):
+        DPMeans(2e3).fit(counts).predict(lazy).compute(scheduler="synchronous")

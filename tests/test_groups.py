@@ -218,12 +218,21 @@ def test_wrong_groups_are_refused_in_prediction_too(table, lazy, wrong, message)
         model.predict(da.from_array(rows, chunks=(100, 2)) if lazy else rows, wrong(groups))
 
 
+def test_data_sets_may_be_sparse(sets):
+    dense = HDPMeans(4.0, 9.0).fit(sets)
+    for found in (
+        HDPMeans(4.0, 9.0).fit([csr_array(sets[0]), *sets[1:]]),
+        HDPMeans(4.0, 9.0).fit([da.from_array(sets[0]).map_blocks(csr_array), *sets[1:]]),
+    ):
+        assert np.asarray(found.labels_).tolist() == dense.labels_.tolist()
+        assert found.cluster_centers_.tobytes() == dense.cluster_centers_.tobytes()
+
+
 def test_lists_are_checked_item_by_item(sets):
     masked = np.ma.array(sets[0], mask=sets[0] > 0)
     frame = pytest.importorskip("pandas").DataFrame(sets[0], columns=["a", "b"])
     for item, message in (
         (masked, "is a masked array"),
-        (csr_array(sets[0]), "is sparse"),
         (frame[["b", "a"]], "the same columns in one order"),
     ):
         with pytest.raises(InputError, match=message):

@@ -5,7 +5,7 @@ from dask.utils import format_bytes, parse_bytes
 from dask_dpmeans.sources.cluster import connect, own_threads
 from dask_dpmeans.sources.executors import Threads
 from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, lay_out, open_groups
-from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows
+from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.sources.source import RowSource
@@ -30,6 +30,7 @@ __all__ = [
     "lazy_map",
     "lazy_rows",
     "open_groups",
+    "opened_rows",
     "own_threads",
     "parse_bytes",
     "read_rows",

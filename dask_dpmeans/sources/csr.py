@@ -18,6 +18,8 @@ from dask_dpmeans.kernels.block import Int64Array, Rows, Scratch
 
 Raw = npt.NDArray[Any]
 
+PARTS = ("data", "indices", "indptr")
+"""Arrays of a group in the layout of anndata."""
 STRETCH_BYTES = 2**24
 """Of an array, the most that is decoded at a time."""
 INT32_END = 2**31
@@ -39,6 +41,11 @@ class StoredCsr:
     """Where they are, for errors."""
 
     ndim = 2
+
+    @property
+    def arrays(self) -> tuple[Any, Any, Any]:
+        """The three."""
+        return self.data, self.indices, self.indptr
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -97,7 +104,7 @@ def csr_row_bytes(shape: tuple[int, int], n_values: int, dtype: np.dtype[Any]) -
     (88, 24)
     """
     n, d = shape
-    return 8 + -(-n_values // n) * (max(4, dtype.itemsize) + index_dtype(d).itemsize)
+    return 8 + -(-n_values // max(1, n)) * (max(4, dtype.itemsize) + index_dtype(d).itemsize)
 
 
 def index_dtype(largest: int) -> np.dtype[Any]:
@@ -193,10 +200,14 @@ def is_csr_dask(rows: Any) -> bool:
 
 
 def dask_csr(rows: Any) -> da.Array:
-    """A Dask array of sparse chunks as one of CSR chunks."""
-    if meta_from_array(rows).format == "csr":
+    """A Dask array as one of CSR chunks."""
+    if is_csr_dask(rows) and meta_from_array(rows).format == "csr":
         return rows
-    return rows.map_blocks(csr_chunk, dtype=rows.dtype, meta=csr_array((0, 0), dtype=rows.dtype))
+    return rows.map_blocks(_any_csr, dtype=rows.dtype, meta=csr_array((0, 0), dtype=rows.dtype))
+
+
+def _any_csr(chunk: Any) -> csr_array:
+    return csr_chunk(chunk) if issparse(chunk) else csr_array(chunk)
 
 
 def dask_values(rows: da.Array, client: Client | None) -> int:

@@ -10,7 +10,7 @@ from dask.utils import format_bytes
 from fsspec.core import url_to_fs
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.storage import StorePath, WrapperStore
+from zarr.storage import LocalStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.bounded import bounded
@@ -130,6 +130,14 @@ def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) 
     whole = math.prod(array.shards or array.chunks) * array.dtype.itemsize
     path = StorePath(GuardedStore(array.store, whole, fill_missing=fill_missing), array.path)
     return zarr.Array(zarr.AsyncArray(metadata=bounded(array), store_path=path, config=array.config))
+
+
+def absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
+    """The same array under an absolute path, so that workers elsewhere find it."""
+    store = array.store
+    if isinstance(store, LocalStore) and not store.root.is_absolute():
+        return zarr.open_array(LocalStore(store.root.resolve(), read_only=True), path=array.path, mode="r")
+    return array
 
 
 def check_metadata_size(path: str, name: str) -> None:

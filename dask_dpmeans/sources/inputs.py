@@ -1,5 +1,6 @@
 """`as_source`: every check of input data, and the way from what a user has to rows that a method can work on."""
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import zarr
 from dask.delayed import delayed
 from distributed import Client
 from scipy.sparse import issparse
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import MemoryStore
 
 from dask_dpmeans.blocks import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
@@ -23,6 +24,8 @@ from dask_dpmeans.kernels.survey import MOST_GROUPS, Flaw, SparseSurvey, Summary
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.csr import (
+    PARTS,
+    StoredCsr,
     csr_chunk,
     csr_row_bytes,
     dask_csr,
@@ -33,10 +36,11 @@ from dask_dpmeans.sources.csr import (
     part_of,
     stored_values,
 )
+from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_npz
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows, read_rows
 from dask_dpmeans.sources.source import RowSource
-from dask_dpmeans.sources.storage import Storage, plain_store
+from dask_dpmeans.sources.storage import has_checksum, plain_store
 
 RESIDENT_SHARE = 0.4
 """Rows are kept in memory where they take no more than this share of it; larger input is read again each pass."""
@@ -106,8 +110,7 @@ class Layout:
     @property
     def checksummed(self) -> bool:
         """Whether a flipped bit in what is read from a store would be seen."""
-        storage = Storage.of(self.rows)
-        return storage.checksummed if storage else not isinstance(self.rows, NpyFile)
+        return not isinstance(self.rows, NpyFile) and all(map(has_checksum, _stored_arrays(self.rows).values()))
 
     @property
     def row_bytes(self) -> int:
@@ -120,6 +123,19 @@ class Layout:
     def affordable_rows(self) -> int:
         """Rows that a thread may hold."""
         return int(SHARD_SHARE * self.resources.thread_memory) // self.row_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a block of CSR rows that was made dense; dense rows need no other memory for it."""
+        height = 0 if self.n_values is None else min(self.plan.block_rows, self.plan.n_rows)
+        return height * self.n_features * self.prepare.dtype.itemsize
+
+    @property
+    def sampled_blocks(self) -> int:
+        """Blocks that a thread may hold as kernels see them, at least one."""
+        share = int(SHARD_SHARE * self.resources.thread_memory)
+        blocks = self.affordable_rows // self.plan.block_rows
+        return max(1, min(blocks, share // self.block_bytes) if self.block_bytes else blocks)
 
     def first(self, n_rows: int) -> Shard:
         """The first rows, read."""
@@ -162,8 +178,9 @@ def as_source(
     Parameters
     ----------
     data : NumPy array, Dask array or DataFrame, ``zarr.Array``, or the path or URL of a Zarr array or ``.npy`` file
-        (n, d).  float32 and float64 stay as they are; integers and float16 become the smaller of the two that holds
-        them exactly.
+        (n, d).  CSR rows are a sparse matrix or array of scipy, the path of a ``.npz`` file of such, a Zarr group in
+        the layout of anndata or its path, or a Dask array of sparse chunks; duplicates are summed.  float32 and float64
+        stay as they are; integers and float16 become the smaller of the two that holds them exactly.
     sample_weight : the same kinds, (n,), optional
         Weights >= 0, not all 0.
     groups : the same kinds, (n,), integers, optional
@@ -280,10 +297,11 @@ def lay_out(
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
+    opened = opened_input(data, "data", 2, fill_missing)
     rows, weights, sets = _together(
-        _opened(data, "data", 2, fill_missing),
-        _opened(sample_weight, "sample_weight", 1, fill_missing),
-        _opened(groups, "groups", 1, fill_missing),
+        opened,
+        opened_input(sample_weight, "sample_weight", 1, fill_missing),
+        opened_input(groups, "groups", 1, fill_missing),
     )
     n, d = rows.shape
     _check_shapes(rows, weights, sets)
@@ -295,11 +313,11 @@ def lay_out(
         raise InputError(f"data has {width} columns, the centers have {centers.shape[1]}")
     client, resources = _place(rows, client, threads, memory_limit, worker_timeout)
     _check_chunks(rows, resources)
-    values = dask_values(rows, client) if is_csr_dask(rows) else stored_values(rows)
+    values = dask_values(opened, client) if is_csr_dask(opened) else stored_values(opened)
     if sparse:
         _check_sparse(rows, values, prepare, centers)
-    height = block_height(max(1, -(-(values or 0) // n)) if sparse else max(used, width))
-    height = height if block_rows is None else block_rows
+    wide = max(1, -(-(values or 0) // n)) if sparse else max(used, width)
+    height = block_height(wide) if block_rows is None else block_rows
     if values is not None and not sparse:
         _check_block(min(height, n), used, prepare.dtype, resources)
     whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, False, values)
@@ -351,7 +369,8 @@ def _place(
     rows: Any, client: Client | None, threads: int | None, memory_limit: int | None, worker_timeout: float
 ) -> tuple[Client | None, Resources]:
     """The cluster to work on, None for this process, and what there is to work with."""
-    in_process = _in_memory(rows) or (isinstance(rows, zarr.Array) and isinstance(plain_store(rows), MemoryStore))
+    stores = [plain_store(array) for array in _stored_arrays(rows).values()]
+    in_process = _in_memory(rows) or any(isinstance(store, MemoryStore) for store in stores)
     if client is not None and in_process:
         raise InputError(
             "data is in this process's memory, where the client's workers cannot reach it: pass a Dask "
@@ -373,12 +392,12 @@ def _in_memory(rows: Any) -> bool:
     return isinstance(rows, np.ndarray) or issparse(rows)
 
 
-def _opened(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
+def opened_input(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
     if isinstance(data, str | os.PathLike):
-        opened = open_path(os.fspath(data), name, fill_missing=fill_missing)
+        opened = _opened_path(os.fspath(data), name, dimensions, fill_missing)
     elif issparse(data):
         opened = _opened_csr(data, name, dimensions)
     elif isinstance(data, np.ma.MaskedArray):
@@ -389,9 +408,11 @@ def _opened(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
         known = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
         opened = dask_csr(known) if is_csr_dask(data) and dimensions == 2 else known
     elif isinstance(data, zarr.Group):
-        raise _no_array(data, str(data.store_path), name)
+        opened = _opened_group(data, str(data.store_path), name, data.__getitem__, dimensions, fill_missing)
+    elif isinstance(data, StoredCsr):
+        opened = data
     elif isinstance(data, zarr.Array):
-        opened = guard.guarded(_absolute(data), name, fill_missing=fill_missing)
+        opened = guard.guarded(guard.absolute(data), name, fill_missing=fill_missing)
     else:
         opened = _as_array(data, name)
     if opened.ndim != dimensions:
@@ -409,40 +430,51 @@ def _opened_csr(data: Any, name: str, dimensions: int) -> Any:
     return from_scipy(data, name)
 
 
-def open_path(path: str, name: str, *, fill_missing: bool = False) -> Any:
-    """The array at a local path or a URL: a Zarr array or a .npy file."""
+def _opened_path(path: str, name: str, dimensions: int, fill_missing: bool) -> Any:
+    """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, or a .npy or .npz file."""
     if path.endswith(".npy"):
         try:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
         return NpyFile(os.path.abspath(path), mapped.shape, mapped.dtype)
+    if path.endswith(".npz") and dimensions == 2:
+        return open_npz(path, name)
+
+    def member(part: str) -> Any:
+        return _node(f"{path.rstrip('/')}/{part}", name)
+
+    node = _node(path, name)
+    if isinstance(node, zarr.Group):
+        return _opened_group(node, path, name, member, dimensions, fill_missing)
+    return guard.guarded(node, name, fill_missing=fill_missing)
+
+
+def _node(path: str, name: str) -> "zarr.Array[Any] | zarr.Group":
+    """What Zarr has at a path."""
     try:
         guard.check_metadata_size(path, name)
-        node = guard.opened(path if "://" in path else os.path.abspath(path))
+        return guard.opened(path if "://" in path else os.path.abspath(path))
     except InputError:
         raise
     except Exception as error:  # whatever is wrong with its metadata
         raise InputError(f"{name}: there is no Zarr array at {path}: {error or type(error).__name__}") from error
-    if isinstance(node, zarr.Group):
-        raise _no_array(node, path, name)
-    return guard.guarded(node, name, fill_missing=fill_missing)
+
+
+def _opened_group(
+    group: zarr.Group, path: str, name: str, member: Callable[[str], Any], dimensions: int, fill_missing: bool
+) -> StoredCsr:
+    if dimensions == 2 and is_csr_group(group):
+        return open_csr(group, path, name, member, fill_missing)
+    raise _no_array(group, path, name)
 
 
 def _no_array(group: zarr.Group, path: str, name: str) -> InputError:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what else lies there
-        arrays = sorted(group.array_keys())
+        arrays = sorted(key for key, node in group.members() if isinstance(node, zarr.Array) or is_csr_group(node))
     hint = f"give one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
     return InputError(f"{name}: {path} is a Zarr group, not an array: {hint}")
-
-
-def _absolute(array: zarr.Array[Any]) -> zarr.Array[Any]:
-    """The same array under an absolute path, so that workers elsewhere find it."""
-    store = array.store
-    if isinstance(store, LocalStore) and not store.root.is_absolute():
-        return zarr.open_array(LocalStore(store.root.resolve(), read_only=True), path=array.path, mode="r")
-    return array
 
 
 def _as_array(data: Any, name: str) -> np.ndarray[Any, Any]:
@@ -470,13 +502,13 @@ def _together(rows: Any, *beside: Any) -> tuple[Any, ...]:
     """Rows, weights and groups in kinds that can be cut alike: all Dask arrays, or none."""
     arrays = rows, *beside
     if any(isinstance(array, da.Array) for array in arrays):
-        return tuple(None if each is None else _lazy(each) for each in arrays)
+        return tuple(None if each is None else lazy_array(each) for each in arrays)
     if _in_memory(rows):
         return rows, *(each if each is None else np.asarray(each[:]) for each in beside)
     return arrays
 
 
-def _lazy(array: Any) -> da.Array:
+def lazy_array(array: Any) -> da.Array:
     """An array as Dask's, in chunks of its own or such as are read at a time."""
     if isinstance(array, da.Array):
         return array
@@ -499,7 +531,7 @@ def _check_shapes(rows: Any, weights: Any, groups: Any) -> None:
 
 def open_groups(groups: Any, n_rows: int) -> Any:
     """The data set of each of so many rows as an array, with known chunks where it is Dask's."""
-    opened = _opened(groups, "groups", 1, False)
+    opened = opened_input(groups, "groups", 1, False)
     _check_groups(opened, n_rows)
     return opened
 
@@ -524,17 +556,24 @@ def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] |
     return tuple(int(column) for column in chosen)
 
 
+def _stored_arrays(rows: Any) -> "dict[str, zarr.Array[Any]]":
+    """The Zarr arrays that rows are read from, and what to call them."""
+    if isinstance(rows, StoredCsr):
+        return {f"data: {rows.store_path}/{part}": array for part, array in zip(PARTS, rows.arrays, strict=True)}
+    return {"data": rows} if isinstance(rows, zarr.Array) else {}
+
+
 def _check_chunks(rows: Any, resources: Resources) -> None:
     """Refuse stored chunks that no worker could hold, before any is read."""
-    if not isinstance(rows, zarr.Array):
-        return
-    height = min(int(rows.chunks[0]), rows.shape[0])
-    size, most = height * rows.shape[1] * rows.dtype.itemsize, CHUNK_SHARE * resources.thread_memory
-    if size > most:
-        raise InputError(
-            f"data is stored in chunks of {height:,} rows, {size:,} bytes across its columns: more than {most:,.0f}, "
-            f"a quarter of the {resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
-        )
+    for name, array in _stored_arrays(rows).items():
+        height = min(int(array.chunks[0]), array.shape[0])
+        size, most = height * math.prod(array.shape[1:]) * array.dtype.itemsize, CHUNK_SHARE * resources.thread_memory
+        if size > most:
+            across = "rows, {:,} bytes across its columns" if array.ndim == 2 else "numbers, {:,} bytes"
+            raise InputError(
+                f"{name} is stored in chunks of {height:,} {across.format(size)}: more than {most:,.0f}, a quarter of "
+                f"the {resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
+            )
 
 
 def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:

@@ -7,29 +7,33 @@ import dask.array as da
 import numpy as np
 import zarr
 from dask.delayed import delayed
+from scipy.sparse import issparse, vstack
 
-from dask_dpmeans.blocks import Kernel
+from dask_dpmeans.blocks import Kernel, block_height
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.survey import first_flaw
-from dask_dpmeans.sources.inputs import check_dense, describe_flaw, limit_of, working_dtype
-from dask_dpmeans.sources.shards import Prepare
+from dask_dpmeans.sources.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask, lazy_csr
+from dask_dpmeans.sources.inputs import check_dense, describe_flaw, lazy_array, limit_of, opened_input, working_dtype
+from dask_dpmeans.sources.shards import Prepare, read_rows
 
 
 def is_lazy(data: Any) -> bool:
     """Whether results for `data` should be Dask arrays: it is not in this process's memory."""
-    return isinstance(data, da.Array | zarr.Array) or hasattr(data, "to_dask_array")
+    return isinstance(data, da.Array | zarr.Array | StoredCsr) or hasattr(data, "to_dask_array")
 
 
 def is_stored(data: Any) -> bool:
     """Whether `data` can be read in parts without computing anything else: no Dask array or DataFrame."""
-    return isinstance(data, zarr.Array) or not is_lazy(data)
+    return isinstance(data, zarr.Array | StoredCsr) or not is_lazy(data)
 
 
 def lazy_rows(data: Any) -> Any:
     """Lazy data as a Dask array."""
     if hasattr(data, "to_dask_array"):
         return data.to_dask_array()
+    if isinstance(data, StoredCsr):
+        return lazy_csr(data, read_rows(data))
     return data if isinstance(data, da.Array) else da.from_array(data, chunks=data.chunks)
 
 
@@ -63,36 +67,58 @@ def lazy_map(
 
 
 def _group_answer(
-    rows: np.ndarray[Any, Any], groups: np.ndarray[Any, Any], model: tuple[Kernel, Prepare], block_info: Any = None
+    rows: Any, groups: np.ndarray[Any, Any], model: tuple[Kernel, Prepare], block_info: Any = None
 ) -> np.ndarray[Any, Any]:
     check_dense(groups, "groups")
-    if len(groups) != len(rows):
+    if len(groups) != rows.shape[0]:
         raise InputError(
-            f"a chunk of {len(rows):,} rows has {len(groups):,} groups: call compute_chunk_sizes() on both"
+            f"a chunk of {rows.shape[0]:,} rows has {len(groups):,} groups: call compute_chunk_sizes() on both"
         )
     return _answer(rows, model, block_info[0]["array-location"][0][0], groups[:, 0].astype(np.int64))
 
 
 def _answer(
-    rows: np.ndarray[Any, Any],
+    rows: Any,
     model: tuple[Kernel, Prepare],
     start: int = 0,
     groups: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
+    if not issparse(rows):
+        check_dense(rows, "data")
+        return _part_answer(rows, model, start, 0, groups)
+    rows, columns, n = csr_chunk(rows), model[1].columns, rows.shape[0]
+    height = block_height(rows.shape[1] if columns is None else len(columns))
+    answers = []
+    for first in range(0, max(1, n), height):
+        stop = min(first + height, n)
+        sets = None if groups is None else groups[first:stop]
+        answers.append(_part_answer(csr_rows(rows, first, stop), model, start, first, sets))
+    return np.concatenate(answers)
+
+
+def _part_answer(
+    rows: Any, model: tuple[Kernel, Prepare], start: int, first: int, groups: np.ndarray[Any, Any] | None
+) -> np.ndarray[Any, Any]:
+    """The answer of some rows of a chunk, which begins with row `start`, from its row `first` on."""
     kernel, prepare = model
-    check_dense(rows, "data")
     scratch = Scratch()
-    block = Block(start, replace(prepare, features=None)(rows, scratch), None, scratch, None, groups)
-    flaw = first_flaw(block, limit_of(rows.dtype)) if len(rows) else None
+    block = Block(start + first, replace(prepare, features=None)(rows, scratch), None, scratch, None, groups)
+    n = rows.shape[0]
+    flaw = first_flaw(block, limit_of(rows.dtype)) if n else None
     if flaw is not None:
         column = f", column {flaw.column} of those used" * (flaw.column >= 0)
         raise InputError(describe_flaw(flaw, f"row {flaw.row - start:,} of a chunk{column}"))
     if prepare.features is not None:
         block = replace(block, rows=prepare.features(block.rows, scratch))
-        flaw = first_flaw(block, np.inf) if len(rows) else None
+        flaw = first_flaw(block, np.inf) if n else None
         if flaw is not None:
             raise InputError(prepare.features.complaint(f"row {flaw.row - start:,} of a chunk"))
     return kernel(block)[0]
+
+
+def opened_rows(data: Any) -> Any:
+    """The rows in a Zarr group, which are CSR; any other data as it is."""
+    return opened_input(data, "X", 2, False) if isinstance(data, zarr.Group) else data
 
 
 def known_rows(data: Any) -> Any:
@@ -106,6 +132,9 @@ def known_rows(data: Any) -> Any:
 def concatenated(tables: list[Any]) -> tuple[Any, list[int]]:
     """Tables of the same columns as one, lazy where one of them is, and the rows of each."""
     if not any(map(is_lazy, tables)):
-        return np.concatenate(tables), [len(table) for table in tables]
-    parts = [lazy_rows(known_rows(table)) if is_lazy(table) else da.from_array(table) for table in tables]
+        sparse = any(map(issparse, tables))
+        return vstack(tables, "csr") if sparse else np.concatenate(tables), [table.shape[0] for table in tables]
+    parts = [lazy_rows(known_rows(table)) if is_lazy(table) else lazy_array(table) for table in tables]
+    if any(map(is_csr_dask, parts)):
+        parts = [dask_csr(part) for part in parts]
     return da.concatenate(parts), [part.shape[0] for part in parts]

@@ -13,7 +13,7 @@ from scipy.sparse import issparse, vstack
 from dask_dpmeans.blocks import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
-from dask_dpmeans.sources.csr import StoredCsr, dense_rows, float_rows, part_of, row_bytes_of
+from dask_dpmeans.sources.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
 
 Answer = TypeVar("Answer")
 Raw = npt.NDArray[Any]
@@ -128,7 +128,7 @@ class StoredShard:
 
     def load(self) -> Shard:
         """The same rows, in memory."""
-        if isinstance(self.data, StoredCsr):
+        if stored_values(self.data) is not None:
             rows, weights, groups = self.read(self.start, self.stop)
             return Shard(self.start, rows, weights, groups)
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)

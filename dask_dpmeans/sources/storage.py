@@ -10,6 +10,7 @@ import zarr
 from zarr.abc.store import Store
 
 from dask_dpmeans.blocks import Plan
+from dask_dpmeans.sources.csr import StoredCsr, row_bytes_of, stored_values
 
 MOST_SIZES = 10_000
 """Files or objects of an array whose sizes are asked for, one by one."""
@@ -35,11 +36,15 @@ class Storage:
         """What the metadata says; None for what is no Zarr array."""
         if not isinstance(rows, zarr.Array):
             return None
-        codecs = list(codecs_of(rows.metadata.to_dict()))
-        compressors = tuple(name for name, _ in codecs if name in COMPRESSORS)
-        checksummed = any(name in CHECKSUMS or settings.get("checksum") for name, settings in codecs)
+        compressors = tuple(name for name, _ in codecs_of(rows.metadata.to_dict()) if name in COMPRESSORS)
         chunk_rows, chunk_columns = (min(size, n) for size, n in zip(rows.chunks, rows.shape, strict=True))
-        return cls(chunk_rows, chunk_columns, compressors, checksummed)
+        return cls(chunk_rows, chunk_columns, compressors, has_checksum(rows))
+
+
+def has_checksum(array: "zarr.Array[Any]") -> bool:
+    """Whether any codec of an array has a checksum of the values."""
+    codecs = codecs_of(array.metadata.to_dict())
+    return any(name in CHECKSUMS or bool(settings.get("checksum")) for name, settings in codecs)
 
 
 def plain_store(array: "zarr.Array[Any]") -> Store:
@@ -50,6 +55,9 @@ def plain_store(array: "zarr.Array[Any]") -> Store:
 
 def stored_bytes(array: Any) -> int | None:
     """Bytes of an array in its store, its metadata included; None where the store cannot say without reading it."""
+    if isinstance(array, StoredCsr):
+        sizes = [stored_bytes(each) for each in array.arrays]
+        return None if None in sizes else sum(filter(None, sizes))
     if not isinstance(array, zarr.Array):
         return decoded_bytes(array)
     grid = array.shards or array.chunks
@@ -64,6 +72,8 @@ def stored_bytes(array: Any) -> int | None:
 
 def decoded_bytes(array: Any) -> int:
     """Bytes of an array in memory."""
+    if stored_values(array) is not None:
+        return int(array.shape[0] * row_bytes_of(array))
     return math.prod(array.shape) * int(array.dtype.itemsize)
 
 

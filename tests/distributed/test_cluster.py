@@ -10,6 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from scipy.sparse import csr_array
 from strategies import Nested, contents, table, trace
 from zarr.storage import MemoryStore
 
@@ -53,12 +54,22 @@ def as_npy(path):
     return path.with_suffix(".npy")
 
 
+def as_csr_group(path):
+    found, name = csr_array(ROWS), path.with_name("csr.zarr")
+    group = zarr.create_group(name, attributes={"encoding-type": "csr_matrix", "shape": list(ROWS.shape)})
+    for part in ("data", "indices", "indptr"):
+        group.create_array(part, data=getattr(found, part), chunks=(100,))
+    return name
+
+
 FORMS = {
     "zarr path": lambda path: path,
     "zarr": lambda path: zarr.open_array(path, mode="r"),
     "npy": as_npy,
     "dask": lambda path: da.from_array(ROWS, chunks=((0, 7, 500, 0, 693), (1, 1))),
     "dask of zarr": da.from_zarr,
+    "csr group": as_csr_group,
+    "dask of csr": lambda path: da.from_zarr(path).map_blocks(csr_array),
 }
 
 
@@ -78,7 +89,7 @@ def test_a_fit_on_workers_gives_the_bytes_of_threads(client, path, expected, for
     assert trace(on_cluster(FORMS[form](path), client), **METHOD) == expected
 
 
-@pytest.mark.parametrize("form", ["zarr path", "npy"])
+@pytest.mark.parametrize("form", ["zarr path", "npy", "csr group"])
 def test_rows_that_workers_read_again_each_pass_give_the_same_bytes(client, path, expected, form, monkeypatch):
     monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
     monkeypatch.setattr(inputs, "shard_blocks", lambda *_: 2)

@@ -1,19 +1,26 @@
 """CSR rows: read, checked, made dense a block at a time, or left as they are."""
 
 import tracemalloc
+from unittest import mock
 
+import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given
+import zarr
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_array, csr_array
-from strategies import seeds, tables, trace, weights_of
+from scipy.sparse import csc_array, csr_array, save_npz
+from strategies import Nested, chunkings, contents, seeds, tables, trace, weights_of
+from zarr.codecs import Crc32cCodec
+from zarr.storage import MemoryStore
 
 from dask_dpmeans.blocks import block_height
-from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources import as_source
+from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.sources import as_source, csr_files, inputs
+from dask_dpmeans.sources.csr import PARTS
 
 BLOCK_ROWS = 16
+WHOLE = {"write_empty_chunks": True}
 
 
 class Together:
@@ -54,6 +61,27 @@ def test_sparse_rows_are_the_rows_given(rows, data):
     assert np.concatenate([beside for _, _, beside in parts]).tolist() == groups.tolist()
     assert weights is None or np.concatenate([each for _, each, _ in parts]).tolist() == weights.tolist()
     assert source.n_features == rows.shape[1]
+
+
+@settings(max_examples=25)
+@given(sparse_tables(), st.data())
+def test_sparse_rows_of_every_form_are_the_same(rows, data):
+    weights, chunk = data.draw(weights_of(len(rows))), data.draw(st.integers(1, 70))
+    columns = data.draw(chunkings(rows.shape[1], empty=False))
+    given_rows = [
+        write_group(MemoryStore(), rows, chunk=chunk),
+        da.from_array(rows, chunks=(chunk, columns)).map_blocks(csr_array, meta=csr_array(rows[:0])).persist(),
+    ]
+    options = {"sparse": True, "threads": data.draw(st.integers(1, 2)), "block_rows": BLOCK_ROWS}
+    expected = as_source(csr_array(rows), weights, **options)
+    for each in given_rows:
+        with mock.patch.object(inputs, "RESIDENT_SHARE", data.draw(st.sampled_from([0.0, 0.4]))):
+            found = as_source(each, weights, **options)
+        assert found.plan.block_rows == expected.plan.block_rows
+        assert contents(found.summary) == contents(expected.summary)
+        parts = zip(found.fold(Together()), expected.fold(Together()), strict=True)
+        for (left, _, _), (right, _, _) in parts:
+            assert [getattr(left, name).tolist() for name in PARTS] == [getattr(right, name).tolist() for name in PARTS]
 
 
 @given(sparse_tables(), st.data())
@@ -179,6 +207,177 @@ def test_rows_of_which_no_block_fits_are_refused_with_the_numbers():
     with pytest.raises(InputError, match=message):
         as_source(rows, threads=2, memory_limit=10**9)
     assert as_source(rows, columns=[1, 5], threads=2, memory_limit=10**9).n_features == 2
+
+
+# ---------------------------------------------------------------- groups of a Zarr store
+
+ROWS = np.where(np.random.default_rng(0).random((640, 5)) < 0.4, np.random.default_rng(1).standard_normal((640, 5)), 0)
+
+
+def write_group(path, rows=ROWS, **changes):
+    """CSR rows in the layout of anndata, in many chunks, some parts changed."""
+    found, chunk = csr_array(rows), changes.pop("chunk", 64)
+    parts = {name: changes.pop(name, getattr(found, name)) for name in PARTS}
+    attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(rows.shape)} | changes
+    group = zarr.create_group(path, attributes={key: value for key, value in attributes.items() if value is not None})
+    for name, values in parts.items():
+        if values is not None:
+            made = group.create_array(
+                name, shape=values.shape, chunks=(chunk,) * values.ndim, dtype=values.dtype, config=WHOLE
+            )
+            made[:] = values
+    return group
+
+
+def read_in_parts(data, **options):
+    """Rows that are read again in each pass."""
+    return as_source(data, threads=2, memory_limit=20_000, block_rows=BLOCK_ROWS, **options)
+
+
+def changed(name, place, value):
+    values = getattr(csr_array(ROWS), name).copy()
+    values[place] = value
+    return {name: values}
+
+
+INDPTR = csr_array(ROWS).indptr
+N_VALUES = int(INDPTR[-1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (changed("indices", 500, 5), r"rows\.zarr/indices holds 5 in row \d+, where columns are 0 to 4"),
+        (changed("indices", 500, -1), r"rows\.zarr/indices holds -1 in row \d+, where columns are 0 to 4"),
+        (changed("indptr", 300, 10**6), r"rows\.zarr/indptr says that the values of row 300 are those from 1,000,000"),
+        (changed("indptr", 0, 1), r"rows\.zarr/indptr begins with 1: it must begin with 0"),
+        (changed("indptr", 0, -1), r"indptr says that the values of row 0 are those from -1 to"),
+        (
+            changed("indptr", 640, N_VALUES - 1),
+            r"indptr holds 1,\d+ at the end of row 639, but data and indices hold 1,",
+        ),
+        (changed("indptr", slice(600, None), 10**6), r"indptr holds 1,000,000 at the end of row 6\d\d, but data and"),
+        (changed("data", 700, np.nan), r"data contains NaN \(nan\) at row \d+, column \d: remove or replace"),
+        ({"data": np.ones(7)}, r"1,\d+ in indices, and 7 in data, which must be as many"),
+        ({"indptr": INDPTR[:-1]}, r"the shape \(640, 5\), 640 numbers in indptr where 641 belong"),
+        ({"indptr": INDPTR + 0.0}, r"rows\.zarr/indptr must hold integers, got float64"),
+        ({"data": np.ones((5, 2))}, r"rows\.zarr/data must be an array of one dimension"),
+        ({"data": np.ones(N_VALUES, complex)}, r"data has dtype complex128.*Complex data not supported"),
+        ({"data": None}, r"there is no Zarr array at .*rows\.zarr/data"),
+        ({"shape": None}, r"the attribute shape of .*rows\.zarr must tell rows and columns, got None"),
+        ({"shape": [640, 5, 1]}, r"must tell rows and columns, got \[640, 5, 1\]"),
+        ({"shape": [640, True]}, r"must tell rows and columns, got \[640, True\]"),
+        ({"shape": [640, -5]}, r"must tell rows and columns, got \[640, -5\]"),
+        ({"shape": [0, 5], "indptr": INDPTR[:1]}, r"0 sample\(s\) \(shape=\(0, 5\)\)"),
+        (
+            {"encoding-type": "csc_matrix"},
+            r"rows\.zarr is a csc_matrix, which is stored column by column: write it as a",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("form", ["path", "group"])
+def test_a_group_that_cannot_be_read_is_named(tmp_path, changes, message, sparse, form):
+    group = write_group(tmp_path / "rows.zarr", **changes)
+    with pytest.raises(InputError, match=message):
+        read_in_parts(tmp_path / "rows.zarr" if form == "path" else group, sparse=sparse)
+
+
+def test_a_group_around_csr_rows_is_refused_with_their_path(tmp_path):
+    zarr.create_group(tmp_path / "cells.zarr").create_group("obs")
+    write_group(tmp_path / "cells.zarr" / "X")
+    with pytest.raises(InputError, match=r"is a Zarr group, not an array: give one of its arrays: .*cells\.zarr/X$"):
+        as_source(tmp_path / "cells.zarr")
+    assert as_source(tmp_path / "cells.zarr" / "X").n_features == 5
+
+
+def test_a_group_cannot_be_weights(tmp_path):
+    write_group(tmp_path / "rows.zarr")
+    with pytest.raises(InputError, match=r"sample_weight: .*rows\.zarr is a Zarr group, not an array"):
+        as_source(ROWS, tmp_path / "rows.zarr")
+
+
+@pytest.mark.parametrize("part", ["data", "indices", "indptr"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "longer"])
+def test_a_damaged_chunk_of_a_group_is_an_error_that_names_it(tmp_path, part, damage):
+    write_group(tmp_path / "rows.zarr")
+    read_in_parts(tmp_path / "rows.zarr")
+    chunk = tmp_path / "rows.zarr" / part / "c" / "3"
+    whole = chunk.read_bytes()
+    if damage == "missing":
+        chunk.unlink()
+    else:
+        chunk.write_bytes(whole[:-9] if damage == "cut" else whole + bytes(2 * len(whole) + 5 * 2**16))
+    with pytest.raises(CorruptStoreError, match=r"rows\.zarr"):
+        read_in_parts(tmp_path / "rows.zarr")
+
+
+@given(data=st.data())
+def test_a_group_of_any_numbers_is_refused_or_read(tmp_path_factory, data):
+    """Whatever its three arrays hold: no crash, and no rows other than what scipy makes of valid ones."""
+    n, d = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
+    numbers = st.integers(-2, 8) | st.sampled_from([2**31, 2**63 - 1, -(2**63)])
+    indptr = np.array(data.draw(st.lists(numbers, min_size=n + 1, max_size=n + 1)), np.int64)
+    indptr = np.sort(np.abs(np.clip(indptr, -9, 9))) if data.draw(st.booleans()) else indptr
+    count = max(0, min(int(indptr[-1]), 9)) if data.draw(st.booleans()) else data.draw(st.integers(0, 9))
+    indices = np.array(data.draw(st.lists(st.integers(0, d - 1) | numbers, min_size=count, max_size=count)), np.int64)
+    path = tmp_path_factory.mktemp("fuzzed") / "rows.zarr"
+    write_group(path, np.zeros((n, d)), data=np.arange(1.0, count + 1), indices=indices, indptr=indptr)
+    valid = indptr[0] == 0 and (np.diff(indptr) >= 0).all() and indptr[-1] == count
+    if not (valid and ((indices >= 0) & (indices < d)).all()):
+        with pytest.raises(InputError, match=r"rows\.zarr/ind(ptr|ices) "):
+            as_source(path, sparse=True)
+        return
+    expected = csr_array((np.arange(1.0, count + 1), indices, indptr), shape=(n, d)).toarray()
+    np.testing.assert_array_equal(table_of(as_source(path, sparse=True)), expected)
+
+
+@pytest.mark.parametrize("dtype", ["<f2", ">f4", ">f8", "<i8", "|u1", "|b1"])
+@pytest.mark.parametrize("index", ["<i4", ">i8", "<u8"])
+def test_values_and_indices_of_every_type_are_read(tmp_path, dtype, index):
+    rows = np.random.default_rng(0).integers(0, 2, (70, 3)).astype(dtype)
+    found = csr_array(rows.astype(np.float64))
+    parts = {"data": found.data.astype(dtype), "indices": found.indices.astype(index)}
+    write_group(tmp_path / "rows.zarr", rows.astype(np.float64), **parts, indptr=found.indptr.astype(index))
+    dense, sparse = (as_source(each, block_rows=BLOCK_ROWS) for each in (rows, tmp_path / "rows.zarr"))
+    assert sparse.fold(Nested()) == dense.fold(Nested())
+
+
+def test_a_flipped_bit_would_be_seen_only_where_all_three_arrays_have_checksums(tmp_path):
+    group = write_group(tmp_path / "rows.zarr")
+    assert not as_source(group).checksummed
+    for number, name in enumerate(("data", "indices", "indptr")):
+        values = group[name][:]
+        group.create_array(name, data=values, compressors=Crc32cCodec(), overwrite=True)
+        assert as_source(group).checksummed == (number == 2)
+
+
+def test_chunks_of_a_group_that_no_worker_could_hold_are_refused(tmp_path):
+    group = write_group(tmp_path / "rows.zarr")
+    group.create_array("indices", data=group["indices"][:], chunks=(1000,), overwrite=True)
+    message = (
+        r"data: .*rows\.zarr/indices is stored in chunks of 1,000 numbers, 4,000 bytes: more than 2,500, a quarter"
+    )
+    with pytest.raises(InputError, match=message):
+        as_source(group, threads=1, memory_limit=10_000, block_rows=BLOCK_ROWS)
+
+
+def test_a_npz_file_that_is_missing_broken_or_of_something_else_is_refused(tmp_path):
+    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04")
+    np.savez(tmp_path / "other.npz", rows=np.eye(2))
+    np.savez(tmp_path / "objects.npz", format=np.array([None]), allow_pickle=True)
+    for name in ("missing", "broken", "other", "objects"):
+        with pytest.raises(InputError, match=rf"^data: .*{name}\.npz cannot be read as a \.npz file of scipy"):
+            as_source(tmp_path / f"{name}.npz")
+
+
+def test_a_npz_file_that_unpacks_to_more_than_the_memory_is_not_read(tmp_path, monkeypatch):
+    save_npz(tmp_path / "rows.npz", csr_array(ROWS))
+    monkeypatch.setattr(csr_files, "own_resources", lambda *_: mock.Mock(memory=1000))
+    with pytest.raises(
+        InputError, match=r"rows\.npz holds \d\d,\d\d\d bytes, and is read .*, which has 1,000: write it"
+    ):
+        as_source(tmp_path / "rows.npz")
 
 
 # ---------------------------------------------------------------- fits

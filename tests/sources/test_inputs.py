@@ -20,7 +20,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.survey import Summary
-from dask_dpmeans.sources import as_source, inputs, shards
+from dask_dpmeans.sources import as_source, csr, inputs, shards
 from dask_dpmeans.sources.executors import DaskTasks, Threads
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
@@ -157,6 +157,34 @@ def as_dask_of_csr_of_unknown_lengths(array, draw, path):
     return as_dask_of_unknown_lengths(array, draw, path).map_blocks(scipy.sparse.csr_array, dtype=array.dtype)
 
 
+def as_csr_group(array, draw, path):
+    """In the layout of anndata, its three arrays in drawn chunks."""
+    found = draw(st.sampled_from([as_shuffled_csr, lambda *given: scipy.sparse.csr_array(array)]))(array, draw, path)
+    store = f"{path}.zarr" if path else MemoryStore()
+    group = zarr.create_group(store, attributes={"encoding-type": "csr_matrix", "shape": list(array.shape)})
+    for name, dtype in (("data", array.dtype), ("indices", "<i4"), ("indptr", draw(st.sampled_from(["<i4", "<i8"])))):
+        values = getattr(found, name)
+        chunk = draw(st.integers(1, max(1, len(values))))
+        made = group.create_array(name, shape=values.shape, chunks=(chunk,), dtype=dtype, config=WHOLE)
+        made[:] = values
+    return group
+
+
+def as_csr_group_path(array, draw, path):
+    as_csr_group(array, draw, path)
+    return f"{path}.zarr"
+
+
+def as_csr_group_in_memory(array, draw, path):
+    return as_csr_group(array, draw, None)
+
+
+def as_npz(array, draw, path):
+    kind = SPARSE[draw(st.sampled_from(["csr", "csc", "coo", "bsr", "dia", "csr matrix"]))]
+    scipy.sparse.save_npz(f"{path}.npz", kind(array), compressed=draw(st.booleans()))
+    return f"{path}.npz"
+
+
 SPARSE = {
     **{name: getattr(scipy.sparse, f"{name}_array") for name in ("csr", "csc", "coo", "dok", "lil", "bsr", "dia")},
     "csr matrix": scipy.sparse.csr_matrix,
@@ -164,6 +192,10 @@ SPARSE = {
 ROW_FORMS = FORMS | {
     **{name: lambda array, draw, path, kind=kind: kind(array) for name, kind in SPARSE.items()},
     "shuffled csr": as_shuffled_csr,
+    "npz": as_npz,
+    "csr group": as_csr_group,
+    "csr group path": as_csr_group_path,
+    "csr group in memory": as_csr_group_in_memory,
     "dask of csr": as_dask_of_csr,
     "dask of csr of unknown lengths": as_dask_of_csr_of_unknown_lengths,
 }
@@ -238,6 +270,23 @@ def test_rows_that_are_read_again_each_pass_give_the_same_bytes(form, drawn, dat
             block_rows=BLOCK_ROWS,
             memory_limit=int(2.4 * rows.nbytes),
         )
+        assert all(isinstance(shard, StoredShard) for shard in source.shards)
+        assert answers(source, penalty) == answers(from_memory(rows, weights), penalty)
+
+
+@pytest.mark.parametrize("form", ["csr group", "csr group path"])
+@settings(max_examples=15)
+@given(drawn=weighted_tables(rows=(8, 80)), data=st.data())
+def test_csr_rows_that_are_read_again_each_pass_give_the_same_bytes(form, drawn, data, tmp_path_factory):
+    rows, weights = drawn
+    given_rows = ROW_FORMS[form](rows, data.draw, tmp_path_factory.mktemp("stream") / "rows")
+    penalty, piece = 0.1 * spread(rows), data.draw(st.integers(1, 2 * rows.nbytes))
+    with (
+        mock.patch.object(shards, "PIECE_BYTES", piece),
+        mock.patch.object(csr, "STRETCH_BYTES", data.draw(st.integers(1, 100))),
+        mock.patch.object(inputs, "RESIDENT_SHARE", 0),
+    ):
+        source = as_source(given_rows, weights, threads=data.draw(st.integers(1, 2)), block_rows=BLOCK_ROWS)
         assert all(isinstance(shard, StoredShard) for shard in source.shards)
         assert answers(source, penalty) == answers(from_memory(rows, weights), penalty)
 
@@ -329,7 +378,7 @@ def test_lists_and_objects_that_are_numbers_are_taken(data):
 # ---------------------------------------------------------------- columns and scale
 
 
-@pytest.mark.parametrize("form", ["strided", "npy", "zarr", "dask", "shuffled csr"])
+@pytest.mark.parametrize("form", ["strided", "npy", "zarr", "dask", "shuffled csr", "csr group"])
 @settings(max_examples=5)
 @given(drawn=weighted_tables(), data=st.data())
 def test_chosen_columns_are_the_table_of_these_columns(form, drawn, data, tmp_path_factory):
@@ -351,7 +400,7 @@ def test_a_scale_divides_each_column(drawn):
     assert seen(found) == seen(from_memory(divided, weights))
 
 
-@pytest.mark.parametrize("form", ["strided", "zarr", "dask", "shuffled csr"])
+@pytest.mark.parametrize("form", ["strided", "zarr", "dask", "shuffled csr", "csr group"])
 @settings(max_examples=5)
 @given(drawn=weighted_tables(rows=(2, 60)), data=st.data())
 def test_the_standard_deviation_is_by_weight_and_the_same_for_every_form(form, drawn, data, tmp_path_factory):

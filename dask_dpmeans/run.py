@@ -119,7 +119,7 @@ def _fit(
     manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
     lock.check()
     scale: Arrays = {} if source.scale is None else {"feature_scale": (source.scale, ("feature",))}
-    store.finish({**method.result(state), **scale}, history, manifest)
+    store.finish({**method.result(source, state), **scale}, history, manifest)
     return converged
 
 

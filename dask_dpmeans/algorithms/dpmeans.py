@@ -166,7 +166,7 @@ class Parameters:
         """The kernel of a map that labels the rows as a state has them."""
         return Labels(Centers(state.centers))
 
-    def result(self, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result, by name, with the names of their dimensions."""
         first = {} if self.centers is None else {"first_centers": (self.centers, ("first_cluster", "feature"))}
         return clusters_of(state) | first

@@ -4,6 +4,7 @@ from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, T
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
 from dask_dpmeans.groups import HDPMeans
+from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.run import predict
 from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
@@ -15,6 +16,7 @@ __all__ = [
     "Estimate",
     "HDPMeans",
     "InputError",
+    "KernelDPMeans",
     "NoWorkersError",
     "OnlineDPMeans",
     "SplitMergeDPMeans",

@@ -1,5 +1,6 @@
 """Clusters in the space of a kernel function, whose means are there by their members alone."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -158,17 +159,32 @@ class ImplicitCenters:
         return closer(self.gram, rows, labels, scores, self.openers, self.totals[self.partition.k :], self.partition.k)
 
     def _nearest_mean(self, rows: Rows) -> tuple[IndexArray, Float64Array]:
-        k, sizes = self.partition.k, self.partition.sizes
-        if not k:
+        if not self.partition.k:
             return np.zeros(len(rows), np.intp), np.full(len(rows), np.inf)
+        scores = self._to_means(rows)
+        labels = scores.argmin(axis=0)
+        return labels, scores[labels, np.arange(len(rows))]
+
+    def _to_means(self, rows: Rows) -> Float64Array:
+        """(means, rows): squared distances less the rows' own similarities."""
+        k, sizes = self.partition.k, self.partition.sizes
         sums = np.zeros((k, len(rows)))
         for run, present, weights in self.partition.tiles:
             sums[present] += weights @ self.gram.columns(rows, run)
         sums /= sizes[:, np.newaxis]
         sums *= -2
         sums += (self.totals[:k] / (sizes * sizes))[:, np.newaxis]
-        labels = _finite(sums).argmin(axis=0)
-        return labels, sums[labels, np.arange(len(rows))]
+        return _finite(sums)
+
+    def scores(self, rows: Rows) -> Float64Array:
+        """(rows, centers): squared distances less the rows' own similarities."""
+        k, found = self.partition.k, np.empty((len(rows), len(self)))
+        for part, tile in tiles(rows, TILE_ROWS):
+            height = part.stop - part.start
+            found[part, :k] = self._to_means(tile)[:, :height].T
+            if len(self.openers):
+                found[part, k:] = _to_openers(self.gram, tile, self.openers, self.totals[k:])[:, :height].T
+        return found
 
 
 def closer(
@@ -248,6 +264,35 @@ class ImplicitPredictions:
         """Labels (height,) int32, squared distances (height,) and whether these exceed the penalty (height,)."""
         near = Nearest(self.centers).chunk(block)
         return near.labels, near.squared, near.squared > self.penalty
+
+
+@dataclass(frozen=True)
+class ImplicitDistances:
+    """The kernel of a map: the distance of each row to each center."""
+
+    centers: ImplicitCenters
+
+    def __call__(self, block: Block) -> tuple[Float64Array]:
+        """(height, k)."""
+        norms = self.centers.gram.diagonal(block.rows, block.start)
+        squared = norms[:, np.newaxis] + self.centers.scores(block.rows)
+        return (np.sqrt(np.maximum(squared, 0, out=squared)),)
+
+
+@dataclass(frozen=True)
+class ImplicitInertia:
+    """The reduction that sums the squared distances of rows to the nearest centers, by weight."""
+
+    centers: ImplicitCenters
+
+    def chunk(self, block: Block) -> float:
+        """Of one block."""
+        squared = Nearest(self.centers).chunk(block).squared
+        return math.fsum(squared if block.weights is None else block.weights * squared)
+
+    def combine(self, left: float, right: float) -> float:
+        """Of two neighboring runs."""
+        return left + right
 
 
 # Births

@@ -24,7 +24,7 @@ from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows
-from dask_dpmeans.sources.source import RowSource
+from dask_dpmeans.sources.source import Ledger, RowSource
 from dask_dpmeans.sources.storage import Storage, plain_store
 
 RESIDENT_SHARE = 0.4
@@ -215,6 +215,18 @@ def as_source(
         layout.stored_columns,
         layout.checksummed,
         layout.resident or isinstance(shards[0], Shard),
+    )
+
+
+def featured(source: RowSource, features: Features) -> RowSource:
+    """The same rows as kernels see them once `features` are made of them, checked in one pass."""
+    summary = source.fold(Survey(np.inf, features), name="survey")
+    prepare = replace(source.prepare, features=features)
+    _check_summary(summary, None, prepare, None)
+    plan, height = source.plan, min(source.plan.block_rows, block_height(len(summary.sums)))
+    shard_blocks = plan.shard_rows // height
+    return replace(
+        source, plan=Plan(plan.n_rows, height, shard_blocks), prepare=prepare, summary=summary, ledger=Ledger()
     )
 
 

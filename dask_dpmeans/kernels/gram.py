@@ -55,6 +55,7 @@ def _poly(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> F
 
 
 def _rbf(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
+    same = left is right
     shift = left.mean(axis=0)  # so that rows far from the origin lose nothing in the product
     left, right = left - shift, right - shift
     squared = left @ right.T
@@ -62,6 +63,8 @@ def _rbf(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Fl
     squared += np.einsum("ij,ij->i", left, left)[:, np.newaxis]
     squared += np.einsum("ij,ij->i", right, right)
     np.maximum(squared, 0, out=squared)
+    if same:
+        np.fill_diagonal(squared, 0)
     squared *= -kernel.scale_of(left)
     return np.exp(squared, out=squared)
 

@@ -25,10 +25,10 @@ FITTED = {
 }
 """What scikit-learn's transformers learn, by the names under which a run keeps it."""
 DIMENSIONS = {
-    "feature_components": ("component", "feature"),
-    "feature_normalization": ("image", "component"),
-    "feature_frequencies": ("feature", "image"),
-    "feature_offsets": ("image",),
+    "feature_components": ("component", "column"),
+    "feature_normalization": ("feature", "component"),
+    "feature_frequencies": ("column", "feature"),
+    "feature_offsets": ("feature",),
 }
 
 

@@ -133,7 +133,8 @@ def _fit(
 def _prepared(source: RowSource) -> Arrays:
     """What the fit learned of how to prepare rows."""
     scale, features = source.scale, source.prepare.features
-    divisors: Arrays = {} if scale is None else {"feature_scale": (scale, ("feature",))}
+    dimension = "feature" if features is None else "column"
+    divisors: Arrays = {} if scale is None else {"feature_scale": (scale, (dimension,))}
     return divisors | (features.arrays if isinstance(features, KernelFeatures) else {})
 
 

@@ -19,10 +19,14 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from strategies import chunkings
+from strategies import chunkings, contents
 
 from dask_dpmeans import DPMeans, InputError, KernelDPMeans, fit, load, predict
+from dask_dpmeans.algorithms.dpmeans import Method
 from dask_dpmeans.cli import main
+from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.loop import iterate
+from dask_dpmeans.sources import as_source, featured
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.uniform(-9, 9, (7, 2))[RNG.integers(7, size=900)] + RNG.normal(size=(900, 2))
@@ -110,6 +114,19 @@ def test_an_approximation_by_all_rows_is_the_exact_form():
     assert features.cluster_centers_.shape[1] == 120
     np.testing.assert_array_equal(features.labels_, exact.labels_)
     assert features.objective_ == pytest.approx(exact.objective_, rel=1e-6)
+
+
+def test_features_are_kept_in_memory_where_they_fit_and_made_anew_where_they_do_not():
+    recipe = FORMS["nystroem"]._recipe()
+    sources = {}
+    for memory in (10**9, 40_000, 10_000):
+        rows = as_source(ROWS, WEIGHTS, memory_limit=memory, threads=1)
+        sources[memory] = featured(rows, recipe.learn(rows, 2))
+    assert [source.prepare.keep for source in sources.values()] == [True, False, False]
+    states = [[contents(step.state) for step in iterate(source, Method(0.6))] for source in sources.values()]
+    assert states[0] == states[1] == states[2]
+    kept = [memory["rows"] for shard in sources[10**9].shards for memory in shard.memories.values() if "rows" in memory]
+    np.testing.assert_array_equal(np.concatenate(kept), recipe.learn(rows, 2)(ROWS, Scratch()))
 
 
 def test_features_of_float32_are_float32_and_their_labels_close():

@@ -215,13 +215,18 @@ def as_source(
         layout.stored_columns,
         layout.checksummed,
         layout.resident or isinstance(shards[0], Shard),
+        max(0, int(RESIDENT_SHARE * layout.resources.memory) - plan.n_rows * layout.row_bytes),
     )
 
 
 def featured(source: RowSource, features: Features) -> RowSource:
-    """The same rows as kernels see them once `features` are made of them, checked in one pass."""
+    """The same rows as kernels see them once `features` are made of them, checked in one pass.
+
+    Features of rows in memory are kept there too where they fit beside them.
+    """
     summary = source.fold(Survey(np.inf, features), name="survey")
-    prepare = replace(source.prepare, features=features)
+    size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
+    prepare = replace(source.prepare, features=features, keep=source.resident and size <= source.room)
     _check_summary(summary, None, prepare, None)
     plan, height = source.plan, min(source.plan.block_rows, block_height(len(summary.sums)))
     shard_blocks = plan.shard_rows // height

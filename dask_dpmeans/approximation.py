@@ -51,6 +51,12 @@ class KernelFeatures:
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in learned)).hexdigest()
         return cls(name, learned[-1].shape[0], digest, transformer)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Align what came from another process: products of the transpose of what is not round otherwise."""
+        self.__dict__.update(state)
+        for attribute in FITTED[self.name].values():
+            setattr(self.transformer, attribute, np.require(getattr(self.transformer, attribute), requirements=["A"]))
+
     @property
     def arrays(self) -> dict[str, tuple[Float64Array, tuple[str, ...]]]:
         """What a run keeps of it, by name, with the names of the dimensions."""

@@ -131,7 +131,8 @@ class ComputedGram:
 
 
 def _doubles(rows: Rows) -> Float64Array:
-    return np.ascontiguousarray(rows, np.float64)
+    """Rows in float64, aligned: what came from another process may start at an odd address, and sums otherwise."""
+    return np.require(rows, np.float64, ["C", "A"])
 
 
 @dataclass(frozen=True)

@@ -94,3 +94,14 @@ def test_a_given_matrix_is_looked_up():
     rows = np.arange(12.0).reshape(3, 4)
     assert GivenGram().columns(rows, np.array([3, 0])).tolist() == [[3, 7, 11], [0, 4, 8]]
     assert GivenGram().diagonal(rows, 1).tolist() == [1, 6, 11]
+
+
+@pytest.mark.parametrize("name", sorted(SIMILARITIES))
+def test_rows_at_odd_addresses_give_the_same_bits(name):
+    rows = np.random.default_rng(2).normal(size=(300, 25))
+    odd = np.frombuffer(b"." + rows.tobytes(), np.uint8)[1:].view(np.float64).reshape(rows.shape)
+    assert not odd.flags.aligned
+    one, other = (ComputedGram(NamedSimilarity(name), fitted) for fitted in (rows, odd))
+    for fitted in (slice(None), slice(7, 90), np.arange(0, 300, 7)):
+        assert one.columns(rows[:100], fitted).tobytes() == other.columns(rows[:100], fitted).tobytes()
+    assert one.diagonal(rows, 0).tobytes() == other.diagonal(odd, 0).tobytes()

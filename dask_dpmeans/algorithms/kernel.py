@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number
+from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, check_penalty
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
@@ -348,12 +348,6 @@ def clusters_of(near: Near, weights: Float64Array, k: int) -> tuple[Float64Array
     """(k,) and (k,), weights and squared errors of the clusters that k centers make of rows of these weights."""
     labels = near.labels.astype(np.intp)
     return total(labels, weights, k), total(labels, weights * near.squared, k)
-
-
-def check_penalty(penalty: float) -> None:
-    """Refuse what is no price."""
-    if not (isinstance(penalty, Real) and math.isfinite(penalty) and penalty > 0):
-        raise InputError(f"penalty must be a finite number > 0, got {penalty!r}")
 
 
 def check_kernel(kernel: Any, names: tuple[str, ...], gamma: float | None, degree: int, coef0: float) -> None:

@@ -167,14 +167,6 @@ def test_chunks_and_threads_change_no_byte(chunks, kernel, threads):
     assert trace(read_again, method) == wanted
 
 
-def test_blocks_do_not_change_where_no_row_opens_a_cluster():
-    """Products have one shape, however the rows are cut."""
-    method = Method(1e9, "poly", tol=0.0)
-    one, other = (trace(as_source(ROWS, block_rows=height), method)[0] for height in (64, 256))
-    assert one["next_labels"] == other["next_labels"]
-    assert one["inertias"] == pytest.approx(other["inertias"]) if isinstance(one["inertias"], float) else True
-
-
 @FEWER
 @given(fits())
 def test_a_function_gives_the_bytes_of_the_kernel_that_it_computes(fit):
@@ -195,7 +187,7 @@ def test_a_matrix_gives_the_clusters_of_the_kernel_that_made_it(fit):
     assert one.objective == pytest.approx(other.objective, rel=1e-9, abs=1e-9)
 
 
-def test_rows_far_apart_in_no_kernel_end_at_once_where_it_is_not_positive_semidefinite():
+def test_a_matrix_that_is_not_positive_semidefinite_ends_before_the_objective_rises():
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(60, 60))
     matrix = matrix + matrix.T + np.diag(np.full(60, 9.0))

@@ -3,12 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
-from strategies import TAME, seeds, tables
+from strategies import seeds, tables
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.gram import SIMILARITIES, ComputedGram, GivenGram, NamedSimilarity, Symmetry
-from dask_dpmeans.kernels.implicit import ImplicitCenters, Partition
 
 PARAMETERS = {"rbf": ("gamma",), "poly": ("gamma", "degree", "coef0"), "linear": (), "cosine": ()}
 
@@ -31,35 +30,6 @@ def test_the_rbf_kernel_loses_nothing_far_from_the_origin():
     rows = np.random.default_rng(0).normal(size=(50, 3))
     near, far = (NamedSimilarity("rbf", 1.0)(each, each) for each in (rows, rows + 2.0**20))
     np.testing.assert_allclose(far, near, atol=1e-8)
-
-
-@given(tables((3, 60), kinds=TAME), seeds, st.sampled_from(["rbf", "linear", "poly", "cosine"]))
-def test_a_row_gets_the_same_bits_whatever_rows_come_with_it(rows, seed, name):
-    n, rng = len(rows), np.random.default_rng(seed)
-    labels = rng.integers(-1, 3, n).astype(np.int32)
-    labels[:3] = range(3)
-    partition = Partition(labels, rng.choice([0.5, 1.0, 3.0], n), 3)
-    gram = ComputedGram(NamedSimilarity(name), rows)
-    totals = rng.uniform(0, 9, 5)
-    centers = ImplicitCenters(gram, partition, totals, np.array([1, n - 1]))
-    found, scores = centers.nearest(rows)
-    start, stop = sorted(rng.integers(0, n + 1, 2))
-    some, their_scores = centers.nearest(rows[start:stop])
-    assert some.tobytes() == found[start:stop].tobytes()
-    assert their_scores.tobytes() == scores[start:stop].tobytes()
-    assert centers.scores(rows).min(axis=1).tobytes() == scores.tobytes()
-    assert gram.diagonal(rows[start:stop], start).tobytes() == gram.diagonal(rows, 0)[start:stop].tobytes()
-
-
-def test_the_mean_of_a_cluster_is_the_same_whether_others_count_or_not():
-    """A cluster that dies takes its rows out of the sums, not out of the products."""
-    rng = np.random.default_rng(1)
-    rows, labels = rng.normal(size=(300, 5)), rng.integers(0, 2, 300).astype(np.int32)
-    gram, weights = ComputedGram(NamedSimilarity("rbf"), rows), np.ones(300)
-    both = ImplicitCenters(gram, Partition(labels, weights, 2), np.array([4.0, 5.0]), np.empty(0, np.int64))
-    alone = Partition(np.where(labels == 1, 0, -1).astype(np.int32), weights, 1)
-    one = ImplicitCenters(gram, alone, np.array([5.0]), np.empty(0, np.int64))
-    assert one.scores(rows)[:, 0].tobytes() == both.scores(rows)[:, 1].tobytes()
 
 
 def test_a_function_must_answer_for_all_pairs():

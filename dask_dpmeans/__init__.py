@@ -3,7 +3,9 @@
 from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
+from dask_dpmeans.graph import GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
+from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.run import predict
 from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
@@ -13,8 +15,10 @@ __all__ = [
     "CorruptStoreError",
     "DPMeans",
     "Estimate",
+    "GraphCutDPMeans",
     "HDPMeans",
     "InputError",
+    "KernelDPMeans",
     "NoWorkersError",
     "OnlineDPMeans",
     "SplitMergeDPMeans",

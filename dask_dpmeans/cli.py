@@ -28,6 +28,7 @@ from dask_dpmeans.errors import (
 from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.estimators import DPMeans, dry_run, fit
 from dask_dpmeans.groups import HDPMeans
+from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
 from dask_dpmeans.store import RunStore
@@ -162,6 +163,7 @@ METRIC = click.option(
     help="cosine compares directions: rows are brought to unit length, after --scale, and squared distances are "
     "2 (1 - cosine).",
 )
+KERNELS = click.Choice(["rbf", "linear", "poly", "cosine", "precomputed"])
 SCALES = click.Choice(["none", "std"])
 HOW = (
     click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
@@ -246,10 +248,46 @@ def hdp_command(
     _fit(data, run, HDPMeans(local_penalty, global_penalty, search=search, **limits), **how)
 
 
+@main.command("kernel")
+@click.argument("data")
+@click.argument("run")
+@click.option("--penalty", type=float, required=True, help="Price of a cluster, in units of the kernel.")
+@click.option("--kernel", type=KERNELS, default="rbf", show_default=True, help="The kernel function, or DATA itself.")
+@click.option("--gamma", type=float, help="Of rbf and poly; 1 / (number of columns) by default.")
+@click.option("--degree", default=3, show_default=True, help="Of poly.")
+@click.option("--coef0", default=1.0, show_default=True, help="Of poly.")
+@click.option("--approximation", type=click.Choice(["nystroem", "fourier"]), help="Cluster features of the rows.")
+@click.option("--components", default=100, show_default=True, help="Features of an approximation.")
+@SEARCH
+@_with(*HOW)
+def kernel_command(
+    data: str,
+    run: str,
+    penalty: float,
+    kernel: str,
+    gamma: float | None,
+    degree: int,
+    coef0: float,
+    approximation: str | None,
+    components: int,
+    search: bool,
+    seed: int | None,
+    max_iter: int,
+    tol: float,
+    max_clusters: int | None,
+    **how: Any,
+) -> None:
+    """Cluster the rows of DATA in the space of a kernel function; where that is precomputed, DATA is its matrix."""
+    limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
+    function: dict[str, Any] = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0}
+    made: dict[str, Any] = {"approximation": approximation, "n_components": components, "search": search}
+    _fit(data, run, KernelDPMeans(penalty, **function, **made, **limits), **how)
+
+
 def _fit(
     data: str,
     run: str,
-    method: DPMeans | HDPMeans,
+    method: DPMeans | HDPMeans | KernelDPMeans,
     *,
     weights: str | None,
     scale: str,

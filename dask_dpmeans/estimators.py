@@ -14,10 +14,11 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.groups import HDPMeans
+from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.sources import lazy_rows
-from dask_dpmeans.store import LOCAL, Result, RunStore
+from dask_dpmeans.store import Result, RunStore
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -153,7 +154,10 @@ class DPMeans(CentersMixin, BaseEstimator):
         )
 
 
-AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans)
+KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
+"""Parameters of `KernelDPMeans` that a run keeps beside those of its method."""
+
+AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans)
 
 
 def fit(
@@ -196,6 +200,7 @@ def fit(
         seed=None if method.random_state is None else seed_of(method.random_state),
         groups=groups,
         sample_weight=sample_weight,
+        recipe=method._recipe() if isinstance(method, KernelDPMeans) else None,
         resume=resume,
         force=force,
         **options,
@@ -239,7 +244,7 @@ def dry_run(
     )
 
 
-def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans:
+def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans | KernelDPMeans:
     """The fitted estimator of a finished run; its labels are a lazy Dask array.
 
     Raises
@@ -255,22 +260,22 @@ def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans:
     model.n_features_in_ = result.manifest["input"]["shape"][1]
     model.feature_columns_ = result.manifest["input"]["columns"]
     model.feature_scale_ = result.arrays.get("feature_scale")
-    model.feature_map_ = result.features
-    model._set_fitted(result.arrays["cluster_centers"], result.arrays["cluster_weights"], result.history)
+    model.features_ = runs.features_of(result)
+    model._restore(result)
     model.n_passes_ = result.manifest["n_passes"]
     model.labels_ = lazy_rows(result.open_labels())
-    if isinstance(model, HDPMeans):
-        groups, centers, weights = (result.arrays[name] for name in LOCAL)
-        model._set_uses(groups, centers, weights, result.manifest["input"]["n_groups"])
     return model
 
 
-def _unfitted(result: Result) -> DPMeans | HDPMeans:
+def _unfitted(result: Result) -> DPMeans | HDPMeans | KernelDPMeans:
     """The estimator that a run was asked for."""
     parameters, method = result.manifest["parameters"], result.manifest["method"]
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
     shared["random_state"] = result.manifest["random_state"]
     shared["search"] = method in (search.Method.name, hdp_search.Method.name)
+    if "kernel" in parameters:
+        asked = {name: parameters[name] for name in KERNEL if name in parameters}
+        return KernelDPMeans(parameters["penalty"], **asked, **shared)
     if result.shared:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
     return DPMeans(

@@ -12,21 +12,36 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.approximation import Approximation
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
-from dask_dpmeans.loop import Algorithm, iterate
-from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, opened_rows
-from dask_dpmeans.store import Record, Writer
+from dask_dpmeans.loop import Algorithm, Step, iterate
+from dask_dpmeans.sources import RowSource, as_source, featured, is_lazy, lazy_map, opened_rows
+from dask_dpmeans.store import Record, Result, Writer
 
 
-class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin):
+class ClustersMixin(ClusterMixin):
+    """What every estimator knows of its clusters, whatever they are of."""
+
+    def _set_fitted(self, weights: Float64Array, history: list[Record]) -> None:
+        last = history[-1]
+        self.cluster_weights_ = weights
+        self.n_clusters_ = last.n_clusters
+        self.inertia_ = last.inertia
+        self.objective_ = last.objective
+        self.n_iter_ = len(history)
+        self.n_passes_ = last.passes
+        self.history_ = history
+
+
+class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin):
     """What every estimator with centers does, whichever method finds them."""
 
     feature_columns_: list[int] | None
     feature_scale_: Float64Array | None
-    feature_map_: Features | None = None
+    features_: Features | None = None
     labels_: Any
     n_passes_: float
 
@@ -56,7 +71,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         rows = checked_rows(self, X, reset=False)
         if is_lazy(rows):
             prepared = self.feature_columns_, self.feature_scale_
-            return lazy_map(rows, kernel, *prepared, dtype, width, groups, self.feature_map_)
+            return lazy_map(rows, kernel, *prepared, dtype, width, groups, self.features_)
         source = self._source(rows, groups=groups)
         answer = np.empty(rows.shape[:1] if width is None else (rows.shape[0], width), dtype)
         source.map(kernel, Writer((answer,)), "predict")
@@ -70,23 +85,35 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             groups=groups,
             columns=self.feature_columns_,
             scale=self.feature_scale_,
-            features=self.feature_map_,
-            centers=self.cluster_centers_,
+            features=self.features_,
+            centers=self._points,
         )
 
+    @property
+    def _points(self) -> Float64Array | None:
+        """(k, d), the centers, where they are points among the rows."""
+        return self.cluster_centers_
+
     def _fit_rows(
-        self, rows: Any, method: Algorithm[Any], groups: Any = None, sample_weight: Any = None
+        self,
+        rows: Any,
+        method: Algorithm[Any],
+        groups: Any = None,
+        sample_weight: Any = None,
+        recipe: Approximation | None = None,
     ) -> tuple[RowSource, Any]:
         """Take a method through its steps, and note what they came to and the labels; the rows, and the last state."""
         source = as_source(rows, sample_weight, groups=groups, features=method.features)
-        history: list[Record] = []
-        for step in iterate(source, method):
-            history[step.state.step - 1 :] = [Record.of(step.state, source.plan.n_rows, step.seconds)]
-        self.feature_columns_, self.feature_scale_, self.feature_map_ = None, None, method.features
-        self._set_fitted(step.state.centers, step.state.weights, history)
+        if recipe is not None:
+            source = featured(source, recipe.learn(source, self.random_state_))
+        step, history = stepped(source, method)
+        self.feature_columns_ = self.feature_scale_ = None
+        self.features_ = source.prepare.features
+        self._set_fitted(step.state.weights, history)
+        self._set_centers(method, source, step.state)
         kernel = method.labels(source, step.state)
         if is_lazy(rows):
-            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups, method.features)
+            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups, self.features_)
         else:
             self.labels_ = np.empty(rows.shape[0], np.int32)
             source.map(kernel, Writer((self.labels_,)), "label")
@@ -95,20 +122,26 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
         return source, step.state
 
-    def _set_fitted(self, centers: Float64Array, weights: Float64Array, history: list[Record]) -> None:
-        last = history[-1]
-        self.cluster_centers_ = centers
-        self.cluster_weights_ = weights
-        self.n_clusters_ = last.n_clusters
-        self.inertia_ = last.inertia
-        self.objective_ = last.objective
-        self.n_iter_ = len(history)
-        self.n_passes_ = last.passes
-        self.history_ = history
+    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
+        """Note the centers of the last state."""
+        self.cluster_centers_ = state.centers
+
+    def _restore(self, result: Result) -> None:
+        """Note what a run came to."""
+        self._set_fitted(result.arrays["cluster_weights"], result.history)
+        self.cluster_centers_ = result.arrays["cluster_centers"]
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_clusters_)
+
+
+def stepped(source: RowSource, method: Algorithm[Any]) -> tuple[Step[Any], list[Record]]:
+    """The last step of a fit, and the records of all."""
+    history: list[Record] = []
+    for step in iterate(source, method):
+        history[step.state.step - 1 :] = [Record.of(step.state, source.plan.n_rows, step.seconds)]
+    return step, history
 
 
 def seed_of(random_state: Any) -> int:

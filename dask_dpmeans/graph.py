@@ -1,22 +1,26 @@
 """scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
 
 import os
+import warnings
 from typing import Any, Self
 
 import numpy as np
 import scipy.io
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms.graphcut import Method
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.face import seed_of, stepped
+from dask_dpmeans.face import ClustersMixin, seed_of, stepped
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.store import Result
 
 CUTS = ("normalized", "ratio")
 
 
-class GraphCutDPMeans(ClusterMixin, BaseEstimator):
+class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     """Cluster the nodes of a graph by a cut and a price for each cluster, without fixing their number.
 
     Minimizes cut + penalty * k (Kulis & Jordan 2012, section 5.2), where a cluster adds to the normalized cut the share
@@ -51,7 +55,7 @@ class GraphCutDPMeans(ClusterMixin, BaseEstimator):
     n_clusters_ : int
     cluster_weights_ : (k,) float64
         The degrees of the clusters, links inside counted from both ends; their nodes under the ratio cut.
-    cut_ : float
+    cut_, inertia_ : float
         The cut: the sum of what the clusters add.
     objective_ : float
         ``cut_ + penalty * n_clusters_``.
@@ -110,10 +114,22 @@ class GraphCutDPMeans(ClusterMixin, BaseEstimator):
         method = self.method()
         self.random_state_ = seed_of(self.random_state)
         source = as_source(as_graph(X), sparse=True)
-        state, history = stepped(source, method.seeded(self.random_state_))
+        step, history = stepped(source, method.seeded(self.random_state_))
         self.n_features_in_ = source.plan.n_rows
-        self._set_fitted(state.labels, state.weights, history)
+        self.labels_ = step.state.labels
+        self._set_fitted(step.state.weights, history)
+        if not step.converged:
+            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
         return self
+
+    @property
+    def cut_(self) -> float:
+        """The cut: the sum of what the clusters add."""
+        return self.inertia_
+
+    def _restore(self, result: Result) -> None:
+        """Note what a run came to."""
+        self._set_fitted(result.arrays["cluster_weights"], result.history)
 
     def method(self) -> Method:
         """The parameters, checked, as the library's core takes them."""

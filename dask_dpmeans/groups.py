@@ -13,6 +13,7 @@ from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
 from dask_dpmeans.sources import concatenated, is_lazy, known_rows, open_groups, opened_rows
+from dask_dpmeans.store import LOCAL, Result
 
 
 class HDPMeans(CentersMixin, BaseEstimator):
@@ -157,6 +158,11 @@ class HDPMeans(CentersMixin, BaseEstimator):
             tol=self.tol,
             max_clusters=self.max_clusters,
         )
+
+    def _restore(self, result: Result) -> None:
+        super()._restore(result)
+        groups, centers, weights = (result.arrays[name] for name in LOCAL)
+        self._set_uses(groups, centers, weights, result.manifest["input"]["n_groups"])
 
     def _set_uses(self, groups: Int64Array, centers: Int64Array, weights: Float64Array, n_groups: int) -> None:
         self.local_clusters_ = csr_array((weights, (groups, centers)), shape=(n_groups, self.n_clusters_))

@@ -55,7 +55,7 @@ class Algorithm(Protocol[AnyState]):
         """The kernel of a map that labels the rows as a state has them."""
         ...
 
-    def result(self, state: AnyState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: AnyState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the stored result, by name, with the names of their dimensions."""
         ...
 

@@ -439,3 +439,56 @@ def graph_kernel(graph: Sequence[Row], sigma: float, normalized: bool) -> tuple[
         ]
         return kernel, degrees
     return [[(sigma - degrees[i]) * same[i][j] + graph[i][j] for j in range(n)] for i in range(n)], [1.0] * n
+
+
+class KernelSweep(NamedTuple):
+    """One iteration of Algorithm 1 in the space of a kernel function."""
+
+    labels: list[int]
+    """The cluster of each row, in row order, numbered in order of opening."""
+    opened: list[int]
+    """The rows that opened clusters, in order."""
+    squared: list[float]
+    """The squared distance of each row to the center of its cluster."""
+    clusters: list[list[int]]
+    """The rows with weight of each cluster that has some: their means are the centers of the next iteration."""
+
+
+def implicit_distance(gram: Sequence[Row], i: int, members: Sequence[int], weights: Sequence[float]) -> float:
+    """The squared distance of row i to the mean of some rows, from inner products (Kulis & Jordan 2012, 5.2)."""
+    size = sum(weights)
+    to_row = sum(weight * gram[i][j] for j, weight in zip(members, weights, strict=True))
+    within = 0.0
+    for j, one in zip(members, weights, strict=True):
+        for m, other in zip(members, weights, strict=True):
+            within += one * other * gram[j][m]
+    return gram[i][i] + (within / (size * size) - 2 * (to_row / size))
+
+
+def kernel_sweep(
+    gram: Sequence[Row],
+    penalty: float,
+    clusters: Sequence[Sequence[int]],
+    order: Sequence[int],
+    weights: Sequence[float],
+) -> KernelSweep:
+    """One pass of Algorithm 1 over the rows in the given order, from the means of clusters; as `sweep` otherwise."""
+    centers = [(list(members), [weights[j] for j in members]) for members in clusters]
+    labels, squared, opened = [-1] * len(gram), [0.0] * len(gram), []
+    for i in order:
+        distances = [implicit_distance(gram, i, *center) for center in centers]
+        least = min(distances)
+        label = distances.index(least)
+        if min(1.0, weights[i]) * least > penalty:
+            label, least = len(centers), 0.0
+            centers.append(([i], [1.0]))
+            opened.append(i)
+        labels[i], squared[i] = label, least
+    found = [[i for i, label in enumerate(labels) if label == c and weights[i] > 0] for c in range(len(centers))]
+    return KernelSweep(labels, opened, squared, [members for members in found if members])
+
+
+def kernel_objective(found: KernelSweep, penalty: float, weights: Sequence[float]) -> float:
+    """Squared error of a sweep's labels to its centers, plus the penalty for each cluster with weight."""
+    error = sum(weight * squared for weight, squared in zip(weights, found.squared, strict=True))
+    return error + penalty * len(found.clusters)

@@ -4,22 +4,26 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans.algorithms.kernel import Method as KernelMethod
+from dask_dpmeans.approximation import Approximation, KernelFeatures
 from dask_dpmeans.blocks import Kernel, Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.implicit import ImplicitPredictions
 from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, iterate
-from dask_dpmeans.sources import Layout, RowSource, as_source
+from dask_dpmeans.sources import Layout, RowSource, as_source, featured
 from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
@@ -47,6 +51,7 @@ def fit(
     seed: int | None,
     groups: Any = None,
     sample_weight: Any = None,
+    recipe: Approximation | None = None,
     resume: bool = False,
     force: bool = False,
     on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
@@ -60,6 +65,7 @@ def fit(
     run : path or URL of the store
     method : parameters and steps
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
+    recipe : the features that the method is to see instead of the rows
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
@@ -81,7 +87,10 @@ def fit(
         source = as_source(data, sample_weight, groups=groups, features=method.features, **where)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
+        if recipe is not None:
+            source = featured(source, recipe.learn(source, seed))
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
+        manifest["parameters"] |= {} if recipe is None else recipe.parameters
         manifest["input"]["fingerprint"] = _fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
         converged = _fit(store, lock, manifest, source, method, resume, on_step)
@@ -118,9 +127,16 @@ def _fit(
     source.map(method.labels(source, state), Writer((labels,)), "label")
     manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
     lock.check()
-    scale: Arrays = {} if source.scale is None else {"feature_scale": (source.scale, ("feature",))}
-    store.finish({**method.result(state), **scale}, history, manifest)
+    store.finish({**method.result(source, state), **_prepared(source)}, history, manifest)
     return converged
+
+
+def _prepared(source: RowSource) -> Arrays:
+    """What the fit learned of how to prepare rows."""
+    scale, features = source.scale, source.prepare.features
+    dimension = "feature" if features is None else "column"
+    divisors: Arrays = {} if scale is None else {"feature_scale": (scale, (dimension,))}
+    return divisors | (features.arrays if isinstance(features, KernelFeatures) else {})
 
 
 def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool = False, **where: Any) -> Predicted:
@@ -152,14 +168,20 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
             if result.shared
             else "the run is of one data set: it has no use for groups"
         )
-    fitted, centers = result.manifest["input"], result.arrays["cluster_centers"]
-    prepared = {"columns": fitted["columns"], "scale": result.arrays.get("feature_scale"), "features": result.features}
-    source = as_source(data, groups=groups, centers=centers, **prepared, **where)
+    kernel, fitted = predictions(result), result.manifest["input"]
+    source = as_source(
+        data,
+        groups=groups,
+        columns=fitted["columns"],
+        scale=result.arrays.get("feature_scale"),
+        features=features_of(result),
+        centers=result.arrays.get("cluster_centers"),
+        **where,
+    )
     if source.stored_columns != fitted["shape"][1]:
         raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
     manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
-    kernel = predictions(result)
     with only_job(target.path) as lock:
         target.check_target("predictions", [run, data, groups], force=force)
         target.remove()
@@ -175,12 +197,30 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
 
 def predictions(result: Result) -> Kernel:
     """The kernel of a map that predicts with the clusters of a run."""
-    asked, centers = result.manifest["parameters"], result.arrays["cluster_centers"]
+    asked = result.manifest["parameters"]
+    if result.manifest["method"] == KernelMethod.name:
+        method = KernelMethod(**asked)
+        if method.precomputed:
+            raise InputError(
+                "the run is of a precomputed kernel: similarities to its rows do not tell distances, and labels alone "
+                "come from load(run).predict(K)"
+            )
+        return ImplicitPredictions(method.restored(result.arrays), method.penalty)
+    centers = result.arrays["cluster_centers"]
     if not result.shared:
         return Predictions(Centers(centers), asked["penalty"])
     uses = result.arrays["local_groups"], result.arrays["local_centers"]
     sharing = Sharing.of(centers, *uses, result.manifest["input"]["n_groups"])
     return GroupPredictions(sharing, Prices(asked["local_penalty"], asked["global_penalty"]))
+
+
+def features_of(result: Result) -> Features | None:
+    """What a run made of the rows, where it did."""
+    asked = result.manifest["parameters"]
+    if "approximation" not in asked:
+        return result.features
+    names = [field.name for field in fields(Approximation)]
+    return Approximation(**{name: asked[name] for name in names}).restored(result.arrays)
 
 
 def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
@@ -289,6 +329,11 @@ def _fingerprint(summary: Summary) -> str:
 
 
 def _described(value: Any) -> Any:
+    if callable(value):
+        raise InputError(
+            f"the kernel {value!r} is a function, which a run cannot keep: name a kernel, or store the matrix of its "
+            "values and use kernel='precomputed'"
+        )
     return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}" if isinstance(value, np.ndarray) else value
 
 

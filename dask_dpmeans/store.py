@@ -11,6 +11,10 @@ Layout::
       first_centers                 (first_cluster, feature)   where the fit started from centers; in input units
       local_groups, local_centers, local_weights   (local_cluster,)   where data sets share centers: who uses which
       feature_scale                 (feature,)   where the fit scaled: what the columns were divided by
+      cluster_totals, center_labels, center_weights, center_rows, fitted_rows   the centers of a kernel DP-means: sums
+                                    of K within clusters, (cluster,); the clusters and weights of the rows, (row,); the
+                                    rows that are centers, (opener,); and the rows, (row, feature)
+      feature_components, ...       what an approximation of a kernel has learned
       objective, inertia, ...       (step,)   the history
       steps/                        attributes: what the run is, and the number of the last committed step
         000007/state                all numbers of a state in a row, below 2**53 where they are integers; the
@@ -119,7 +123,21 @@ INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 RESULT = ("cluster_centers", "cluster_weights", "cluster_inertias", "labels", "first_centers", "feature_scale")
 PENALTIES = ("penalty", "local_penalty", "global_penalty")
 LOCAL = ("local_groups", "local_centers", "local_weights")
-OUR_NAMES = {"zarr.json", "steps", *RESULT, *LOCAL, "label", "squared_distance", "beyond", "rows", "truth"}
+IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
+FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
+OUR_NAMES = {
+    "zarr.json",
+    "steps",
+    *RESULT,
+    *LOCAL,
+    *IMPLICIT,
+    *FEATURES,
+    "label",
+    "squared_distance",
+    "beyond",
+    "rows",
+    "truth",
+}
 OUR_NAMES |= {field.name for field in fields(Record)}
 """All that is ever written into an output."""
 

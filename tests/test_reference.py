@@ -9,6 +9,9 @@ from dask_dpmeans.reference import (
     direction,
     dpmeans,
     halves,
+    implicit_distance,
+    kernel_objective,
+    kernel_sweep,
     mean_of,
     merge_cost,
     merge_dp_means,
@@ -151,3 +154,20 @@ def test_the_cheapest_merges_come_first_and_end_where_none_pays():
     found = merge_dp_means([[0.0], [9.0], [1.0], [11.0], [30.0]], [1.0, 1.0, 3.0, 1.0, 0.0], 2.5)
     assert found == Merged([[0, 2], [1, 3]], [[0.75], [10.0]], [4.0, 2.0])
     assert merge_dp_means([[0.0], [2.0]], [1.0, 1.0], 2.0).members == [[0], [1]]
+
+
+def test_the_distance_to_an_implicit_mean_is_that_to_the_mean():
+    rows, weights = [[0.0, 1.0], [2.0, 3.0], [8.0, 0.0]], [1.0, 3.0]
+    gram = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in rows] for one in rows]
+    mean = mean_of(rows[:2], weights)
+    assert mean == [1.5, 2.5]
+    assert implicit_distance(gram, 2, [0, 1], weights) == squared_distance(rows[2], mean) == 48.5
+
+
+def test_a_sweep_in_the_space_of_the_linear_kernel_is_the_sweep_of_the_rows():
+    gram = [[one[0] * other[0] for other in LINE] for one in LINE]
+    found = kernel_sweep(gram, 13.0, [[0, 1, 2]], range(3), ONES)
+    plain = sweep(LINE, 13.0, [mean_of(LINE, ONES)], range(3), ONES)
+    assert (found.labels, found.opened) == (plain.labels, plain.opened) == ([1, 1, 2], [0, 2])
+    assert (found.clusters, found.squared) == ([[0, 1], [2]], [0.0, 1.0, 0.0])
+    assert kernel_objective(found, 13.0, ONES) == objective(LINE, 13.0, plain) == 27.0

@@ -112,6 +112,12 @@ def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
         )
 
 
+def check_penalty(penalty: float) -> None:
+    """Refuse what is no price."""
+    if not (isinstance(penalty, Real) and math.isfinite(penalty) and penalty > 0):
+        raise InputError(f"penalty must be a finite number > 0, got {penalty!r}")
+
+
 def check_limits(max_iter: int, tol: float, max_clusters: int | None) -> None:
     """Refuse what cannot end a fit."""
     if not (isinstance(max_iter, Integral) and max_iter >= 1):
@@ -142,8 +148,7 @@ class Parameters:
     """Which distances and means: a name of `METRICS`."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.penalty, Real) and math.isfinite(self.penalty) and self.penalty > 0):
-            raise InputError(f"penalty must be a finite number > 0, got {self.penalty!r}")
+        check_penalty(self.penalty)
         if self.centers is not None and not (
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):
@@ -183,7 +188,7 @@ class Parameters:
         """The kernel of a map that labels the rows as a state has them."""
         return Labels(Centers(state.centers))
 
-    def result(self, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result, by name, with the names of their dimensions."""
         first = {} if self.centers is None else {"first_centers": (self.centers, ("first_cluster", "feature"))}
         return clusters_of(state) | first

@@ -150,6 +150,11 @@ class Method:
         """Of a cluster, against the share that it keeps."""
         return 1.0 + self.penalty if self.normalized else self.penalty
 
+    @property
+    def features(self) -> None:
+        """Rows are seen as they are given."""
+        return None
+
     def seeded(self, seed: int) -> "Method":
         """The same method with another seed."""
         return replace(self, seed=seed)
@@ -225,7 +230,7 @@ class Method:
         """The kernel of a map that labels the nodes as a state has them."""
         return Chosen(state.labels)
 
-    def result(self, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result."""
         return {"cluster_weights": (state.weights, ("cluster",)), "cluster_inertias": (state.inertias, ("cluster",))}
 

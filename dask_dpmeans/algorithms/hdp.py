@@ -219,7 +219,7 @@ class Parameters:
         """The kernel of a map that labels the rows as a state has them."""
         return GroupLabels(state.sharing(source.summary.n_groups))
 
-    def result(self, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result: the uses of centers, with the weight of each, among them."""
         names = ("local_groups", "local_centers", "local_weights")
         return clusters_of(state) | {name: (getattr(state, name), ("local_cluster",)) for name in names}

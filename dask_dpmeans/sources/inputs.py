@@ -39,7 +39,7 @@ from dask_dpmeans.sources.csr import (
 from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_npz
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows, read_rows
-from dask_dpmeans.sources.source import RowSource
+from dask_dpmeans.sources.source import Ledger, RowSource
 from dask_dpmeans.sources.storage import has_checksum, plain_store
 
 RESIDENT_SHARE = 0.4
@@ -258,6 +258,23 @@ def as_source(
         layout.stored_columns,
         layout.checksummed,
         layout.resident or isinstance(shards[0], Shard),
+        max(0, int(RESIDENT_SHARE * layout.resources.memory) - plan.n_rows * layout.row_bytes),
+    )
+
+
+def featured(source: RowSource, features: Features) -> RowSource:
+    """The same rows as kernels see them once `features` are made of them, checked in one pass.
+
+    Features of rows in memory are kept there too where they fit beside them.
+    """
+    summary = source.fold(Survey(np.inf, features), name="survey")
+    size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
+    prepare = replace(source.prepare, features=features, keep=source.resident and size <= source.room)
+    _check_summary(summary, None, prepare, None)
+    plan, height = source.plan, min(source.plan.block_rows, block_height(len(summary.sums)))
+    shard_blocks = plan.shard_rows // height
+    return replace(
+        source, plan=Plan(plan.n_rows, height, shard_blocks), prepare=prepare, summary=summary, ledger=Ledger()
     )
 
 

@@ -42,6 +42,9 @@ class Prepare:
     """What is made of these rows; None where kernels see them as they are."""
     sparse: bool = False
     """Whether kernels see CSR rows as such, in float64; otherwise those of one block at a time are made dense."""
+    keep: bool = False
+    """Whether features of rows in memory are kept there too: of 200,000 x 16 rows 100 features by Nystroem took 0.9 s a
+    pass, all else 0.1 s."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -183,7 +186,17 @@ def _block(
     assert rows is not None
     each = None if weights is None else aligned(weights, np.dtype(np.float64), scratch, "weights")
     sets = None if groups is None else aligned(groups, np.dtype(np.int64), scratch, "groups")
-    return Block(start, prepare(rows, scratch), each, scratch, memory, sets)
+    return Block(start, _prepared(rows, prepare, scratch, memory), each, scratch, memory, sets)
+
+
+def _prepared(rows: Raw, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None) -> Rows:
+    """Rows as kernels see them, kept where they are to be."""
+    if memory is None or not prepare.keep:
+        return prepare(rows, scratch)
+    if "rows" not in memory:
+        memory["rows"] = prepare(rows, scratch).copy()
+    kept: Rows = memory["rows"]
+    return kept
 
 
 def _part(array: RawRows | None, part: slice) -> RawRows | None:

@@ -55,6 +55,8 @@ class RowSource:
     """Whether a flipped bit in the input would be seen."""
     resident: bool
     """Whether rows are in memory: threads may share a shard then, and none need be left unread."""
+    room: int = 0
+    """Bytes that might be kept in memory beside the rows."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)
     """Where rows are read in each pass: what lasts of the answers of shards."""
 

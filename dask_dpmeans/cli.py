@@ -549,7 +549,7 @@ def _table(described: dict[str, Any]) -> str:
 def _reach(asked: dict[str, Any]) -> str:
     """How far from its center a penalty lets a row be; nothing where that is as far as any may be."""
     penalty: float = asked["penalty"]
-    if asked["metric"] == "euclidean":
+    if asked.get("metric", "euclidean") == "euclidean":
         return f", a radius of {penalty**0.5:g}"
     return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" if penalty <= 4 else ""
 
@@ -557,9 +557,16 @@ def _reach(asked: dict[str, Any]) -> str:
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The metric, the penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
-    if "local_penalty" not in asked:
+    if "normalized" in asked:
         return [
-            f"metric      {asked['metric']}",
+            f"penalty     {asked['penalty']:g} on the {'normalized' if asked['normalized'] else 'ratio'} cut",
+            f"clusters    {found['n_clusters']:,}",
+            f"objective   {found['objective']:.9g} = cut {found['inertia']:.9g} + penalty x clusters",
+        ]
+    if "local_penalty" not in asked:
+        name = next(name for name in ("kernel", "metric") if name in asked)
+        return [
+            f"{name:<11} {asked[name]}" + f", by {asked.get('approximation')}" * ("approximation" in asked),
             f"penalty     {asked['penalty']:g}{_reach(asked)}",
             f"clusters    {found['n_clusters']:,}",
             f"{inertia} + penalty x clusters",

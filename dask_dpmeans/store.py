@@ -568,8 +568,6 @@ def _checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
             f"{path} is a run of format {manifest.get('format')!r}, this version reads format {FORMAT}: "
             "open it with the version that wrote it, or fit again"
         )
-    if "penalty" in manifest.get("parameters", {}):  # a run may be older than the choice of a metric
-        return manifest | {"parameters": {"metric": "euclidean"} | manifest["parameters"]}
     return manifest
 
 

@@ -362,18 +362,6 @@ def test_a_run_of_directions_that_is_resumed_ends_in_the_same_bytes_and_in_no_ot
     assert resumed.objective_ == whole.objective_
 
 
-def test_a_run_that_names_no_metric_is_euclidean_and_can_be_gone_on_with(tmp_path: Path, data: str) -> None:
-    whole = fit(data, tmp_path / "run.zarr", DPMeans(16.0, random_state=0))
-    for file in (tmp_path / "run.zarr/zarr.json", tmp_path / "run.zarr/steps/zarr.json"):
-        metadata = json.loads(file.read_text())
-        del metadata["attributes"][MARKER]["parameters"]["metric"]
-        metadata["attributes"] = _signed(metadata["attributes"])
-        file.write_text(json.dumps(metadata))
-    older = load(tmp_path / "run.zarr")
-    assert older.get_params() == whole.get_params()
-    assert fit(data, tmp_path / "run.zarr", DPMeans(16.0), resume=True).objective_ == whole.objective_
-
-
 def test_predictions_are_labels_squared_distances_and_rows_beyond(tmp_path: Path, run: Path) -> None:
     rows = np.random.default_rng(9).standard_normal((2000, 3)) * 4
     found = predict(run, rows, tmp_path / "out.zarr")

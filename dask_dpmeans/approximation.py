@@ -120,8 +120,9 @@ class Approximation:
     def restored(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> KernelFeatures:
         """The features that a run keeps."""
         names = FITTED[self.approximation]
-        d = arrays[next(iter(names))].shape[self.approximation == "nystroem"]
-        transformer = self._transformer(len(arrays[list(names)[-1]]), d, 0)
+        first, last = (arrays[name] for name in names)
+        d = first.shape[1 if self.approximation == "nystroem" else 0]
+        transformer = self._transformer(len(last), d, 0)
         for name, attribute in names.items():
             setattr(transformer, attribute, arrays[name])
         transformer.n_features_in_ = d

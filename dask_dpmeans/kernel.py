@@ -169,8 +169,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
     def _recipe(self) -> Approximation | None:
         if self.approximation is None:
             return None
-        kernel_of: Any = self.kernel
-        return Approximation(self.approximation, kernel_of, self.gamma, self.degree, self.coef0, self.n_components)
+        name: Any = self.kernel  # a function is refused there
+        return Approximation(self.approximation, name, self.gamma, self.degree, self.coef0, self.n_components)
 
     def predict(self, X: Any) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is.
@@ -198,9 +198,9 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return -source.fold(ImplicitInertia(self._measurable()), name="score")
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
-        implicit = isinstance(method, kernel.Method)
-        self.implicit_centers_ = method.centers(source, state) if isinstance(method, kernel.Method) else None
-        if implicit:
+        self.implicit_centers_ = None
+        if isinstance(method, kernel.Method):
+            self.implicit_centers_ = method.centers(source, state)
             self.__dict__.pop("cluster_centers_", None)  # of an earlier fit
         else:
             super()._set_centers(method, source, state)

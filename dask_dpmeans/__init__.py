@@ -5,6 +5,7 @@ from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.run import predict
+from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
 __version__ = "0.1.0"
@@ -17,6 +18,7 @@ __all__ = [
     "InputError",
     "NoWorkersError",
     "OnlineDPMeans",
+    "SpectralDPMeans",
     "SplitMergeDPMeans",
     "TooManyClustersError",
     "dry_run",

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.block import Block, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
 from dask_dpmeans.loop import Algorithm, iterate
@@ -28,6 +28,8 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     feature_scale_: Float64Array | None
     labels_: Any
     n_passes_: float
+    _features: Features | None = None
+    """What the centers are centers of, instead of the rows as they are."""
 
     def predict(self, X: Any) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is."""
@@ -49,7 +51,8 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _mapped(self, X: Any, kernel: Callable[[Block], Any], dtype: Any, width: int | None, groups: Any = None) -> Any:
         rows = checked_rows(self, X, reset=False)
         if is_lazy(rows):
-            return lazy_map(rows, kernel, self.feature_columns_, self.feature_scale_, dtype, width, groups)
+            columns, scale = self.feature_columns_, self.feature_scale_
+            return lazy_map(rows, kernel, columns, scale, dtype, width, groups, self._features)
         source = self._source(rows, groups=groups)
         answer = np.empty(len(rows) if width is None else (len(rows), width), dtype)
         source.map(kernel, Writer((answer,)), "predict")
@@ -63,6 +66,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             groups=groups,
             columns=self.feature_columns_,
             scale=self.feature_scale_,
+            features=self._features,
             centers=self.cluster_centers_,
         )
 
@@ -71,6 +75,10 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     ) -> tuple[RowSource, Any]:
         """Take a method through its steps, and note what they came to and the labels; the rows, and the last state."""
         source = as_source(rows, sample_weight, groups=groups)
+        return source, self._fit_source(source, rows, method, groups)
+
+    def _fit_source(self, source: RowSource, rows: Any, method: Algorithm[Any], groups: Any = None) -> Any:
+        """The same with rows that are a source already."""
         history: list[Record] = []
         for step in iterate(source, method):
             history[step.state.step - 1 :] = [Record.of(step.state, source.plan.n_rows, step.seconds)]
@@ -78,14 +86,15 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self._set_fitted(step.state.centers, step.state.weights, history)
         kernel = method.labels(source, step.state)
         if is_lazy(rows):
-            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups)
+            features = source.prepare.features
+            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups, features)
         else:
             self.labels_ = np.empty(len(rows), np.int32)
             source.map(kernel, Writer((self.labels_,)), "label")
             self.n_passes_ += 1.0
         if not step.converged:
-            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
-        return source, step.state
+            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=4)
+        return step.state
 
     def _set_fitted(self, centers: Float64Array, weights: Float64Array, history: list[Record]) -> None:
         last = history[-1]

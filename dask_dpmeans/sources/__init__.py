@@ -3,7 +3,7 @@
 from dask.utils import format_bytes, parse_bytes
 
 from dask_dpmeans.sources.cluster import connect, own_threads
-from dask_dpmeans.sources.executors import Threads
+from dask_dpmeans.sources.executors import Threads, one_blas_thread
 from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, lay_out, open_groups
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows
 from dask_dpmeans.sources.reading import why_processes
@@ -29,6 +29,7 @@ __all__ = [
     "lay_out",
     "lazy_map",
     "lazy_rows",
+    "one_blas_thread",
     "open_groups",
     "own_threads",
     "parse_bytes",

@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from dask_dpmeans import run as runs
+from dask_dpmeans.algorithms.spectral import AFFINITIES, relaxed_objective
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -29,6 +30,7 @@ from dask_dpmeans.estimators import DPMeans, dry_run, fit
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
+from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.synth import KINDS, Synthetic
 
@@ -229,10 +231,46 @@ def hdp_command(
     _fit(data, run, HDPMeans(local_penalty, global_penalty, search=search, **limits), **how)
 
 
+@main.command("spectral")
+@click.argument("data")
+@click.argument("run")
+@click.option("--penalty", type=float, required=True, help="What the eigenvalues of kept eigenvectors exceed.")
+@click.option("--affinity", type=click.Choice(AFFINITIES), default="linear", show_default=True)
+@click.option("--gamma", type=float, help="Of rbf: exp(-gamma x squared distance); 1 / columns by default.")
+@click.option("--neighbors", default=10, show_default=True, help="Of nearest_neighbors, the row itself included.")
+@click.option("--landmarks", default=1000, show_default=True, help="Of rbf: rows that stand for all, where more are.")
+@click.option("--max-components", default=256, show_default=True, help="Stop with an error where more are kept.")
+@click.option("--threshold", default=0.25, show_default=True, help="Penalty of DP-means on rows of the eigenvectors.")
+@SEARCH
+@_with(*HOW)
+def spectral_command(
+    data: str,
+    run: str,
+    penalty: float,
+    affinity: str,
+    gamma: float | None,
+    neighbors: int,
+    landmarks: int,
+    max_components: int,
+    threshold: float,
+    search: bool,
+    seed: int | None,
+    max_iter: int,
+    tol: float,
+    max_clusters: int | None,
+    **how: Any,
+) -> None:
+    """Cluster the rows of DATA by the eigenvectors of their affinity whose eigenvalues exceed the penalty."""
+    limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
+    kernel: dict[str, Any] = {"gamma": gamma, "n_neighbors": neighbors, "n_landmarks": landmarks}
+    clustering: dict[str, Any] = {"max_components": max_components, "threshold": threshold, "search": search}
+    _fit(data, run, SpectralDPMeans(penalty, affinity=affinity, **kernel, **clustering, **limits), **how)
+
+
 def _fit(
     data: str,
     run: str,
-    method: DPMeans | HDPMeans,
+    method: DPMeans | HDPMeans | SpectralDPMeans,
     *,
     weights: str | None,
     scale: str,
@@ -260,6 +298,8 @@ def _fit(
         "force": force,
     }
     method.method()  # refuses what cannot be used, before anything is tried or started
+    if isinstance(method, SpectralDPMeans):
+        method.spectrum().check_weights(weights)
     RunStore.at(run).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
         with _place(data, fill_missing, **where) as place:
@@ -415,9 +455,15 @@ def describe(run: str) -> dict[str, Any]:
     """What a finished run was asked and what it found, as JSON holds it."""
     result = RunStore.at(run).result()
     weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
+    spectrum = result.manifest["parameters"].get("spectrum")
+    relaxed = spectrum and {
+        "eigenvalues": result.arrays["eigenvalues"].tolist(),
+        "relaxed_objective": relaxed_objective(result.arrays["eigenvalues"], spectrum["penalty"]),
+    }
     return {
         "run": RunStore.at(run).shown,
         **result.manifest,
+        **(relaxed or {}),
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
         "clusters": [
             {"cluster": number, "weight": weight, "inertia": inertia}
@@ -482,6 +528,7 @@ def _table(described: dict[str, Any]) -> str:
         f"run         {described['run']}",
         f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
         + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
+        *_spectrum(described),
         *_clusters(asked, rows, found),
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
@@ -491,14 +538,28 @@ def _table(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _spectrum(described: dict[str, Any]) -> list[str]:
+    """The eigenvalues, of a run that has some."""
+    if "spectrum" not in described["parameters"]:
+        return []
+    asked, values = described["parameters"]["spectrum"], described["eigenvalues"]
+    return [
+        f"affinity    {asked['affinity']}, {counted(len(values), 'eigenvalue')} above {asked['penalty']:g}: "
+        f"{values[0]:.6g} to {values[-1]:.6g}; their eigenvectors are clustered",
+        f"relaxed     {described['relaxed_objective']:.9g} at most is tr Y'(K - {asked['penalty']:g} I)Y of any "
+        f"clustering; tr K = {described['affinity_trace']:.9g}",
+    ]
+
+
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
     if "local_penalty" not in asked:
+        word = "threshold" if "spectrum" in asked else "penalty"
         return [
-            f"penalty     {asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
+            f"{word:12}{asked["penalty"]:g}, a radius of {asked['penalty'] ** 0.5:g}",
             f"clusters    {found['n_clusters']:,}",
-            f"{inertia} + penalty x clusters",
+            f"{inertia} + {word} x clusters",
         ]
     sets, local = rows["n_groups"], found["n_local_clusters"]
     return [

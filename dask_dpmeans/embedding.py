@@ -1,5 +1,6 @@
 """From rows to the rows of Y: which affinity matrix is decomposed, and where its eigenvectors stand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def _embedding(source: RowSource, asked: Spectrum, seed: int) -> Embedding:
         return nystroem(source, asked, seed)
     rows = _gathered(source, asked)
     matrix = symmetric(rows) if asked.affinity == "precomputed" else neighbor_affinity(rows, asked.n_neighbors)
-    return of_matrix(matrix, asked, seed, passes=1)
+    return replace(of_matrix(matrix, asked, seed, passes=1), scale=source.scale)
 
 
 def _gathered(source: RowSource, asked: Spectrum) -> Float64Array:

@@ -17,6 +17,7 @@ from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.sources import lazy_rows
+from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import LOCAL, Result, RunStore
 
 
@@ -139,7 +140,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         )
 
 
-AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans)
+AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, SpectralDPMeans)
 
 
 def fit(
@@ -179,6 +180,7 @@ def fit(
         run,
         method.method(),
         seed=None if method.random_state is None else seed_of(method.random_state),
+        spectrum=method.spectrum() if isinstance(method, SpectralDPMeans) else None,
         groups=groups,
         sample_weight=sample_weight,
         resume=resume,
@@ -212,6 +214,8 @@ def dry_run(
     -------
     Estimate
     """
+    if not isinstance(method, DPMeans):
+        raise InputError(f"a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
     return estimate.dry_run(
         data,
         run,
@@ -224,7 +228,7 @@ def dry_run(
     )
 
 
-def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans:
+def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans | SpectralDPMeans:
     """The fitted estimator of a finished run; its labels are a lazy Dask array.
 
     Raises
@@ -246,10 +250,14 @@ def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans:
     if isinstance(model, HDPMeans):
         groups, centers, weights = (result.arrays[name] for name in LOCAL)
         model._set_uses(groups, centers, weights, result.manifest["input"]["n_groups"])
+    if isinstance(model, SpectralDPMeans):
+        rows, trace = result.open_embedding(), result.manifest["affinity_trace"]
+        lazily = None if rows is None else lazy_rows(rows)
+        model._set_embedding(result.arrays["eigenvalues"], trace, runs.projection(result), lazily)
     return model
 
 
-def _unfitted(result: Result) -> DPMeans | HDPMeans:
+def _unfitted(result: Result) -> DPMeans | HDPMeans | SpectralDPMeans:
     """The estimator that a run was asked for."""
     parameters, method = result.manifest["parameters"], result.manifest["method"]
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
@@ -257,6 +265,8 @@ def _unfitted(result: Result) -> DPMeans | HDPMeans:
     shared["search"] = method in (search.Method.name, hdp_search.Method.name)
     if result.shared:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
+    if "spectrum" in parameters:
+        return SpectralDPMeans(**parameters["spectrum"], threshold=parameters["penalty"], **shared)
     return DPMeans(
         parameters["penalty"],
         init="mean" if parameters["centers"] is None else result.arrays["first_centers"],

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans.algorithms.spectral import Embedding, Spectrum
 from dask_dpmeans.blocks import Kernel, Source
+from dask_dpmeans.embedding import embed
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
@@ -45,6 +48,7 @@ def fit(
     method: Algorithm[Any],
     *,
     seed: int | None,
+    spectrum: Spectrum | None = None,
     groups: Any = None,
     sample_weight: Any = None,
     resume: bool = False,
@@ -60,6 +64,7 @@ def fit(
     run : path or URL of the store
     method : parameters and steps
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
+    spectrum : which eigenvectors of the rows' affinity are clustered in their place
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
@@ -74,6 +79,8 @@ def fit(
         Another job has taken the run, as this one stood still for too long.
     """
     store = RunStore.at(run)
+    if spectrum is not None:
+        spectrum.check_weights(sample_weight)
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.path) as lock:
@@ -84,7 +91,13 @@ def fit(
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
         manifest["input"]["fingerprint"] = _fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
-        converged = _fit(store, lock, manifest, source, method, resume, on_step)
+        embedding = None
+        if spectrum is not None:
+            manifest["parameters"]["spectrum"] = asdict(spectrum)
+            if resume:
+                check_resumable(store, manifest)  # before the work
+            embedding, source = embed(source, spectrum, seed)
+        converged = _fit(store, lock, manifest, source, method, embedding, resume, on_step)
     if not converged:
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
 
@@ -95,6 +108,7 @@ def _fit(
     manifest: dict[str, Any],
     source: RowSource,
     method: Algorithm[Any],
+    embedding: Embedding | None,
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
@@ -117,8 +131,14 @@ def _fit(
     labels = store.create_rows("labels", source.plan.n_rows, source.plan.chunk_rows, np.int32)
     source.map(method.labels(source, state), Writer((labels,)), "label")
     manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
+    arrays = _result_arrays(state, source, method)
+    if embedding is not None:
+        manifest["n_passes"] += embedding.passes
+        manifest["affinity_trace"] = embedding.trace
+        arrays |= _embedding_arrays(embedding)
+        _write_embedding(store, embedding, source.plan.chunk_rows)
     lock.check()
-    store.finish(_result_arrays(state, source, method), history, manifest)
+    store.finish(arrays, history, manifest)
     return converged
 
 
@@ -153,7 +173,15 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
         )
     fitted, centers = result.manifest["input"], result.arrays["cluster_centers"]
     scale = result.arrays.get("feature_scale")
-    source = as_source(data, groups=groups, columns=fitted["columns"], scale=scale, centers=centers, **where)
+    features = projection(result)
+    if features is None and "spectrum" in result.manifest["parameters"]:
+        raise InputError(
+            "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
+            "affinity linear or rbf"
+        )
+    source = as_source(
+        data, groups=groups, columns=fitted["columns"], scale=scale, features=features, centers=centers, **where
+    )
     if source.stored_columns != fitted["shape"][1]:
         raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
     manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}
@@ -180,6 +208,17 @@ def predictions(result: Result) -> Kernel:
     uses = result.arrays["local_groups"], result.arrays["local_centers"]
     sharing = Sharing.of(centers, *uses, result.manifest["input"]["n_groups"])
     return GroupPredictions(sharing, Prices(asked["local_penalty"], asked["global_penalty"]))
+
+
+def projection(result: Result) -> Projection | None:
+    """What a run's centers are centers of, if it is of eigenvectors that rows can be projected on."""
+    if "projection" not in result.arrays:
+        return None
+    fitted, arrays = result.manifest["input"], result.arrays
+    columns = fitted["shape"][1] if fitted["columns"] is None else len(fitted["columns"])
+    asked = Spectrum(**result.manifest["parameters"]["spectrum"])
+    axes = asked.axes(arrays["projection"], arrays.get("landmarks"), columns)
+    return Projection.of(axes, arrays["eigenvalues"])
 
 
 def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
@@ -305,3 +344,25 @@ def _result_arrays(state: Any, source: RowSource, method: Algorithm[Any]) -> Arr
     if source.scale is not None:
         arrays["feature_scale"] = (source.scale, ("feature",))
     return arrays
+
+
+def _embedding_arrays(embedding: Embedding) -> Arrays:
+    """Eigenvalues, and what projects rows; where rows were gathered, also what their columns were divided by."""
+    arrays: Arrays = {"eigenvalues": (embedding.eigenvalues, ("component",))}
+    if embedding.scale is not None:
+        arrays["feature_scale"] = embedding.scale, ("feature",)
+    if embedding.projection is not None:
+        axes = embedding.projection.axes
+        along = "feature" if axes.landmarks is None else "landmark"
+        arrays["projection"] = axes.matrix, (along, "component")
+        if axes.landmarks is not None:
+            arrays["landmarks"] = axes.landmarks, ("landmark", "feature")
+    return arrays
+
+
+def _write_embedding(store: RunStore, embedding: Embedding, chunk_rows: int) -> None:
+    """Write the rows of the embedding, where nothing else makes them."""
+    if embedding.rows is not None:
+        shape, dimensions = embedding.rows.shape, ("row", "component")
+        rows = create(store / "embedding", shape, embedding.rows.dtype, dimensions, chunk_rows)
+        Writer((rows,))(0, (embedding.rows,))

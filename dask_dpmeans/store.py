@@ -9,6 +9,10 @@ Layout::
       cluster_inertias              (cluster,)
       labels                        (row,)   -1 where nothing was written
       first_centers                 (first_cluster, feature)   where the fit started from centers; in input units
+      eigenvalues                   (component,)   where eigenvectors were clustered: those greater than the penalty
+      projection                    (feature or landmark, component)   what rows are multiplied by, if anything
+      landmarks                     (landmark, feature)   where their kernel with these is
+      embedding                     (row, component)   where no projection makes it
       local_groups, local_centers, local_weights   (local_cluster,)   where data sets share centers: who uses which
       feature_scale                 (feature,)   where the fit scaled: what the columns were divided by
       objective, inertia, ...       (step,)   the history
@@ -117,7 +121,26 @@ INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 RESULT = ("cluster_centers", "cluster_weights", "cluster_inertias", "labels", "first_centers", "feature_scale")
 PENALTIES = ("penalty", "local_penalty", "global_penalty")
 LOCAL = ("local_groups", "local_centers", "local_weights")
-OUR_NAMES = {"zarr.json", "steps", *RESULT, *LOCAL, "label", "squared_distance", "beyond", "rows", "truth"}
+SPECTRAL = {
+    "linear": ("eigenvalues", "projection"),
+    "rbf": ("eigenvalues", "projection", "landmarks"),
+    "nearest_neighbors": ("eigenvalues",),
+    "precomputed": ("eigenvalues",),
+}
+"""By affinity."""
+OUR_NAMES = {
+    "zarr.json",
+    "steps",
+    *RESULT,
+    *LOCAL,
+    *SPECTRAL["rbf"],
+    "embedding",
+    "label",
+    "squared_distance",
+    "beyond",
+    "rows",
+    "truth",
+}
 OUR_NAMES |= {field.name for field in fields(Record)}
 """All that is ever written into an output."""
 
@@ -333,9 +356,11 @@ class RunStore:
             names += ["feature_scale"] * manifest["input"]["scaled"]
             names += ["first_centers"] * (manifest["parameters"].get("centers") is not None)
             names += LOCAL if "local_penalty" in manifest["parameters"] else ()
+            if "spectrum" in manifest["parameters"]:
+                names += SPECTRAL[manifest["parameters"]["spectrum"]["affinity"]]
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in names}
-            return Result(manifest, values, _records(history), self / "labels")
+            return Result(manifest, values, _records(history), self)
 
 
 @dataclass(frozen=True)
@@ -347,7 +372,7 @@ class Result:
     arrays: dict[str, np.ndarray[Any, Any]]
     """By name: cluster_centers, cluster_weights, cluster_inertias, and feature_scale, first_centers where there are."""
     history: list[Record]
-    labels_path: str
+    store: RunStore
     """Where the labels are."""
 
     @property
@@ -357,12 +382,21 @@ class Result:
 
     def open_labels(self) -> "CheckedArray":
         """The label array, after a look that no chunk is missing."""
-        labels, n_rows = open_whole(self.labels_path), self.manifest["input"]["shape"][0]
-        if labels.shape != (n_rows,) or labels.dtype != np.int32:
-            raise CorruptStoreError(
-                f"{self.labels_path} holds {labels.dtype} of shape {labels.shape}, not {n_rows:,} labels of int32"
-            )
-        return CheckedArray(labels)
+        n_rows: int = self.manifest["input"]["shape"][0]
+        return self._open("labels", (n_rows,), np.int32, f"{n_rows:,} labels of int32")
+
+    def open_embedding(self) -> "CheckedArray | None":
+        """The same of the embedding, if it is there: (n, r)."""
+        if "eigenvalues" not in self.arrays or "projection" in self.arrays:
+            return None
+        shape = self.manifest["input"]["shape"][0], len(self.arrays["eigenvalues"])
+        return self._open("embedding", shape, np.float64, f"float64 of shape {shape}")
+
+    def _open(self, name: str, shape: tuple[int, ...], dtype: Any, wanted: str) -> "CheckedArray":
+        array = open_whole(self.store / name)
+        if array.shape != shape or array.dtype != dtype:
+            raise CorruptStoreError(f"{self.store / name} holds {array.dtype} of shape {array.shape}, not {wanted}")
+        return CheckedArray(array)
 
 
 @dataclass(frozen=True)
@@ -521,7 +555,9 @@ def _check_types(manifest: dict[str, Any]) -> None:
     """Refuse attributes of a result that are of other types than ours, be they signed."""
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
     penalties = [asked[name] for name in PENALTIES if name in asked]
-    numbers = [*penalties, asked["tol"], manifest["n_passes"]]
+    spectral = "spectrum" in asked
+    penalties += [asked["spectrum"]["penalty"]] * spectral
+    numbers = [*penalties, asked["tol"], manifest["n_passes"], *[manifest["affinity_trace"]] * spectral]
     integers = [manifest["random_state"], asked["max_iter"], rows["n_groups"], *rows["shape"], *(columns or ())]
     flags = [rows["scaled"], rows["weighted"], manifest["converged"], manifest["checksummed"]]
     if not (

@@ -100,6 +100,8 @@ class Embedding:
     """Makes them of rows; None where the affinity is of all rows together."""
     rows: Float64Array | None = None
     """(n, r); None where the projection makes them."""
+    scale: Float64Array | None = None
+    """(d,), what the columns were divided by, where the rows that this is of had to be gathered."""
 
 
 def relaxed_objective(eigenvalues: Float64Array, penalty: float) -> float:

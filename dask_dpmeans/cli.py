@@ -557,7 +557,7 @@ def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]
     if "local_penalty" not in asked:
         word = "threshold" if "spectrum" in asked else "penalty"
         return [
-            f"{word:12}{asked["penalty"]:g}, a radius of {asked['penalty'] ** 0.5:g}",
+            f"{word:12}{asked['penalty']:g}, a radius of {asked['penalty'] ** 0.5:g}",
             f"clusters    {found['n_clusters']:,}",
             f"{inertia} + {word} x clusters",
         ]

@@ -166,9 +166,7 @@ def symmetric(matrix: Any) -> Any:
     """
     rows, columns = matrix.shape
     if rows != columns:
-        raise InputError(
-            f"affinity='precomputed' takes a square matrix of the products of rows, got {rows} x {columns}"
-        )
+        raise InputError(f"affinity='precomputed' takes a square matrix, got {rows} x {columns}")
     difference, largest = float(abs(matrix - matrix.T).max()), float(abs(matrix).max())
     if difference > 1e-10 * largest:
         raise InputError(

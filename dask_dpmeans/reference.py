@@ -459,5 +459,5 @@ def spectral_rows(matrix: Sequence[Row], penalty: float) -> list[list[float]]:
     for number in range(len(matrix)):
         row = [vector[number] for vector in kept]
         length = sum(value * value for value in row) ** 0.5
-        rows.append([value / length if length > 1e-8 else 0.0 for value in row])
+        rows.append([value / length if length > 1e-6 else 0.0 for value in row])
     return rows

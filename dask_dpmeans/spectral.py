@@ -81,7 +81,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         Those greater than the penalty, from the greatest on.
     embedding_ : (n, r) float64
         The rows of Y at unit length, where the affinity is "nearest_neighbors" or "precomputed"; of others `embed`
-        makes them.  A row of which the eigenvectors hold nothing (1e-8 of its length) stands at 0, as far from each
+        makes them.  A row of which the eigenvectors hold nothing (1e-6 of its length) stands at 0, as far from each
         ideal cluster as 1: such rows are a cluster of their own.
     relaxed_objective_ : float
         Sum of eigenvalues - penalty.  No clustering has a greater tr Y'(K - penalty I)Y (theorem 5.2).

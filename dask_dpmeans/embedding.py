@@ -11,7 +11,7 @@ from dask_dpmeans.algorithms.spectral import Embedding, Spectrum, linear, nystro
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gram import Picked
-from dask_dpmeans.sources import RowSource, as_source, format_bytes, one_blas_thread
+from dask_dpmeans.sources import RowSource, Threads, as_source, format_bytes, one_blas_thread
 
 GATHERED_BYTES = 2**31
 """Rows in float64, the most that are gathered in one place."""
@@ -23,7 +23,8 @@ def embed(source: RowSource, asked: Spectrum, seed: int) -> tuple[Embedding, Row
         embedding = _embedding(source, asked, seed)
     if embedding.projection is not None:
         return embedding, source.through(embedding.projection)
-    return embedding, as_source(embedding.rows)
+    threads = source.executor.threads if isinstance(source.executor, Threads) else None
+    return embedding, as_source(embedding.rows, threads=threads)
 
 
 def embed_matrix(matrix: Any, asked: Spectrum, seed: int) -> tuple[Embedding, RowSource]:

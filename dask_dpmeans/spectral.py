@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dask_dpmeans.algorithms import dpmeans, search
-from dask_dpmeans.algorithms.spectral import Embedding, Spectrum, relaxed_objective
+from dask_dpmeans.algorithms.spectral import Embedding, Spectrum, check_positive, relaxed_objective
 from dask_dpmeans.embedding import embed, embed_matrix
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
@@ -141,7 +141,8 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         X : (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``; (n, n), also sparse, where it is precomputed
         y : ignored
         sample_weight : (n,), optional
-            Weights >= 0, with "linear" and "rbf": K is W^1/2 K W^1/2 then, so that integer weights equal repeated rows.
+            Weights >= 0, with "linear" and "rbf": K is W^1/2 K W^1/2 then, so that integer weights equal repeated rows,
+            but for the landmarks drawn.
 
         Returns
         -------
@@ -203,6 +204,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         """What is asked of DP-means on the rows of Y."""
         if not isinstance(self.search, bool | np.bool_):
             raise InputError(f"search must be True or False, got {self.search!r}")
+        check_positive("threshold", self.threshold)
         return (search.Method if self.search else dpmeans.Method)(
             penalty=self.threshold, max_iter=self.max_iter, tol=self.tol, max_clusters=self.max_clusters
         )

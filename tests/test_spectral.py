@@ -254,6 +254,8 @@ def test_what_is_not_offered_is_refused(tmp_path, moons):
         model.fit(rows, sample_weight=np.ones(1000))
     with pytest.raises(InputError, match="n_neighbors must be at most the number of rows, 5, got 10"):
         model.fit(rows[:5])
+    with pytest.raises(InputError, match=r"threshold must be a finite number > 0, got -0\.25"):
+        params(model, threshold=-0.25).fit(rows)
     with pytest.raises(InputError, match="search must be True or False, got 1"):
         params(model, search=1).fit(rows)
     with pytest.raises(InputError, match="cannot tell that of SpectralDPMeans"):

@@ -49,11 +49,11 @@ class Spectrum:
     """More eigenvectors are an error."""
 
     def __post_init__(self) -> None:
-        _check_positive("penalty", self.penalty)
+        check_positive("penalty", self.penalty)
         if self.affinity not in AFFINITIES:
             raise InputError(f"affinity must be one of {', '.join(AFFINITIES)}, got {self.affinity!r}")
         if self.gamma is not None:
-            _check_positive("gamma", self.gamma)
+            check_positive("gamma", self.gamma)
             if self.affinity != "rbf":
                 raise InputError(f"gamma is of affinity='rbf', {self.affinity} has no use for it: leave it out")
         for name in ("n_neighbors", "n_landmarks", "max_components"):
@@ -81,7 +81,8 @@ class Spectrum:
         return Axes(matrix, landmarks, 0.0 if landmarks is None else self.gamma or 1.0 / columns)
 
 
-def _check_positive(name: str, number: float) -> None:
+def check_positive(name: str, number: float) -> None:
+    """Refuse what is no finite number > 0."""
     if not (isinstance(number, Real) and math.isfinite(number) and number > 0):
         raise InputError(f"{name} must be a finite number > 0, got {number!r}")
 

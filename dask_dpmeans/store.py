@@ -555,9 +555,11 @@ def _check_types(manifest: dict[str, Any]) -> None:
     """Refuse attributes of a result that are of other types than ours, be they signed."""
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
     penalties = [asked[name] for name in PENALTIES if name in asked]
-    spectral = "spectrum" in asked
-    penalties += [asked["spectrum"]["penalty"]] * spectral
-    numbers = [*penalties, asked["tol"], manifest["n_passes"], *[manifest["affinity_trace"]] * spectral]
+    numbers = [asked["tol"], manifest["n_passes"]]
+    if "spectrum" in asked:
+        penalties.append(asked["spectrum"]["penalty"])
+        numbers.append(manifest["affinity_trace"])
+    numbers += penalties
     integers = [manifest["random_state"], asked["max_iter"], rows["n_groups"], *rows["shape"], *(columns or ())]
     flags = [rows["scaled"], rows["weighted"], manifest["converged"], manifest["checksummed"]]
     if not (

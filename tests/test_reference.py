@@ -7,14 +7,19 @@ from dask_dpmeans.reference import (
     Merged,
     Online,
     dpmeans,
+    eigenpairs,
     halves,
+    indicators,
+    kernel_objective,
     mean_of,
     merge_cost,
     merge_dp_means,
     nearest_center,
     objective,
     online_dp_means,
+    relaxed_trace,
     should_split,
+    spectral_rows,
     split_dp_means,
     squared_distance,
     sweep,
@@ -134,3 +139,25 @@ def test_the_cheapest_merges_come_first_and_end_where_none_pays():
     found = merge_dp_means([[0.0], [9.0], [1.0], [11.0], [30.0]], [1.0, 1.0, 3.0, 1.0, 0.0], 2.5)
     assert found == Merged([[0, 2], [1, 3]], [[0.75], [10.0]], [4.0, 2.0])
     assert merge_dp_means([[0.0], [2.0]], [1.0, 1.0], 2.0).members == [[0], [1]]
+
+
+PRODUCTS = [[4.0, 6.0], [6.0, 9.0]]
+"""Of the rows 2 and 3."""
+
+
+def test_the_objective_in_the_space_of_a_kernel_is_that_of_the_rows():
+    assert kernel_objective(PRODUCTS, [0, 0], 7.0) == 0.5 + 7
+    assert kernel_objective(PRODUCTS, [0, 1], 7.0) == 14
+
+
+def test_indicators_have_unit_length_and_their_trace_is_what_the_objective_leaves():
+    assert indicators([1, 0, 1, 1, 1]) == [[0.0, 0.5], [1.0, 0.0], [0.0, 0.5], [0.0, 0.5], [0.0, 0.5]]
+    assert 13 - relaxed_trace(PRODUCTS, indicators([0, 0]), 7.0) == pytest.approx(7.5)
+
+
+def test_rotations_end_in_eigenvectors_and_rows_of_those_above_the_penalty_have_unit_length():
+    (large, one), (small, other) = eigenpairs([[2.0, 1.0], [1.0, 2.0]])
+    assert (large, small) == pytest.approx((3.0, 1.0))
+    assert one[0] == pytest.approx(one[1])
+    assert other[0] == pytest.approx(-other[1])
+    assert spectral_rows([[3.0, 0.0], [0.0, 1.0]], 2.0) == [[1.0], [0.0]]

@@ -7,6 +7,7 @@ from dask_dpmeans.graph import GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.run import predict
+from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ __all__ = [
     "KernelDPMeans",
     "NoWorkersError",
     "OnlineDPMeans",
+    "SpectralDPMeans",
     "SplitMergeDPMeans",
     "TooManyClustersError",
     "dry_run",

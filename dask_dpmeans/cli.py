@@ -16,6 +16,7 @@ import numpy as np
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms.metric import METRICS
+from dask_dpmeans.algorithms.spectral import AFFINITIES, relaxed_objective
 from dask_dpmeans.errors import (
     ClusterLostError,
     CorruptStoreError,
@@ -26,11 +27,13 @@ from dask_dpmeans.errors import (
     redacted,
 )
 from dask_dpmeans.estimate import Estimate, counted
-from dask_dpmeans.estimators import DPMeans, dry_run, fit
+from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
+from dask_dpmeans.graph import CUTS, GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
+from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.synth import KINDS, Synthetic
 
@@ -165,6 +168,15 @@ METRIC = click.option(
 )
 KERNELS = click.Choice(["rbf", "linear", "poly", "cosine", "precomputed"])
 SCALES = click.Choice(["none", "std"])
+ENDS = (
+    click.option("--max-iter", default=300, show_default=True, help="The most sweeps or steps."),
+    click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share."),
+    click.option("--max-clusters", type=int, help="Stop with an error where there are more."),
+    click.option("--resume", is_flag=True, help="Go on with the run that is there."),
+    FORCE,
+    JSON,
+)
+"""How a fit ends, and what becomes of it."""
 HOW = (
     click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
     click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
@@ -174,12 +186,7 @@ HOW = (
     SEED,
     FILL,
     *WHERE,
-    click.option("--max-iter", default=300, show_default=True, help="The most sweeps or steps."),
-    click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share."),
-    click.option("--max-clusters", type=int, help="Stop with an error where there are more."),
-    click.option("--resume", is_flag=True, help="Go on with the run that is there."),
-    FORCE,
-    JSON,
+    *ENDS,
 )
 """Of every command that fits."""
 
@@ -284,10 +291,46 @@ def kernel_command(
     _fit(data, run, KernelDPMeans(penalty, **function, **made, **limits), **how)
 
 
+@main.command("spectral")
+@click.argument("data")
+@click.argument("run")
+@click.option("--penalty", type=float, required=True, help="What the eigenvalues of kept eigenvectors exceed.")
+@click.option("--affinity", type=click.Choice(AFFINITIES), default="linear", show_default=True)
+@click.option("--gamma", type=float, help="Of rbf: exp(-gamma x squared distance); 1 / columns by default.")
+@click.option("--neighbors", default=10, show_default=True, help="Of nearest_neighbors, the row itself included.")
+@click.option("--landmarks", default=1000, show_default=True, help="Of rbf: rows that stand for all, where more are.")
+@click.option("--max-components", default=256, show_default=True, help="Stop with an error where more are kept.")
+@click.option("--threshold", default=0.25, show_default=True, help="Penalty of DP-means on rows of the eigenvectors.")
+@SEARCH
+@_with(*HOW)
+def spectral_command(
+    data: str,
+    run: str,
+    penalty: float,
+    affinity: str,
+    gamma: float | None,
+    neighbors: int,
+    landmarks: int,
+    max_components: int,
+    threshold: float,
+    search: bool,
+    seed: int | None,
+    max_iter: int,
+    tol: float,
+    max_clusters: int | None,
+    **how: Any,
+) -> None:
+    """Cluster the rows of DATA by the eigenvectors of their affinity whose eigenvalues exceed the penalty."""
+    limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
+    kernel: dict[str, Any] = {"gamma": gamma, "n_neighbors": neighbors, "n_landmarks": landmarks}
+    clustering: dict[str, Any] = {"max_components": max_components, "threshold": threshold, "search": search}
+    _fit(data, run, SpectralDPMeans(penalty, affinity=affinity, **kernel, **clustering, **limits), **how)
+
+
 def _fit(
     data: str,
     run: str,
-    method: DPMeans | HDPMeans | KernelDPMeans,
+    method: Model,
     *,
     weights: str | None,
     scale: str,
@@ -315,6 +358,8 @@ def _fit(
         "force": force,
     }
     method.method()  # refuses what cannot be used, before anything is tried or started
+    if isinstance(method, SpectralDPMeans):
+        method.spectrum().check_weights(weights)
     RunStore.at(run).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
         with _place(data, fill_missing, **where) as place:
@@ -325,6 +370,36 @@ def _fit(
         fit(**job, groups=groups, on_step=shown.step, **place)
     shown.end()
     _say_result(run, as_json)
+
+
+@main.command("graph")
+@click.argument("data")
+@click.argument("run")
+@click.option(
+    "--penalty",
+    type=float,
+    required=True,
+    help="Price of a cluster, negative; between -1 and 0 for the normalized cut.",
+)
+@click.option("--cut", type=click.Choice(CUTS), default="normalized", show_default=True, help="What is minimized.")
+@SEED
+@FILL
+@_with(*WHERE)
+@_with(*ENDS)
+def graph_command(
+    data: str,
+    run: str,
+    penalty: float,
+    cut: str,
+    seed: int | None,
+    max_iter: int,
+    tol: float,
+    max_clusters: int | None,
+    **how: Any,
+) -> None:
+    """Cluster the nodes of a graph: DATA is CSR in a Zarr group, a scipy .npz or a Matrix Market .mtx file."""
+    limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
+    _fit(data, run, GraphCutDPMeans(penalty, cut=cut, **limits), weights=None, scale="none", columns=None, **how)
 
 
 @main.command("predict")
@@ -470,9 +545,15 @@ def describe(run: str) -> dict[str, Any]:
     """What a finished run was asked and what it found, as JSON holds it."""
     result = RunStore.at(run).result()
     weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
+    spectrum = result.manifest["parameters"].get("spectrum")
+    relaxed = spectrum and {
+        "eigenvalues": result.arrays["eigenvalues"].tolist(),
+        "relaxed_objective": relaxed_objective(result.arrays["eigenvalues"], spectrum["penalty"]),
+    }
     return {
         "run": RunStore.at(run).shown,
         **result.manifest,
+        **(relaxed or {}),
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
         "clusters": [
             {"cluster": number, "weight": weight, "inertia": inertia}
@@ -537,6 +618,7 @@ def _table(described: dict[str, Any]) -> str:
         f"run         {described['run']}",
         f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
         + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
+        *_spectrum(described),
         *_clusters(asked, rows, found),
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
@@ -554,6 +636,19 @@ def _reach(asked: dict[str, Any]) -> str:
     return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" if penalty <= 4 else ""
 
 
+def _spectrum(described: dict[str, Any]) -> list[str]:
+    """The eigenvalues, of a run that has some."""
+    if "spectrum" not in described["parameters"]:
+        return []
+    asked, values = described["parameters"]["spectrum"], described["eigenvalues"]
+    return [
+        f"affinity    {asked['affinity']}, {counted(len(values), 'eigenvalue')} above {asked['penalty']:g}: "
+        f"{values[0]:.6g} to {values[-1]:.6g}; their eigenvectors are clustered",
+        f"relaxed     {described['relaxed_objective']:.9g} at most is tr Y'(K - {asked['penalty']:g} I)Y of any "
+        f"clustering; tr K = {described['affinity_trace']:.9g}",
+    ]
+
+
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The metric, the penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
@@ -564,12 +659,13 @@ def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]
             f"objective   {found['objective']:.9g} = cut {found['inertia']:.9g} + penalty x clusters",
         ]
     if "local_penalty" not in asked:
+        word = "threshold" if "spectrum" in asked else "penalty"
         name = next(name for name in ("kernel", "metric") if name in asked)
         return [
             f"{name:<11} {asked[name]}" + f", by {asked.get('approximation')}" * ("approximation" in asked),
-            f"penalty     {asked['penalty']:g}{_reach(asked)}",
+            f"{word:<11} {asked['penalty']:g}{_reach(asked)}",
             f"clusters    {found['n_clusters']:,}",
-            f"{inertia} + penalty x clusters",
+            f"{inertia} + {word} x clusters",
         ]
     sets, local = rows["n_groups"], found["n_local_clusters"]
     return [

@@ -9,15 +9,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import estimate
 from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms import dpmeans, hdp_search, search
+from dask_dpmeans.algorithms import dpmeans, graphcut, hdp_search, search
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
+from dask_dpmeans.graph import GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.sources import lazy_rows
+from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import Result, RunStore
 
 
@@ -157,7 +159,8 @@ class DPMeans(CentersMixin, BaseEstimator):
 KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
 """Parameters of `KernelDPMeans` that a run keeps beside those of its method."""
 
-AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans)
+AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans, SpectralDPMeans, GraphCutDPMeans)
+Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans
 
 
 def fit(
@@ -194,10 +197,11 @@ def fit(
     if groups is not None and not isinstance(method, HDPMeans):
         raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
     runs.fit(
-        data,
+        as_graph(data) if isinstance(method, GraphCutDPMeans) else data,
         run,
         method.method(),
         seed=None if method.random_state is None else seed_of(method.random_state),
+        spectrum=method.spectrum() if isinstance(method, SpectralDPMeans) else None,
         groups=groups,
         sample_weight=sample_weight,
         recipe=method._recipe() if isinstance(method, KernelDPMeans) else None,
@@ -232,6 +236,8 @@ def dry_run(
     -------
     Estimate
     """
+    if not isinstance(method, DPMeans):
+        raise InputError(f"a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
     return estimate.dry_run(
         data,
         run,
@@ -244,7 +250,7 @@ def dry_run(
     )
 
 
-def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans | KernelDPMeans:
+def load(run: str | os.PathLike[str]) -> Model:
     """The fitted estimator of a finished run; its labels are a lazy Dask array.
 
     Raises
@@ -267,7 +273,7 @@ def load(run: str | os.PathLike[str]) -> DPMeans | HDPMeans | KernelDPMeans:
     return model
 
 
-def _unfitted(result: Result) -> DPMeans | HDPMeans | KernelDPMeans:
+def _unfitted(result: Result) -> Model:
     """The estimator that a run was asked for."""
     parameters, method = result.manifest["parameters"], result.manifest["method"]
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
@@ -278,6 +284,12 @@ def _unfitted(result: Result) -> DPMeans | HDPMeans | KernelDPMeans:
         return KernelDPMeans(parameters["penalty"], **asked, **shared)
     if result.shared:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
+    if method == graphcut.Method.name:
+        del shared["search"]
+        cut = "normalized" if parameters["normalized"] else "ratio"
+        return GraphCutDPMeans(parameters["penalty"], cut=cut, **shared)
+    if "spectrum" in parameters:
+        return SpectralDPMeans(**parameters["spectrum"], threshold=parameters["penalty"], **shared)
     return DPMeans(
         parameters["penalty"],
         metric=parameters["metric"],

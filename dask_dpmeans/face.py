@@ -106,6 +106,10 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
         source = as_source(rows, sample_weight, groups=groups, features=method.features)
         if recipe is not None:
             source = featured(source, recipe.learn(source, self.random_state_))
+        return source, self._fit_source(source, rows, method, groups)
+
+    def _fit_source(self, source: RowSource, rows: Any, method: Algorithm[Any], groups: Any = None) -> Any:
+        """The same with rows that are a source already."""
         step, history = stepped(source, method)
         self.feature_columns_ = self.feature_scale_ = None
         self.features_ = source.prepare.features
@@ -119,8 +123,8 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
             source.map(kernel, Writer((self.labels_,)), "label")
             self.n_passes_ += 1.0
         if not step.converged:
-            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
-        return source, step.state
+            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=4)
+        return step.state
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         """Note the centers of the last state."""

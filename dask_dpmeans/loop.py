@@ -27,6 +27,11 @@ class Algorithm(Protocol[AnyState]):
         ...
 
     @property
+    def sparse(self) -> bool:
+        """Whether the method sees CSR rows as such."""
+        ...
+
+    @property
     def features(self) -> Features | None:
         """What is made of each row of the input before the method sees it; None where it sees the rows as given."""
         ...

@@ -492,3 +492,76 @@ def kernel_objective(found: KernelSweep, penalty: float, weights: Sequence[float
     """Squared error of a sweep's labels to its centers, plus the penalty for each cluster with weight."""
     error = sum(weight * squared for weight, squared in zip(weights, found.squared, strict=True))
     return error + penalty * len(found.clusters)
+
+
+def partition_objective(matrix: Sequence[Row], labels: Sequence[int], penalty: float) -> float:
+    """The DP-means objective in the space of a kernel (Kulis & Jordan 2012, section 5.2), plus the penalties.
+
+    The squared distance of a row to the mean of its cluster is made of the products of rows, which the matrix holds.
+    """
+    error = 0.0
+    for cluster in set(labels):
+        members = [number for number, label in enumerate(labels) if label == cluster]
+        size = len(members)
+        within = sum(matrix[i][j] for i in members for j in members)
+        for i in members:
+            error += matrix[i][i] - 2 * sum(matrix[i][j] for j in members) / size + within / size**2
+    return error + penalty * len(set(labels))
+
+
+def indicators(labels: Sequence[int]) -> list[list[float]]:
+    """Y = Z (Z'Z)^-1/2: the columns of Z hold 1 at the members of a cluster, those of Y have unit length."""
+    clusters = sorted(set(labels))
+    return [[(label == each) / labels.count(each) ** 0.5 for each in clusters] for label in labels]
+
+
+def relaxed_trace(matrix: Sequence[Row], columns: Sequence[Row], penalty: float) -> float:
+    """tr Y'(K - penalty I)Y, for the rows of Y."""
+    total = 0.0
+    for c in range(len(columns[0])):
+        for i, row in enumerate(columns):
+            total -= penalty * row[c] ** 2
+            for j, other in enumerate(columns):
+                total += row[c] * matrix[i][j] * other[c]
+    return total
+
+
+def eigenpairs(matrix: Sequence[Row]) -> list[tuple[float, list[float]]]:
+    """Eigenvalues and unit eigenvectors of a symmetric matrix, by Jacobi's rotations, the greatest first."""
+    n = len(matrix)
+    a = [list(row) for row in matrix]
+    vectors = [[float(i == j) for j in range(n)] for i in range(n)]
+    size = sum(value * value for row in a for value in row)
+    while sum(a[i][j] ** 2 for i in range(n) for j in range(n) if i != j) > 1e-30 * size:
+        for p in range(n):
+            for q in range(p + 1, n):
+                if a[p][q] != 0.0:
+                    _rotate(a, vectors, p, q)
+    pairs = [(a[i][i], [vectors[j][i] for j in range(n)]) for i in range(n)]
+    return sorted(pairs, key=lambda pair: -pair[0])
+
+
+def _rotate(a: list[list[float]], vectors: list[list[float]], p: int, q: int) -> None:
+    """Turn the axes p and q so that a[p][q] becomes 0."""
+    theta = (a[q][q] - a[p][p]) / (2 * a[p][q])
+    tangent = (1.0 if theta >= 0 else -1.0) / (abs(theta) + (theta * theta + 1) ** 0.5)
+    cosine = 1 / (tangent * tangent + 1) ** 0.5
+    sine = tangent * cosine
+    for row in (*a, *vectors):
+        row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
+    for j in range(len(a)):
+        a[p][j], a[q][j] = cosine * a[p][j] - sine * a[q][j], sine * a[p][j] + cosine * a[q][j]
+
+
+def spectral_rows(matrix: Sequence[Row], penalty: float) -> list[list[float]]:
+    """Theorem 5.2 of Kulis & Jordan 2012: the rows of Y, whose columns are all eigenvectors above the penalty.
+
+    Rows have unit length, but for those of which the eigenvectors hold nothing, which are 0.
+    """
+    kept = [vector for value, vector in eigenpairs(matrix) if value > penalty]
+    rows = []
+    for number in range(len(matrix)):
+        row = [vector[number] for vector in kept]
+        length = sum(value * value for value in row) ** 0.5
+        rows.append([value / length if length > 1e-6 else 0.0 for value in row])
+    return rows

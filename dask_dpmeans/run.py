@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans.algorithms import graphcut
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
+from dask_dpmeans.algorithms.spectral import Embedding, Spectrum
 from dask_dpmeans.approximation import Approximation, KernelFeatures
 from dask_dpmeans.blocks import Kernel, Source
+from dask_dpmeans.embedding import embed
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.kernels.implicit import ImplicitPredictions
 from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
@@ -49,6 +53,7 @@ def fit(
     method: Algorithm[Any],
     *,
     seed: int | None,
+    spectrum: Spectrum | None = None,
     groups: Any = None,
     sample_weight: Any = None,
     recipe: Approximation | None = None,
@@ -66,6 +71,7 @@ def fit(
     method : parameters and steps
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
     recipe : the features that the method is to see instead of the rows
+    spectrum : which eigenvectors of the rows' affinity are clustered in their place
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
@@ -80,11 +86,13 @@ def fit(
         Another job has taken the run, as this one stood still for too long.
     """
     store = RunStore.at(run)
+    if spectrum is not None:
+        spectrum.check_weights(sample_weight)
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.path) as lock:
         store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
-        source = as_source(data, sample_weight, groups=groups, features=method.features, **where)
+        source = as_source(data, sample_weight, groups=groups, features=method.features, sparse=method.sparse, **where)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         if recipe is not None:
@@ -93,7 +101,13 @@ def fit(
         manifest["parameters"] |= {} if recipe is None else recipe.parameters
         manifest["input"]["fingerprint"] = _fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
-        converged = _fit(store, lock, manifest, source, method, resume, on_step)
+        embedding = None
+        if spectrum is not None:
+            manifest["parameters"]["spectrum"] = asdict(spectrum)
+            if resume:
+                check_resumable(store, manifest)  # before the work
+            embedding, source = embed(source, spectrum, seed)
+        converged = _fit(store, lock, manifest, source, method, embedding, resume, on_step)
     if not converged:
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
 
@@ -104,6 +118,7 @@ def _fit(
     manifest: dict[str, Any],
     source: RowSource,
     method: Algorithm[Any],
+    embedding: Embedding | None,
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
@@ -126,8 +141,14 @@ def _fit(
     labels = store.create_rows("labels", source.plan.n_rows, source.plan.chunk_rows, np.int32)
     source.map(method.labels(source, state), Writer((labels,)), "label")
     manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
+    arrays = {**method.result(source, state), **_prepared(source)}
+    if embedding is not None:
+        manifest["n_passes"] += embedding.passes
+        manifest["affinity_trace"] = embedding.trace
+        arrays |= _embedding_arrays(embedding)
+        _write_embedding(store, embedding, source.plan.chunk_rows)
     lock.check()
-    store.finish({**method.result(source, state), **_prepared(source)}, history, manifest)
+    store.finish(arrays, history, manifest)
     return converged
 
 
@@ -198,6 +219,13 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
 def predictions(result: Result) -> Kernel:
     """The kernel of a map that predicts with the clusters of a run."""
     asked = result.manifest["parameters"]
+    if "spectrum" in asked and "projection" not in result.arrays:
+        raise InputError(
+            "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
+            "affinity linear or rbf"
+        )
+    if result.manifest["method"] == graphcut.Method.name:
+        raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
     if result.manifest["method"] == KernelMethod.name:
         method = KernelMethod(**asked)
         if method.precomputed:
@@ -217,10 +245,23 @@ def predictions(result: Result) -> Kernel:
 def features_of(result: Result) -> Features | None:
     """What a run made of the rows, where it did."""
     asked = result.manifest["parameters"]
+    if "spectrum" in asked:
+        return projection(result)
     if "approximation" not in asked:
         return result.features
     names = [field.name for field in fields(Approximation)]
     return Approximation(**{name: asked[name] for name in names}).restored(result.arrays)
+
+
+def projection(result: Result) -> Projection | None:
+    """What a run's centers are centers of, if it is of eigenvectors that rows can be projected on."""
+    if "projection" not in result.arrays:
+        return None
+    fitted, arrays = result.manifest["input"], result.arrays
+    columns = fitted["shape"][1] if fitted["columns"] is None else len(fitted["columns"])
+    asked = Spectrum(**result.manifest["parameters"]["spectrum"])
+    axes = asked.axes(arrays["projection"], arrays.get("landmarks"), columns)
+    return Projection.of(axes, arrays["eigenvalues"])
 
 
 def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
@@ -339,3 +380,25 @@ def _described(value: Any) -> Any:
 
 def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
+
+
+def _embedding_arrays(embedding: Embedding) -> Arrays:
+    """Eigenvalues, and what projects rows; where rows were gathered, also what their columns were divided by."""
+    arrays: Arrays = {"eigenvalues": (embedding.eigenvalues, ("component",))}
+    if embedding.scale is not None:
+        arrays["feature_scale"] = embedding.scale, ("feature",)
+    if embedding.projection is not None:
+        axes = embedding.projection.axes
+        along = "feature" if axes.landmarks is None else "landmark"
+        arrays["projection"] = axes.matrix, (along, "component")
+        if axes.landmarks is not None:
+            arrays["landmarks"] = axes.landmarks, ("landmark", "feature")
+    return arrays
+
+
+def _write_embedding(store: RunStore, embedding: Embedding, chunk_rows: int) -> None:
+    """Write the rows of the embedding, where nothing else makes them."""
+    if embedding.rows is not None:
+        shape, dimensions = embedding.rows.shape, ("row", "component")
+        rows = create(store / "embedding", shape, embedding.rows.dtype, dimensions, chunk_rows)
+        Writer((rows,))(0, (embedding.rows,))

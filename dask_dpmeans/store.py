@@ -9,6 +9,10 @@ Layout::
       cluster_inertias              (cluster,)
       labels                        (row,)   -1 where nothing was written
       first_centers                 (first_cluster, feature)   where the fit started from centers; in input units
+      eigenvalues                   (component,)   where eigenvectors were clustered: those greater than the penalty
+      projection                    (feature or landmark, component)   what rows are multiplied by, if anything
+      landmarks                     (landmark, feature)   where their kernel with these is
+      embedding                     (row, component)   where no projection makes it
       local_groups, local_centers, local_weights   (local_cluster,)   where data sets share centers: who uses which
       feature_scale                 (feature,)   where the fit scaled: what the columns were divided by
       cluster_totals, center_labels, center_weights, center_rows, fitted_rows   the centers of a kernel DP-means: sums
@@ -125,6 +129,7 @@ PENALTIES = ("penalty", "local_penalty", "global_penalty")
 LOCAL = ("local_groups", "local_centers", "local_weights")
 IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
 FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
+SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
 OUR_NAMES = {
     "zarr.json",
     "steps",
@@ -132,6 +137,7 @@ OUR_NAMES = {
     *LOCAL,
     *IMPLICIT,
     *FEATURES,
+    *SPECTRAL,
     "label",
     "squared_distance",
     "beyond",
@@ -351,7 +357,7 @@ class RunStore:
             _check_types(manifest)
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in manifest["arrays"]}
-            return Result(manifest, values, _records(history), self / "labels")
+            return Result(manifest, values, _records(history), self)
 
 
 @dataclass(frozen=True)
@@ -363,7 +369,7 @@ class Result:
     arrays: dict[str, np.ndarray[Any, Any]]
     """By name."""
     history: list[Record]
-    labels_path: str
+    store: RunStore
     """Where the labels are."""
 
     @property
@@ -378,12 +384,21 @@ class Result:
 
     def open_labels(self) -> "CheckedArray":
         """The label array, after a look that no chunk is missing."""
-        labels, n_rows = open_whole(self.labels_path), self.manifest["input"]["shape"][0]
-        if labels.shape != (n_rows,) or labels.dtype != np.int32:
-            raise CorruptStoreError(
-                f"{self.labels_path} holds {labels.dtype} of shape {labels.shape}, not {n_rows:,} labels of int32"
-            )
-        return CheckedArray(labels)
+        n_rows: int = self.manifest["input"]["shape"][0]
+        return self._open("labels", (n_rows,), np.int32, f"{n_rows:,} labels of int32")
+
+    def open_embedding(self) -> "CheckedArray | None":
+        """The same of the embedding, if it is there: (n, r)."""
+        if "eigenvalues" not in self.arrays or "projection" in self.arrays:
+            return None
+        shape = self.manifest["input"]["shape"][0], len(self.arrays["eigenvalues"])
+        return self._open("embedding", shape, np.float64, f"float64 of shape {shape}")
+
+    def _open(self, name: str, shape: tuple[int, ...], dtype: Any, wanted: str) -> "CheckedArray":
+        array = open_whole(self.store / name)
+        if array.shape != shape or array.dtype != dtype:
+            raise CorruptStoreError(f"{self.store / name} holds {array.dtype} of shape {array.shape}, not {wanted}")
+        return CheckedArray(array)
 
 
 @dataclass(frozen=True)
@@ -542,7 +557,11 @@ def _check_types(manifest: dict[str, Any]) -> None:
     """Refuse attributes of a result that are of other types than ours, be they signed."""
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
     penalties = [asked[name] for name in PENALTIES if name in asked]
-    numbers = [*penalties, asked["tol"], manifest["n_passes"]]
+    numbers = [asked["tol"], manifest["n_passes"]]
+    if "spectrum" in asked:
+        penalties.append(asked["spectrum"]["penalty"])
+        numbers.append(manifest["affinity_trace"])
+    numbers += penalties
     integers = [manifest["random_state"], asked["max_iter"], rows["n_groups"], *rows["shape"], *(columns or ())]
     flags = [rows["scaled"], rows["weighted"], manifest["converged"], manifest["checksummed"]]
     if not (

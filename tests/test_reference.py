@@ -8,8 +8,10 @@ from dask_dpmeans.reference import (
     Online,
     direction,
     dpmeans,
+    eigenpairs,
     halves,
     implicit_distance,
+    indicators,
     kernel_objective,
     kernel_sweep,
     mean_of,
@@ -18,7 +20,10 @@ from dask_dpmeans.reference import (
     nearest_center,
     objective,
     online_dp_means,
+    partition_objective,
+    relaxed_trace,
     should_split,
+    spectral_rows,
     spherical_sweep,
     split_dp_means,
     squared_distance,
@@ -171,3 +176,25 @@ def test_a_sweep_in_the_space_of_the_linear_kernel_is_the_sweep_of_the_rows():
     assert (found.labels, found.opened) == (plain.labels, plain.opened) == ([1, 1, 2], [0, 2])
     assert (found.clusters, found.squared) == ([[0, 1], [2]], [0.0, 1.0, 0.0])
     assert kernel_objective(found, 13.0, ONES) == objective(LINE, 13.0, plain) == 27.0
+
+
+PRODUCTS = [[4.0, 6.0], [6.0, 9.0]]
+"""Of the rows 2 and 3."""
+
+
+def test_the_objective_in_the_space_of_a_kernel_is_that_of_the_rows():
+    assert partition_objective(PRODUCTS, [0, 0], 7.0) == 0.5 + 7
+    assert partition_objective(PRODUCTS, [0, 1], 7.0) == 14
+
+
+def test_indicators_have_unit_length_and_their_trace_is_what_the_objective_leaves():
+    assert indicators([1, 0, 1, 1, 1]) == [[0.0, 0.5], [1.0, 0.0], [0.0, 0.5], [0.0, 0.5], [0.0, 0.5]]
+    assert 13 - relaxed_trace(PRODUCTS, indicators([0, 0]), 7.0) == pytest.approx(7.5)
+
+
+def test_rotations_end_in_eigenvectors_and_rows_of_those_above_the_penalty_have_unit_length():
+    (large, one), (small, other) = eigenpairs([[2.0, 1.0], [1.0, 2.0]])
+    assert (large, small) == pytest.approx((3.0, 1.0))
+    assert one[0] == pytest.approx(one[1])
+    assert other[0] == pytest.approx(-other[1])
+    assert spectral_rows([[3.0, 0.0], [0.0, 1.0]], 2.0) == [[1.0], [0.0]]

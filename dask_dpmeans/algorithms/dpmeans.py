@@ -163,6 +163,11 @@ class Parameters:
         return METRICS[self.metric]
 
     @property
+    def sparse(self) -> bool:
+        """Rows are seen dense, a block at a time."""
+        return False
+
+    @property
     def features(self) -> Features | None:
         """What is made of each row of the input before the method sees it."""
         return self.geometry.features

@@ -151,6 +151,11 @@ class Method:
         return 1.0 + self.penalty if self.normalized else self.penalty
 
     @property
+    def sparse(self) -> bool:
+        """Rows are seen as CSR."""
+        return True
+
+    @property
     def features(self) -> None:
         """Rows are seen as they are given."""
         return None

@@ -160,6 +160,11 @@ class Parameters:
         check_limits(self.max_iter, self.tol, self.max_clusters)
 
     @property
+    def sparse(self) -> bool:
+        """Rows are seen dense, a block at a time."""
+        return False
+
+    @property
     def features(self) -> None:
         """Rows are seen as they are given."""
         return None

@@ -222,6 +222,11 @@ class Method:
         return ComputedGram(self.kernel, fitted)
 
     @property
+    def sparse(self) -> bool:
+        """Rows are seen dense, a block at a time."""
+        return False
+
+    @property
     def features(self) -> None:
         """Rows are seen as they are given."""
         return None

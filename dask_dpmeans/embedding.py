@@ -1,0 +1,70 @@
+"""From rows to the rows of Y: which affinity matrix is decomposed, and where its eigenvectors stand."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import diags_array
+from sklearn.neighbors import kneighbors_graph
+
+from dask_dpmeans.algorithms.spectral import Embedding, Spectrum, linear, nystroem, of_matrix, symmetric
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.products import Picked
+from dask_dpmeans.sources import RowSource, Threads, as_source, format_bytes, one_blas_thread
+
+GATHERED_BYTES = 2**31
+"""Rows in float64, the most that are gathered in one place."""
+
+
+def embed(source: RowSource, asked: Spectrum, seed: int) -> tuple[Embedding, RowSource]:
+    """The embedding of all rows, and the source that it makes of them."""
+    with one_blas_thread():
+        embedding = _embedding(source, asked, seed)
+    if embedding.projection is not None:
+        return embedding, source.through(embedding.projection)
+    threads = source.executor.threads if isinstance(source.executor, Threads) else None
+    return embedding, as_source(embedding.rows, threads=threads)
+
+
+def embed_matrix(matrix: Any, asked: Spectrum, seed: int) -> tuple[Embedding, RowSource]:
+    """The same of an affinity matrix, (n, n), in memory, NumPy or scipy.sparse."""
+    with one_blas_thread():
+        embedding = of_matrix(symmetric(matrix), asked, seed, passes=0)
+    return embedding, as_source(embedding.rows)
+
+
+def _embedding(source: RowSource, asked: Spectrum, seed: int) -> Embedding:
+    if asked.affinity == "linear":
+        return linear(source, asked)
+    if asked.affinity == "rbf":
+        return nystroem(source, asked, seed)
+    rows = _gathered(source, asked)
+    matrix = symmetric(rows) if asked.affinity == "precomputed" else neighbor_affinity(rows, asked.n_neighbors)
+    return replace(of_matrix(matrix, asked, seed, passes=1), scale=source.scale)
+
+
+def _gathered(source: RowSource, asked: Spectrum) -> Float64Array:
+    n, columns = source.plan.n_rows, source.n_features
+    if 8 * n * columns > GATHERED_BYTES:
+        raise InputError(
+            f"affinity={asked.affinity!r} needs all rows in one place, at most {format_bytes(GATHERED_BYTES)} of them "
+            f"({GATHERED_BYTES // (8 * columns):,} rows of {columns:,} columns), got {n:,} rows: use affinity='linear' "
+            "or 'rbf', which read them in parts, or fewer rows"
+        )
+    rows: Float64Array = source.fold(Picked(), name="gather")
+    return rows
+
+
+def neighbor_affinity(rows: Float64Array, n_neighbors: int) -> Any:
+    """D^-1/2 A D^-1/2, (n, n) sparse, of the graph that `sklearn.cluster.SpectralClustering` makes of neighbors.
+
+    A = (G + G') / 2, where G_ij = 1 iff row j is one of the `n_neighbors` nearest of row i, itself included; D holds
+    the row sums of A.  All eigenvalues lie in [-1, 1], and 1 is one for each connected component.
+    """
+    if n_neighbors > len(rows):
+        raise InputError(f"n_neighbors must be at most the number of rows, {len(rows):,}, got {n_neighbors:,}")
+    graph = kneighbors_graph(rows, n_neighbors, include_self=True)
+    affinity = (graph + graph.T) / 2
+    roots = diags_array(1.0 / np.sqrt(np.asarray(affinity.sum(axis=1)).ravel()))
+    return symmetric((roots @ affinity @ roots).tocsr())

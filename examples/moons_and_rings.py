@@ -1,0 +1,76 @@
+"""Clusters that are no balls: two moons, and two rings, each found by its neighbors.
+
+Each method is judged by the adjusted Rand index of its labels; of those that are told a penalty, the best of a grid is
+shown.  ``python examples/moons_and_rings.py 1000`` draws 1,000 rows of each.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import make_circles, make_moons
+from sklearn.metrics import adjusted_rand_score
+
+from dask_dpmeans import DPMeans, InputError, SpectralDPMeans
+
+Labels = np.ndarray[Any, Any]
+
+
+def data_sets(n_rows: int) -> dict[str, tuple[np.ndarray[Any, Any], Labels]]:
+    """Rows and their true clusters."""
+    return {
+        "two moons": make_moons(n_rows, noise=0.05, random_state=0),
+        "two rings": make_circles(n_rows, noise=0.05, factor=0.5, random_state=0),
+    }
+
+
+def plain(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
+    """Labels of DP-means at each penalty, as a radius and as a price for each row."""
+    for radius in np.geomspace(0.02, 5.0, 40):
+        yield DPMeans(radius).fit(rows).labels_
+    for price in np.geomspace(0.002, 1.0, 20):
+        yield DPMeans(price * len(rows), search=True, random_state=0).fit(rows).labels_
+
+
+def gaussian(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
+    """Labels of the Gaussian affinity at each width and each penalty, as a share of the rows."""
+    for gamma, share in product((0.5, 2.0, 8.0, 32.0, 128.0, 256.0), (0.2, 0.1, 0.05, 0.02, 0.01)):
+        model = SpectralDPMeans(share * len(rows), affinity="rbf", gamma=gamma, random_state=0)
+        try:
+            yield model.fit(rows).labels_
+        except InputError:  # no eigenvalue is greater
+            continue
+
+
+def neighbors(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
+    """Labels of the graph of neighbors, at one penalty for all data."""
+    yield SpectralDPMeans(0.9999, affinity="nearest_neighbors", random_state=0).fit(rows).labels_
+
+
+METHODS = [
+    ("DPMeans, best of 60", plain),
+    ("SpectralDPMeans, rbf, best of 30", gaussian),
+    ("SpectralDPMeans, nearest_neighbors", neighbors),
+]
+"""Name, and the labels at each setting that is tried."""
+
+
+def best(tried: Iterable[Labels], truth: Labels) -> tuple[float, int]:
+    """The greatest adjusted Rand index, and the number of clusters that it is of."""
+    return max((adjusted_rand_score(truth, labels), len(set(labels.tolist()))) for labels in tried)
+
+
+def main(n_rows: int) -> None:
+    """One table."""
+    drawn = data_sets(n_rows)
+    print(f"{n_rows:,} rows each; adjusted Rand index (clusters)")
+    print(f"{'':36}" + "".join(f"{name:>16}" for name in drawn))
+    for name, tried in METHODS:
+        found = [best(tried(rows), truth) for rows, truth in drawn.values()]
+        print(f"{name:36}" + "".join(f"{f'{score:.2f} ({k})':>16}" for score, k in found))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

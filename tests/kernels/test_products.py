@@ -1,0 +1,64 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import TAME, tables, weights_of
+
+from dask_dpmeans.kernels.block import Block, Scratch
+from dask_dpmeans.kernels.features import TILE, Axes, Projection, radial
+from dask_dpmeans.kernels.products import Gram, Picked
+from dask_dpmeans.sources import as_source
+
+
+@given(tables((1, 40), (1, 4), TAME), st.data())
+def test_products_of_columns_are_those_of_all_rows_by_weight(rows, data):
+    weights = data.draw(weights_of(len(rows)))
+    block_rows = 2 ** data.draw(st.integers(0, 4))
+    found = as_source(rows, weights, threads=2, block_rows=block_rows).fold(Gram())
+    doubles, each = rows.astype(float), np.ones(len(rows)) if weights is None else weights
+    wanted = doubles.T @ (each[:, np.newaxis] * doubles)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
+    assert (found == found.T).all()
+
+
+@given(tables((1, 40), (1, 4), TAME), st.data())
+def test_rows_are_picked_by_their_numbers(rows, data):
+    numbers = np.unique(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1)))
+    source = as_source(rows, threads=2, block_rows=2 ** data.draw(st.integers(0, 4)))
+    np.testing.assert_array_equal(source.fold(Picked(numbers)), rows[numbers])
+    np.testing.assert_array_equal(source.fold(Picked()), rows)
+
+
+@given(st.integers(1, 3 * TILE), st.integers(1, 40), st.integers(1, 9), st.booleans(), st.data())
+def test_what_a_row_is_projected_to_hangs_on_that_row_alone_to_the_bit(n, d, r, by_kernel, data):
+    rng = np.random.default_rng(n * d + r)
+    rows = rng.normal(size=(n, d))
+    axes = Axes(rng.normal(size=(7, r)), rng.normal(size=(7, d)), 0.1) if by_kernel else Axes(rng.normal(size=(d, r)))
+    projection = Projection.of(axes, rng.uniform(1, 2, r))
+    whole = np.array(projection(rows, Scratch()))
+    start = data.draw(st.integers(0, n - 1))
+    assert projection(rows[start:], Scratch()).tobytes() == whole[start:].tobytes()
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1.0)
+    seen = radial(rows, axes.landmarks, 0.1) if by_kernel else rows
+    direction = seen @ axes.matrix / np.sqrt(projection.eigenvalues)
+    np.testing.assert_allclose(whole, direction / np.linalg.norm(direction, axis=1, keepdims=True), atol=1e-12)
+
+
+def test_equal_projections_are_one_key_and_others_are_not():
+    axes = Axes(np.eye(2))
+    one = Projection.of(axes, np.ones(2))
+    assert {one: 1}[Projection.of(Axes(np.eye(2)), np.ones(2))] == 1
+    others = Projection.of(axes, np.full(2, 2.0)), Projection.of(Axes(np.eye(2), np.eye(2), 1.0), np.ones(2))
+    assert len({one, *others}) == 3
+
+
+def test_the_smallest_and_the_largest_rows_have_directions():
+    projection = Projection.of(Axes(np.eye(2)), np.ones(2))
+    rows = np.array([[1e300, -1e300], [1e-300, 1e-300], [0.0, 0.0]])
+    np.testing.assert_allclose(projection(rows, Scratch()), [[0.5**0.5, -(0.5**0.5)], [0.5**0.5] * 2, [0, 0]])
+
+
+def test_products_of_a_block_do_not_see_what_fills_up_its_tiles():
+    rows = np.random.default_rng(0).normal(size=(TILE + 3, 2))
+    axes = Axes(np.eye(3), rows[:3], 0.5)
+    seen = radial(rows, rows[:3], 0.5)
+    np.testing.assert_allclose(Gram(axes).chunk(Block(0, rows, None)), seen.T @ seen)

@@ -623,9 +623,14 @@ def _table(described: dict[str, Any]) -> str:
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
         f"{elapsed(sum(step['seconds'] for step in described['history']))}",
-        "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} rows)" for each in heaviest),
+        "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} {_unit(asked)})" for each in heaviest),
     ]
     return "\n".join(lines)
+
+
+def _unit(asked: dict[str, Any]) -> str:
+    """What weighs a cluster."""
+    return {None: "rows", True: "link ends", False: "nodes"}[asked.get("normalized")]
 
 
 def _reach(asked: dict[str, Any]) -> str:

@@ -1,11 +1,9 @@
 """scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
 
-import os
 import warnings
 from typing import Any, Self
 
 import numpy as np
-import scipy.io
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -40,7 +38,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         What is minimized.  The normalized cut weighs clusters by their degrees, the ratio cut by their nodes.
     max_iter : int, default 300
         The most steps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
-    tol : float, default 1e-6
+    tol : float, default 1e-4
         Moves go on until a round of them lowers the objective by less than this share of cut + abs(penalty) * k.
     max_clusters : int, optional
         `TooManyClustersError` where there are more in the end.
@@ -86,7 +84,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         *,
         cut: str = "normalized",
         max_iter: int = 300,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         max_clusters: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -146,8 +144,6 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
 def as_graph(graph: Any) -> Any:
     """A graph as rows of its adjacency matrix, in a form that `as_source` takes."""
-    if isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith((".mtx", ".mtx.gz")):
-        return csr_array(scipy.io.mmread(graph))
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
     if isinstance(graph, np.ndarray | list):

@@ -571,7 +571,7 @@ def _check_types(manifest: dict[str, Any]) -> None:
         and type(asked["max_clusters"]) in (int, type(None))
         and set(manifest["arrays"]) <= OUR_NAMES
         and penalties
-        and min(penalties) > 0
+        and (asked.get("normalized") is not None or min(penalties) > 0)
         and asked.get("metric", "euclidean") in METRICS
         and len(rows["shape"]) == 2
         and isinstance(manifest["method"], str)

@@ -55,7 +55,7 @@ MOST_ROUNDS = 100
 """Rounds of moves after the last merge."""
 LEAST_SHARE = 1e-3
 """Of the nodes that would gain by moving alone half move in a round, a half of that after one that gained nothing
-together, and none below this share."""
+together, and below this share the best alone."""
 FEW_PAIRS = 0.1
 """Where fewer of the clusters that would merge than this share are each other's best, all that want the same merge."""
 
@@ -134,7 +134,7 @@ class Method:
     """Whether a cluster's cut is divided by its degrees, or by its nodes."""
     max_iter: int = 300
     """The most steps."""
-    tol: float = 1e-6
+    tol: float = 1e-4
     """Moves go on until a round lowers the objective by less than this share of cut + |penalty| k."""
     max_clusters: int | None = None
     """More clusters than this in the end are an error."""
@@ -320,15 +320,19 @@ class Run:
         share, proposed = 0.5, None
         for _ in range(most):
             proposed = self._proposals(before) if proposed is None else proposed
-            if not proposed.nodes.size or share < LEAST_SHARE:
+            if not proposed.nodes.size:
                 break
             chosen = np.flatnonzero(self.random().random(len(proposed.nodes)) < share)
+            if share < LEAST_SHARE or not chosen.size:
+                chosen = np.argmax(proposed.gains, keepdims=True)  # what it gains alone is exact
             after = self._moved(before, proposed, chosen)
             if after.objective < before.objective:
                 small = before.objective - after.objective < self.method.tol * self._scale(after)
                 before, proposed, share = after, None, min(0.5, 2 * share)
                 if small:
                     break
+            elif len(chosen) == 1:
+                break
             else:
                 share /= 2
         return before

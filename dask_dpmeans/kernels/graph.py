@@ -226,7 +226,8 @@ def _row_sums(graph: csr_array, values: Float64Array) -> Float64Array:
 
 def links_to(graph: csr_array, labels: Labels, k: int) -> csr_array:
     """(height, k): the weight of each node's links to each cluster, the lowest cluster first."""
-    linked = csr_array((graph.data.copy(), labels[graph.indices], graph.indptr), shape=(graph.shape[0], k))
+    parts = graph.data.copy(), labels[graph.indices], graph.indptr.copy()  # sums come in their place
+    linked = csr_array(parts, shape=(graph.shape[0], k))
     linked.sum_duplicates()
     return linked
 
@@ -316,8 +317,9 @@ def partners(
     order = mixed(np.minimum(rows, others) * np.int64(k) + np.maximum(rows, others), ties)
     order[(gains != best[rows]) | barred] = -1.0
     first, places = _greatest(order, graph.indptr)
-    found = first >= 0
-    return np.where(found, others[places], -1), np.where(found, best, -np.inf)
+    found, partner = first >= 0, np.full(k, -1)
+    partner[found] = others[places[found]]
+    return partner, np.where(found, best, -np.inf)
 
 
 def mixed(numbers: Int64Array, seed: int) -> Float64Array:

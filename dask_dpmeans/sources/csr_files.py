@@ -5,6 +5,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import zarr
+from scipy.io import mminfo, mmread
 from scipy.sparse import csr_array, load_npz
 
 from dask_dpmeans.errors import InputError
@@ -16,6 +17,8 @@ ENCODINGS = ("csr_matrix", "csc_matrix")
 """What its attribute ``encoding-type`` may say."""
 LARGEST = 2**63
 """Sizes lie below this."""
+MTX_BYTES = 64
+"""Of memory that an entry of a Matrix Market file may take: 16 at each of two places, as coordinates and as CSR."""
 
 
 def is_csr_group(group: zarr.Group) -> bool:
@@ -82,3 +85,18 @@ def open_npz(path: str, name: str) -> csr_array:
             "Zarr group in the layout of anndata, which is read in parts"
         )
     return from_scipy(matrix, name)
+
+
+def open_mtx(path: str, name: str) -> csr_array:
+    """The sparse matrix in a Matrix Market file, as CSR rows; symmetric ones are stored by half."""
+    try:
+        rows, columns, entries, *_ = mminfo(path)
+        matrix = None if MTX_BYTES * entries > own_resources(None, None).memory else mmread(path, spmatrix=False)
+    except Exception as error:  # whatever is wrong with it
+        raise InputError(f"{name}: {path} cannot be read as a Matrix Market file: {error}") from error
+    if matrix is None:
+        raise InputError(
+            f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, and is read into memory "
+            "whole: write it as a Zarr group in the layout of anndata, which is read in parts"
+        )
+    return from_scipy(csr_array(matrix), name)

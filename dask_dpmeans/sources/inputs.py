@@ -36,7 +36,7 @@ from dask_dpmeans.sources.csr import (
     part_of,
     stored_values,
 )
-from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_npz
+from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows, read_rows
 from dask_dpmeans.sources.source import Ledger, RowSource
@@ -448,7 +448,7 @@ def _opened_csr(data: Any, name: str, dimensions: int) -> Any:
 
 
 def _opened_path(path: str, name: str, dimensions: int, fill_missing: bool) -> Any:
-    """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, or a .npy or .npz file."""
+    """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, or a .npy, .npz or .mtx file."""
     if path.endswith(".npy"):
         try:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -457,6 +457,8 @@ def _opened_path(path: str, name: str, dimensions: int, fill_missing: bool) -> A
         return NpyFile(os.path.abspath(path), mapped.shape, mapped.dtype)
     if path.endswith(".npz") and dimensions == 2:
         return open_npz(path, name)
+    if path.endswith((".mtx", ".mtx.gz")) and dimensions == 2:
+        return open_mtx(path, name)
 
     def member(part: str) -> Any:
         return _node(f"{path.rstrip('/')}/{part}", name)

@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from strategies import seeds
+
+from dask_dpmeans import reference
+from dask_dpmeans.blocks import merge_tree
+from dask_dpmeans.kernels.block import Block
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    Contraction,
+    Inspection,
+    Moving,
+    Tally,
+    contracted,
+    mixed,
+    partners,
+)
+
+
+@st.composite
+def graphs(draw, nodes=(2, 12), loops=True, isolated=True):
+    """(n, n) symmetric weights of links, small integers, so that sums are exact; some nodes without links."""
+    n, rng = draw(st.integers(*nodes)), np.random.default_rng(draw(seeds))
+    linked = rng.random((n, n)) < draw(st.sampled_from([0.3, 0.8]))
+    weights = np.triu(rng.integers(1, 5, (n, n)) * linked, int(not loops))
+    graph = (weights + np.triu(weights, 1).T).astype(np.float64)
+    if isolated and draw(st.booleans()):
+        graph[-1] = graph[:, -1] = 0.0
+    if not graph[: n - 1].any():
+        graph[0, 1] = graph[1, 0] = 1.0
+    return graph
+
+
+@st.composite
+def partitions(draw, normalized=None):
+    """A graph, labels of its nodes without an empty cluster, and whether the cut is the normalized one."""
+    graph, normalized = draw(graphs()), draw(st.booleans()) if normalized is None else normalized
+    labels = np.random.default_rng(draw(seeds)).integers(0, draw(st.integers(1, 4)), len(graph))
+    linked = graph.any(axis=1) if normalized else np.ones(len(graph), bool)
+    numbers = np.full(len(graph), ALONE, np.int32)
+    numbers[linked] = np.unique(labels[linked], return_inverse=True)[1]
+    return graph, numbers, normalized
+
+
+def folded(reduction, graph, height=3):
+    """The answer over blocks of so many nodes, and isolated rows in CSR."""
+    rows = csr_array(graph)
+    blocks = [Block(start, rows[start : start + height], None) for start in range(0, len(graph), height)]
+    return merge_tree(map(reduction.chunk, blocks), reduction.combine)
+
+
+def price_of(penalty, normalized):
+    return 1 + penalty if normalized else penalty
+
+
+def cost(graph, labels, penalty, normalized):
+    k = len(set(labels[labels >= 0].tolist()))
+    return reference.cut_of(graph.tolist(), labels.tolist(), normalized) + penalty * k
+
+
+@given(partitions())
+def test_totals_are_those_of_the_cut(problem):
+    graph, labels, normalized = problem
+    k = labels.max() + 1
+    totals = folded(Tally(labels, k, normalized), graph)
+    for cluster in range(k):
+        members = labels == cluster
+        inside, degree = graph[np.ix_(members, members)].sum(), graph[members].sum()
+        assert totals.kept[cluster] == (inside if normalized else inside - degree)
+        assert totals.masses[cluster] == (degree if normalized else members.sum())
+        assert totals.sizes[cluster] == members.sum()
+
+
+@given(partitions(), st.sampled_from([-0.9, -0.5, -0.1]))
+def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, penalty):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    before, totals = cost(graph, labels, penalty, normalized), folded(Tally(labels, k, normalized), graph)
+    found = folded(Moving(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph)
+    proposed = dict(zip(found.nodes.tolist(), zip(found.targets, found.gains, strict=True), strict=True))
+    for node in np.flatnonzero(labels >= 0):
+        gains = {}
+        alone = np.count_nonzero(labels == labels[node]) == 1
+        for target in {*labels[graph[node] > 0].tolist(), k} - {labels[node], *([k] if alone else [])}:
+            moved = labels.copy()
+            moved[node] = target
+            gains[target] = before - cost(graph, moved, penalty, normalized)
+        best = max(gains.values(), default=0.0)
+        if node in proposed:
+            target, gain = proposed[node]
+            assert gain == pytest.approx(best, abs=1e-9)
+            assert gains[k if target == ALONE else target] == pytest.approx(best, abs=1e-9)
+        else:
+            assert best <= 1e-8
+
+
+@given(partitions())
+def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    within = np.arange(k) // 2
+    totals = folded(Tally(labels, k, normalized), graph)
+    found = folded(Moving(labels, totals, 0.0, 1e-9, normalized, within), graph)
+    assert (within[found.targets] == within[labels[found.nodes]]).all()
+    assert (found.targets >= 0).all()
+
+
+@given(partitions(), st.sampled_from([-0.9, -0.5, -0.1]))
+def test_a_cluster_finds_the_partner_of_the_greatest_gain_and_both_see_the_same(problem, penalty):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    between = folded(Contraction(labels, k, normalized), graph)
+    masses = folded(Tally(labels, k, normalized), graph).masses
+    partner, gains = partners(between, masses, price_of(penalty, normalized), 7)
+    before = cost(graph, labels, penalty, normalized)
+    for cluster in range(k):
+        linked = np.unique(labels[(graph[labels == cluster] > 0).any(axis=0)])
+        found = {}
+        for other in set(linked.tolist()) - {cluster, ALONE}:
+            found[other] = before - cost(graph, np.where(labels == other, cluster, labels), penalty, normalized)
+        if found:
+            assert gains[cluster] == pytest.approx(max(found.values()), abs=1e-9)
+            assert found[partner[cluster]] == pytest.approx(max(found.values()), abs=1e-9)
+        else:
+            assert partner[cluster] == -1
+
+
+def test_pairs_that_gain_the_same_are_matched_in_few_rounds():
+    n = 4096
+    ring = csr_array(np.roll(np.eye(n), 1, axis=1) + np.roll(np.eye(n), -1, axis=1))
+    partner, _ = partners(ring, np.full(n, 2.0), 0.5, 3)
+    assert (partner[partner] == np.arange(n)).mean() > 0.5
+
+
+@given(partitions(), seeds)
+def test_the_graph_between_clusters_of_clusters_is_that_of_their_nodes(problem, seed):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    groups = np.unique(np.random.default_rng(seed).integers(0, 3, k), return_inverse=True)[1]
+    once = folded(Contraction(labels, k, normalized), graph)
+    direct = np.append(groups, ALONE).astype(np.int32)[labels]
+    at_once = folded(Contraction(direct, int(groups.max()) + 1, normalized), graph)
+    np.testing.assert_array_equal(contracted(once, groups).toarray(), at_once.toarray())
+
+
+@given(graphs(), st.integers(0, 3))
+def test_an_inspection_tells_a_graph_from_what_is_none(graph, change):
+    found = folded(Inspection(), graph)
+    np.testing.assert_array_equal(found.degrees, graph.sum(axis=1))
+    assert (found.columns, found.negative, found.forward) == (len(graph), None, found.backward)
+    spoiled = graph.copy()
+    spoiled[0, 1] += 1 + change
+    found = folded(Inspection(), spoiled)
+    assert found.forward != found.backward
+    spoiled[1, 0] = -1.0
+    assert folded(Inspection(), spoiled).negative == (1, 0, -1.0)
+
+
+def test_mixed_numbers_are_spread_and_depend_on_the_seed():
+    numbers = mixed(np.arange(10_000), 1)
+    assert ((numbers >= 0) & (numbers < 1)).all()
+    assert abs(numbers.mean() - 0.5) < 0.02
+    assert not np.isin(mixed(np.arange(10_000), 2), numbers).any()

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from dask_dpmeans import reference
 from dask_dpmeans.algorithms.dpmeans import Method
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.loop import iterate
@@ -202,3 +203,23 @@ def trace(source: Any, penalty: float, **parameters: Any) -> list[dict[str, Any]
 def contents(state: Any) -> dict[str, Any]:
     """The fields of a state, arrays as bytes."""
     return {key: value.tobytes() if isinstance(value, np.ndarray) else value for key, value in vars(state).items()}
+
+
+@st.composite
+def graphs(draw, nodes=(2, 12), loops=True, isolated=True):
+    """(n, n) symmetric weights of links, small integers, so that sums are exact; some nodes without links."""
+    n, rng = draw(st.integers(*nodes)), np.random.default_rng(draw(seeds))
+    linked = rng.random((n, n)) < draw(st.sampled_from([0.3, 0.8]))
+    weights = np.triu(rng.integers(1, 5, (n, n)) * linked, int(not loops))
+    graph = (weights + np.triu(weights, 1).T).astype(np.float64)
+    if isolated and draw(st.booleans()):
+        graph[-1] = graph[:, -1] = 0.0
+    if not graph[: n - 1].any():
+        graph[0, 1] = graph[1, 0] = 1.0
+    return graph
+
+
+def cut_cost(graph, labels, penalty, normalized):
+    """Cut + penalty * k, by the reference."""
+    k = len(set(labels[labels >= 0].tolist()))
+    return reference.cut_of(graph.tolist(), labels.tolist(), normalized) + penalty * k

@@ -263,9 +263,9 @@ def best_moves(
     at_home = clusters == labels[rows]
     home = np.zeros(h)
     home[rows[at_home]] = links.data[at_home]
-    single = totals.sizes[labels] == 1
-    rest = np.where(single, 1.0, totals.masses[labels] - masses)
-    left = (totals.kept[labels] - 2 * (home - outside) + kept) / rest
+    single = totals.sizes[labels] <= 1
+    left = totals.kept[labels] - 2 * (home - outside) + kept
+    np.divide(left, totals.masses[labels] - masses, out=left, where=~single)
     leaving = np.where(single, price, left) - rates[labels]
     joined = (totals.kept[clusters] + 2 * links.data + kept[rows]) / (totals.masses[clusters] + masses[rows])
     barred = at_home if within is None else at_home | (within[clusters] != within[labels[rows]])

@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from strategies import seeds
+from strategies import cut_cost, graphs, seeds
 
-from dask_dpmeans import reference
 from dask_dpmeans.blocks import merge_tree
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.graph import (
@@ -18,20 +17,6 @@ from dask_dpmeans.kernels.graph import (
     mixed,
     partners,
 )
-
-
-@st.composite
-def graphs(draw, nodes=(2, 12), loops=True, isolated=True):
-    """(n, n) symmetric weights of links, small integers, so that sums are exact; some nodes without links."""
-    n, rng = draw(st.integers(*nodes)), np.random.default_rng(draw(seeds))
-    linked = rng.random((n, n)) < draw(st.sampled_from([0.3, 0.8]))
-    weights = np.triu(rng.integers(1, 5, (n, n)) * linked, int(not loops))
-    graph = (weights + np.triu(weights, 1).T).astype(np.float64)
-    if isolated and draw(st.booleans()):
-        graph[-1] = graph[:, -1] = 0.0
-    if not graph[: n - 1].any():
-        graph[0, 1] = graph[1, 0] = 1.0
-    return graph
 
 
 @st.composite
@@ -56,11 +41,6 @@ def price_of(penalty, normalized):
     return 1 + penalty if normalized else penalty
 
 
-def cost(graph, labels, penalty, normalized):
-    k = len(set(labels[labels >= 0].tolist()))
-    return reference.cut_of(graph.tolist(), labels.tolist(), normalized) + penalty * k
-
-
 @given(partitions())
 def test_totals_are_those_of_the_cut(problem):
     graph, labels, normalized = problem
@@ -78,7 +58,7 @@ def test_totals_are_those_of_the_cut(problem):
 def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, penalty):
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
-    before, totals = cost(graph, labels, penalty, normalized), folded(Tally(labels, k, normalized), graph)
+    before, totals = cut_cost(graph, labels, penalty, normalized), folded(Tally(labels, k, normalized), graph)
     found = folded(Moving(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph)
     proposed = dict(zip(found.nodes.tolist(), zip(found.targets, found.gains, strict=True), strict=True))
     for node in np.flatnonzero(labels >= 0):
@@ -87,7 +67,7 @@ def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, pena
         for target in {*labels[graph[node] > 0].tolist(), k} - {labels[node], *([k] if alone else [])}:
             moved = labels.copy()
             moved[node] = target
-            gains[target] = before - cost(graph, moved, penalty, normalized)
+            gains[target] = before - cut_cost(graph, moved, penalty, normalized)
         best = max(gains.values(), default=0.0)
         if node in proposed:
             target, gain = proposed[node]
@@ -115,12 +95,12 @@ def test_a_cluster_finds_the_partner_of_the_greatest_gain_and_both_see_the_same(
     between = folded(Contraction(labels, k, normalized), graph)
     masses = folded(Tally(labels, k, normalized), graph).masses
     partner, gains = partners(between, masses, price_of(penalty, normalized), 7)
-    before = cost(graph, labels, penalty, normalized)
+    before = cut_cost(graph, labels, penalty, normalized)
     for cluster in range(k):
         linked = np.unique(labels[(graph[labels == cluster] > 0).any(axis=0)])
         found = {}
         for other in set(linked.tolist()) - {cluster, ALONE}:
-            found[other] = before - cost(graph, np.where(labels == other, cluster, labels), penalty, normalized)
+            found[other] = before - cut_cost(graph, np.where(labels == other, cluster, labels), penalty, normalized)
         if found:
             assert gains[cluster] == pytest.approx(max(found.values()), abs=1e-9)
             assert found[partner[cluster]] == pytest.approx(max(found.values()), abs=1e-9)

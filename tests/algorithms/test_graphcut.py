@@ -1,0 +1,211 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from strategies import chunkings, contents, cut_cost, graphs
+
+from dask_dpmeans import reference
+from dask_dpmeans.algorithms.graphcut import Method
+from dask_dpmeans.errors import InputError, TooManyClustersError
+from dask_dpmeans.kernels.graph import ALONE, Moving, Tally
+from dask_dpmeans.loop import iterate
+from dask_dpmeans.sources import as_source
+
+METHODS = st.builds(
+    lambda normalized, share, tol, seed: Method(-share if normalized else -4 * share, normalized, tol=tol, seed=seed),
+    st.booleans(),
+    st.sampled_from([0.1, 0.4, 0.7, 0.95]),
+    st.sampled_from([0.0, 1e-4]),
+    st.integers(0, 5),
+)
+
+
+def planted(blocks, size, inside, outside, seed=0):
+    """A graph of blocks of nodes, linked with one probability inside and another one outside, and the blocks."""
+    rng, truth = np.random.default_rng(seed), np.repeat(np.arange(blocks), size)
+    linked = rng.random((len(truth), len(truth))) < np.where(truth[:, np.newaxis] == truth, inside, outside)
+    upper = np.triu(linked, 1)
+    return (upper + upper.T).astype(np.float64), truth
+
+
+def states(graph, method, **options):
+    return [step.state for step in iterate(as_source(csr_array(graph), sparse=True, **options), method)]
+
+
+def same_clusters(labels, truth):
+    pairs = set(zip(labels.tolist(), truth.tolist(), strict=True))
+    return len(pairs) == len(set(labels.tolist())) == len(set(truth.tolist()))
+
+
+@given(graphs(isolated=False), st.booleans(), st.integers(1, 4), st.integers(0, 99))
+def test_a_cut_is_the_objective_of_weighted_kernel_k_means_but_for_constants(graph, normalized, k, seed):
+    """Theorem 5.3 of Kulis & Jordan 2012, and its like for the ratio cut."""
+    graph = graph + np.eye(len(graph)) * (graph.sum(axis=1) == 0)
+    n, degrees, labels = len(graph), graph.sum(axis=1), np.random.default_rng(seed).integers(0, k, len(graph))
+    sigma = 1.0 if normalized else 2 * float(degrees.max())
+    kernel, weights = reference.graph_kernel(graph.tolist(), sigma, normalized)
+    assert np.linalg.eigvalsh(kernel).min() > -1e-9
+    error, found = 0.0, sorted(set(labels.tolist()))
+    for cluster in found:
+        members = np.flatnonzero(labels == cluster).tolist()
+        each = [weights[i] for i in members]
+        for i, weight in zip(members, each, strict=True):
+            error += weight * reference.implicit_distance(kernel, i, members, each)
+    cut = reference.cut_of(graph.tolist(), labels.tolist(), normalized)
+    trace = np.trace(graph / np.sqrt(np.outer(degrees, degrees))) if normalized else np.trace(graph) - degrees.sum()
+    price = sigma + 1 if normalized else sigma
+    assert error == pytest.approx(sigma * n + trace - price * len(found) + cut, abs=1e-8 * (1 + sigma * n))
+
+
+@settings(max_examples=60)
+@given(graphs(nodes=(2, 30)), METHODS)
+def test_the_objective_falls_and_is_that_of_the_labels(graph, method):
+    found = states(graph, method)
+    assert all(after.objective < before.objective or after.step == before.step for before, after in pairwise(found))
+    for state in found:
+        cost = cut_cost(graph, state.labels, method.penalty, method.normalized)
+        assert state.objective == pytest.approx(cost, abs=1e-9)
+        assert sorted(set(state.labels[state.labels >= 0].tolist())) == list(range(len(state.weights)))
+        degrees = graph.sum(axis=1)
+        for cluster, weight in enumerate(state.weights):
+            members = state.labels == cluster
+            assert weight == (degrees[members].sum() if method.normalized else members.sum())
+
+
+@settings(max_examples=60)
+@given(graphs(nodes=(2, 30)), METHODS)
+def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
+    method = replace(method, tol=0.0)
+    source = as_source(csr_array(graph), sparse=True)
+    *_, last = iterate(source, method)
+    totals = source.fold(Tally(last.state.labels, len(last.state.weights), method.normalized))
+    found = source.fold(Moving(last.state.labels, totals, method.price, 1e-8, method.normalized))
+    assert not found.nodes.size
+
+
+@settings(max_examples=25)
+@given(graph=graphs(nodes=(20, 40)), method=METHODS, data=st.data())
+def test_any_chunks_threads_and_forms_give_the_same_bytes(graph, method, data, tmp_path_factory):
+    rows, n = csr_array(graph), len(graph)
+    group = zarr.create_group(
+        tmp_path_factory.mktemp("graph") / "graph.zarr", attributes={"encoding-type": "csr_matrix", "shape": [n, n]}
+    )
+    for name in ("data", "indices", "indptr"):
+        group.create_array(
+            name, data=getattr(rows, name), chunks=(data.draw(st.integers(1, 30)),), config={"write_empty_chunks": True}
+        )
+    forms = {
+        "one thread": as_source(rows, sparse=True, threads=1, block_rows=8),
+        "two threads": as_source(rows.tocsc(), sparse=True, threads=2, block_rows=8),
+        "Dask": as_source(
+            da.from_array(graph, chunks=(data.draw(chunkings(n, empty=False)), n)).map_blocks(csr_array),
+            sparse=True,
+            block_rows=8,
+        ),
+        "Zarr": as_source(group, sparse=True, threads=2, block_rows=8),
+    }
+    found = {name: [contents(step.state) for step in iterate(source, method)] for name, source in forms.items()}
+    assert all(each == found["one thread"] for each in found.values())
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_planted_blocks_are_found(normalized):
+    graph, truth = planted(8, 40, 0.4, 0.02)
+    penalty = -0.6 if normalized else -10.0
+    state = states(graph, Method(penalty, normalized))[-1]
+    assert same_clusters(state.labels, truth)
+    assert state.objective == pytest.approx(cut_cost(graph, truth, penalty, normalized))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_clusters_split_where_that_gains_and_end_no_higher_than_the_planted_ones(seed):
+    graph, truth = planted(20, 30, 0.4, 0.015)
+    found = states(graph, Method(-0.85, seed=seed))
+    assert sum(state.split for state in found) > 0
+    assert found[-1].objective < cut_cost(graph, truth, -0.85, True)
+
+
+@pytest.mark.parametrize("penalty", [-0.75, -0.65, -0.55])
+def test_planted_blocks_stand_over_a_range_of_penalties(penalty):
+    graph, truth = planted(20, 30, 0.4, 0.015)
+    assert same_clusters(states(graph, Method(penalty))[-1].labels, truth)
+
+
+@pytest.mark.parametrize("penalty", [-0.9, -0.5, -0.1])
+def test_small_graphs_end_near_the_best_of_all_partitions(penalty):
+    for seed in range(12):
+        graph, _ = planted(2, 4, 0.9, 0.2, seed)
+        graph[0, 7] = graph[7, 0] = graph[0, 1] = graph[1, 0] = 1.0
+        best = min(cut_cost(graph, labels, penalty, True) for labels in set_partitions(8))
+        assert min(states(graph, Method(penalty, seed=seed))[-1].objective for seed in range(3)) <= best + 0.11
+
+
+def set_partitions(n):
+    """Labels of all partitions of n things."""
+    labels = np.zeros(n, np.int32)
+    while True:
+        yield labels.copy()
+        for place in range(n - 1, 0, -1):
+            if labels[place] <= labels[:place].max():
+                labels[place] += 1
+                labels[place + 1 :] = 0
+                break
+        else:
+            return
+
+
+def test_nodes_without_links_have_no_part_in_a_normalized_cut_and_are_clusters_of_a_ratio_cut():
+    graph = np.zeros((7, 7))
+    graph[:3, :3] = graph[3:6, 3:6] = 1 - np.eye(3)
+    normalized, ratio = states(graph, Method(-0.5))[-1], states(graph, Method(-0.5, normalized=False))[-1]
+    assert normalized.labels.tolist() == [0, 0, 0, 1, 1, 1, ALONE]
+    assert normalized.objective == -1.0
+    assert len(set(ratio.labels.tolist())) == 3
+    assert ratio.objective == -1.5
+
+
+def test_a_link_of_a_node_to_itself_stays_inside():
+    graph = np.array([[4.0, 1.0], [1.0, 4.0]])
+    last = states(graph, Method(-0.5))[-1]
+    assert (len(last.weights), last.objective) == (2, pytest.approx(0.2 + 0.2 - 1.0))
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (np.ones((2, 3)), "the graph must be a square matrix, n x n, got 2 x 3"),
+        (np.array([[0.0, -2.0], [-2.0, 0.0]]), "links must weigh >= 0, got -2.0 from node 0 to node 1"),
+        (np.array([[0.0, 1.0], [2.0, 0.0]]), r"not symmetric: .* take A \+ A.T, or the larger of both"),
+        (np.zeros((3, 3)), "the graph has no links: there is nothing to cut"),
+    ],
+)
+def test_what_is_no_undirected_graph_is_refused(graph, message):
+    with pytest.raises(InputError, match=message):
+        states(graph, Method(-0.5))
+
+
+@pytest.mark.parametrize(
+    ("penalty", "normalized", "message"),
+    [
+        (0.0, True, "penalty must be < 0, got 0.0: a cut is 0 for one cluster and grows with their number"),
+        (2.0, False, "penalty must be < 0, got 2.0"),
+        (-1.0, True, r"penalty must be > -1, got -1.0: each cluster pays 1 \+ penalty and earns the share"),
+        (float("nan"), True, "penalty must be a finite number, got nan"),
+    ],
+)
+def test_penalties_that_decide_nothing_are_refused(penalty, normalized, message):
+    with pytest.raises(InputError, match=message):
+        Method(penalty, normalized)
+
+
+def test_more_clusters_in_the_end_than_the_most_are_an_error():
+    graph, _ = planted(8, 40, 0.4, 0.02)
+    with pytest.raises(TooManyClustersError, match="makes at least 8 clusters, more than max_clusters=7"):
+        states(graph, Method(-0.6, max_clusters=7))
+    assert len(states(graph, Method(-0.6, max_clusters=8))[-1].weights) == 8

@@ -208,7 +208,7 @@ class Method:
             labels=after.labels,
             weights=after.totals.masses,
             inertias=self.cuts(after.totals),
-            objective=after.objective,
+            objective=self.objective(after.totals),
             finer=finer,
             pieces=pieces,
             masses=state.masses,

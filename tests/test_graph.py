@@ -1,0 +1,150 @@
+"""Clusters of nodes: the estimator, stores and the command line."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from scipy.io import mmwrite
+from scipy.sparse import coo_array, csc_matrix, csr_array, save_npz
+from sklearn.exceptions import ConvergenceWarning
+from strategies import cut_cost
+
+from dask_dpmeans import GraphCutDPMeans, InputError, fit, load, predict
+from dask_dpmeans.cli import main
+
+PENALTY = -0.6
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """The links of 6 blocks of 30 nodes, (180, 180)."""
+    rng, truth = np.random.default_rng(0), np.repeat(np.arange(6), 30)
+    linked = np.triu(rng.random((180, 180)) < np.where(truth[:, np.newaxis] == truth, 0.4, 0.02), 1)
+    return (linked | linked.T).astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def model(graph):
+    return GraphCutDPMeans(PENALTY, random_state=0).fit(graph)
+
+
+@pytest.fixture
+def stored(graph, tmp_path):
+    rows = csr_array(graph)
+    group = zarr.create_group(tmp_path / "graph.zarr", attributes={"encoding-type": "csr_matrix", "shape": [180, 180]})
+    for name in ("data", "indices", "indptr"):
+        group.create_array(name, data=getattr(rows, name), chunks=(700,), config={"write_empty_chunks": True})
+    return str(tmp_path / "graph.zarr")
+
+
+def same(one, other):
+    np.testing.assert_array_equal(np.asarray(one.labels_), np.asarray(other.labels_))
+    np.testing.assert_array_equal(one.cluster_weights_, other.cluster_weights_)
+    assert (one.objective_, one.cut_, one.n_iter_) == (other.objective_, other.cut_, other.n_iter_)
+    assert [record.objective for record in one.history_] == [record.objective for record in other.history_]
+
+
+def test_attributes_belong_together(graph, model):
+    assert model.n_clusters_ == 6
+    assert model.labels_.dtype == np.int32
+    assert model.objective_ == pytest.approx(cut_cost(graph, model.labels_, PENALTY, True))
+    assert model.objective_ == pytest.approx(model.cut_ + PENALTY * model.n_clusters_)
+    assert model.cluster_weights_.sum() == graph.sum()
+    assert (model.n_features_in_, model.n_iter_) == (180, len(model.history_))
+
+
+@pytest.mark.parametrize("form", ["list", "csr_array", "csc_matrix", "networkx"])
+def test_graphs_of_every_form_give_the_same_clusters(graph, model, form):
+    made = {
+        "list": lambda: graph.tolist(),
+        "csr_array": lambda: csr_array(graph),
+        "csc_matrix": lambda: csc_matrix(graph),
+        "networkx": lambda: nx.from_numpy_array(graph),
+    }[form]()
+    same(GraphCutDPMeans(PENALTY, random_state=0).fit(made), model)
+
+
+def test_links_of_networkx_have_weights_and_loops_and_may_be_several():
+    graph = nx.MultiGraph()
+    graph.add_nodes_from("cab")
+    graph.add_edge("a", "b", weight=2.0)
+    graph.add_edge("a", "b", weight=3.0)
+    graph.add_edge("a", "a", weight=7.0)
+    graph.add_edge("c", "b")
+    model = GraphCutDPMeans(-0.01, random_state=0).fit(graph)
+    assert model.cluster_weights_.tolist() == [1 + 12 + 6]
+    with pytest.raises(InputError, match=r"the graph is directed: .* take graph.to_undirected\(\)"):
+        GraphCutDPMeans(PENALTY).fit(nx.DiGraph([(0, 1)]))
+
+
+def test_the_karate_club_falls_in_two_along_its_quarrel():
+    club = nx.karate_club_graph()
+    truth = np.array([club.nodes[node]["club"] == "Officer" for node in club])
+    for penalty in (-0.3, -0.4, -0.5):
+        model = GraphCutDPMeans(penalty, random_state=0).fit(club)
+        links = nx.to_numpy_array(club)
+        assert model.objective_ <= cut_cost(links, truth.astype(int), penalty, True)
+    two = GraphCutDPMeans(-0.3, random_state=0).fit(club).labels_
+    assert len(set(two.tolist())) == 2
+    assert max((two == truth).mean(), (two != truth).mean()) > 0.9
+
+
+def test_from_store_to_store_and_back(stored, model, tmp_path):
+    run = tmp_path / "run.zarr"
+    found = fit(stored, run, GraphCutDPMeans(PENALTY, random_state=0))
+    same(found, model)
+    assert found.get_params() == model.get_params()
+    same(load(run), model)
+    same(fit(stored, run, GraphCutDPMeans(PENALTY, random_state=0), resume=True), model)
+    with pytest.raises(InputError, match=r"begun with another parameters: penalty -0\.6, not -0\.5"):
+        fit(stored, run, GraphCutDPMeans(-0.5, random_state=0), resume=True)
+    with pytest.raises(InputError, match="the clusters of the run are of the nodes of its graph"):
+        predict(run, stored, tmp_path / "out.zarr")
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_fit_that_stopped_goes_on_to_the_same_bytes(stored, model, tmp_path, steps):
+    run = tmp_path / "run.zarr"
+    with pytest.warns(ConvergenceWarning, match=f"stopped at max_iter={steps}"):
+        fit(stored, run, GraphCutDPMeans(PENALTY, max_iter=steps, random_state=0))
+    same(fit(stored, run, GraphCutDPMeans(PENALTY, random_state=0), resume=True), model)
+
+
+def test_a_fit_that_stops_at_max_iter_says_so(graph):
+    with pytest.warns(ConvergenceWarning, match="the fit stopped at max_iter=1 before it converged"):
+        GraphCutDPMeans(PENALTY, max_iter=1).fit(graph)
+
+
+@pytest.mark.parametrize("name", ["graph.zarr", "graph.npz", "graph.mtx"])
+def test_the_command_line_takes_stored_graphs(graph, stored, model, tmp_path, name):
+    save_npz(tmp_path / "graph.npz", csr_array(graph))
+    mmwrite(tmp_path / "graph.mtx", coo_array(graph), symmetry="symmetric")
+    run = str(tmp_path / "run.zarr")
+    told = CliRunner().invoke(main, ["graph", str(tmp_path / name), run, "--penalty", str(PENALTY), "--seed", "0"])
+    assert told.exit_code == 0, told.output
+    assert "penalty     -0.6 on the normalized cut" in told.output
+    assert "link ends)" in told.output
+    same(load(run), model)
+    shown = json.loads(CliRunner().invoke(main, ["show", run, "--json"]).output)
+    assert shown["result"]["n_clusters"] == 6
+
+
+def test_wrong_use_is_named(graph, tmp_path):
+    for penalty, message in (("0.5", "penalty must be < 0, got 0.5"), ("-2", "penalty must be > -1, got -2.0")):
+        told = CliRunner().invoke(main, ["graph", "nowhere.npz", str(tmp_path / "run.zarr"), "--penalty", penalty])
+        assert (told.exit_code, message in told.output) == (2, True)
+    with pytest.raises(InputError, match="cut must be one of 'normalized', 'ratio', got 'minimum'"):
+        GraphCutDPMeans(PENALTY, cut="minimum").fit(graph)
+    damaged = tmp_path / "graph.mtx"
+    damaged.write_text("%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 1.0\n")
+    with pytest.raises(InputError, match=r"graph\.mtx cannot be read as a Matrix Market file"):
+        GraphCutDPMeans(PENALTY).fit(damaged)
+
+
+def test_the_ratio_cut_counts_nodes(graph):
+    model = GraphCutDPMeans(-5.0, cut="ratio", random_state=0).fit(graph)
+    assert model.cluster_weights_.tolist() == [30.0] * 6
+    assert model.objective_ == pytest.approx(cut_cost(graph, model.labels_, -5.0, False))

@@ -39,7 +39,8 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     max_iter : int, default 300
         The most steps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
-        Moves go on until a round of them lowers the objective by less than this share of cut + abs(penalty) * k.
+        The fit has converged when a step after the last merges lowers the objective by less than this share of cut +
+        abs(penalty) * k.
     max_clusters : int, optional
         `TooManyClustersError` where there are more in the end.
     random_state : int, RandomState instance or None, default None

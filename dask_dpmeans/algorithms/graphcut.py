@@ -47,8 +47,12 @@ from dask_dpmeans.kernels.moments import total
 HALVED_ABOVE = 2**12
 """Nodes move each time that merges have left half of the clusters, above so many, or three quarters.  Planted
 partitions at the edge of what pays, of 20 x 500 nodes: with halves alone 6 of 8 ended above the planted clusters' J."""
+FINER = 100
+"""Nodes move until a round lowers the objective by less than tol / FINER of cut + |penalty| k."""
 MOVES_BETWEEN = 2
 """Rounds of moves between merges."""
+PIECES = 2
+"""Clusters are split between those of an earlier step, from which merges have left one of so many at least twice."""
 MOVES_BETWEEN_HALVES = 10
 """Rounds of moves between the halves that a cluster may be split into."""
 MOST_ROUNDS = 100
@@ -75,9 +79,9 @@ class State:
     objective: float
     """Cut + penalty * k."""
     finer: Labels
-    """(n,), the clusters before the last merges, ..."""
+    """(n,), the clusters of an earlier step, ..."""
     pieces: Labels
-    """(n,), ... and before those that came before: parts that clusters are split between in the end."""
+    """(n,), ... and of one before that: parts that clusters are split between in the end."""
     masses: Float64Array
     """(n,), of the nodes, as the weights of clusters."""
     merging: bool
@@ -135,7 +139,7 @@ class Method:
     max_iter: int = 300
     """The most steps."""
     tol: float = 1e-4
-    """Moves go on until a round lowers the objective by less than this share of cut + |penalty| k."""
+    """The fit has converged when a step after the last merges lowers J by less than this share of cut + |penalty| k."""
     max_clusters: int | None = None
     """More clusters than this in the end are an error."""
     seed: int = 0
@@ -197,7 +201,8 @@ class Method:
         if state.merging:
             labels, merged = run.merge(before, fewer(len(before.totals.masses)))
             after = run.move(run.partition(labels), MOVES_BETWEEN)
-            finer, pieces = (before.labels, finer) if merged else (finer, pieces)
+            if merged and PIECES * len(before.totals.masses) <= finer.max() + 1:
+                finer, pieces = before.labels, finer
         else:
             after, split = run.split(run.move(before, MOST_ROUNDS), pieces)
             labels, merged = run.merge(after, fewer(len(after.totals.masses)))
@@ -327,7 +332,7 @@ class Run:
                 chosen = np.argmax(proposed.gains, keepdims=True)  # what it gains alone is exact
             after = self._moved(before, proposed, chosen)
             if after.objective < before.objective:
-                small = before.objective - after.objective < self.method.tol * self._scale(after)
+                small = before.objective - after.objective < self.method.tol / FINER * self._scale(after)
                 before, proposed, share = after, None, min(0.5, 2 * share)
                 if small:
                     break

@@ -357,16 +357,16 @@ def _fit(
         "resume": resume,
         "force": force,
     }
-    method.method()  # refuses what cannot be used, before anything is tried or started
+    sparse = method.method().sparse  # refuses what cannot be used, before anything is tried or started
     if isinstance(method, SpectralDPMeans):
         method.spectrum().check_weights(weights)
     RunStore.at(run).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
-        with _place(data, fill_missing, **where) as place:
+        with _place(data, fill_missing, sparse, **where) as place:
             _say_estimate(dry_run(**job, **place), as_json)
         return
     shown = progress(as_json)
-    with _place(data, fill_missing, **where) as place, _resumable(run):
+    with _place(data, fill_missing, sparse, **where) as place, _resumable(run):
         fit(**job, groups=groups, on_step=shown.step, **place)
     shown.end()
     _say_result(run, as_json)
@@ -427,7 +427,7 @@ def predict_command(
     """
     RunStore.at(run).result()
     RunStore.at(out).check_target("predictions", [run, data, groups], force=force)
-    with _place(data, fill_missing, **where) as place:
+    with _place(data, fill_missing, False, **where) as place:
         found = runs.predict(run, data, out, groups=groups, force=force, fill_missing=fill_missing, **place)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
@@ -488,6 +488,7 @@ def demo_command(folder: str) -> None:
 def _place(
     data: str,
     fill_missing: bool,
+    sparse: bool,
     scheduler: str | None,
     workers: int | None,
     threads: int | None,
@@ -507,7 +508,7 @@ def _place(
         raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler")
     if scheduler is None and workers is None and threads is None:
         threads = own_threads()
-        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit, fill_missing=fill_missing)
+        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit, fill_missing=fill_missing, sparse=sparse)
         why = why_processes(layout)
         if why is not None:
             click.echo(f"{why}; working in {threads} processes, --threads {threads} keeps to threads", err=True)

@@ -196,6 +196,11 @@ def fit(
     """
     if groups is not None and not isinstance(method, HDPMeans):
         raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
+    if isinstance(method, GraphCutDPMeans):
+        refused = {"sample_weight": sample_weight, **{name: options.get(name) for name in ("columns", "scale")}}
+        given = [name for name, value in refused.items() if value is not None]
+        if given:
+            raise InputError(f"{' and '.join(given)} cannot be used on a graph: its links have weights themselves")
     runs.fit(
         as_graph(data) if isinstance(method, GraphCutDPMeans) else data,
         run,

@@ -1,18 +1,20 @@
 """scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
 
 import warnings
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms.graphcut import Method
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import ClustersMixin, seed_of, stepped
-from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources import as_source, working_dtype
 from dask_dpmeans.store import Result
 
 CUTS = ("normalized", "ratio")
@@ -121,6 +123,11 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
             warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
         return self
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.pairwise = tags.input_tags.positive_only = True
+        return tags
+
     @property
     def cut_(self) -> float:
         """The cut: the sum of what the clusters add."""
@@ -135,7 +142,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         if self.cut not in CUTS:
             raise InputError(f"cut must be one of {', '.join(map(repr, CUTS))}, got {self.cut!r}")
         return Method(
-            penalty=self.penalty,
+            penalty=float(self.penalty) if isinstance(self.penalty, Real) else self.penalty,
             normalized=self.cut == "normalized",
             max_iter=self.max_iter,
             tol=self.tol,
@@ -147,9 +154,13 @@ def as_graph(graph: Any) -> Any:
     """A graph as rows of its adjacency matrix, in a form that `as_source` takes."""
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
-    if isinstance(graph, np.ndarray | list):
-        return csr_array(np.asarray(graph, np.float64))
-    return graph
+    if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
+        return graph
+    array = np.asarray(graph)
+    working_dtype(array.dtype, "graph")
+    if array.ndim != 2:
+        raise InputError(f"the graph must be a square matrix, n x n, got shape {array.shape}")
+    return csr_array(array)
 
 
 def _adjacency(graph: Any) -> csr_array:

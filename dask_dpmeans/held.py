@@ -19,14 +19,12 @@ class HeldRows:
     """(n,)."""
     scale: Float64Array | None = None
     """(d,), what the columns were divided by before."""
-    block_rows: int | None = None
-    """Rows of a block; by the number of columns where it is not given."""
 
     @cached_property
     def plan(self) -> Plan:
         """Blocks as any source has them, in one shard."""
         n, d = self.rows.shape
-        height = self.block_rows or block_height(d)
+        height = block_height(d)
         return Plan(n, height, -(-n // height))
 
     @cached_property

@@ -144,6 +144,33 @@ def test_wrong_use_is_named(graph, tmp_path):
         GraphCutDPMeans(PENALTY).fit(damaged)
 
 
+def test_what_a_graph_has_no_use_for_is_refused(graph, stored, tmp_path):
+    model = GraphCutDPMeans(PENALTY)
+    for name, value in {"sample_weight": np.ones(180), "columns": [0], "scale": "std"}.items():
+        with pytest.raises(InputError, match=f"{name} cannot be used on a graph: its links have weights themselves"):
+            fit(stored, tmp_path / "run.zarr", model, **{name: value})
+    with pytest.raises(InputError, match="graph has dtype complex128"):
+        model.fit(graph.astype(complex))
+    with pytest.raises(InputError, match="masked array"):
+        model.fit(np.ma.masked_array(graph))
+    with pytest.raises(InputError, match=r"must be a square matrix, n x n, got shape \(180,\)"):
+        model.fit(graph[0])
+
+
+def test_a_penalty_of_any_number_type_can_be_stored(stored, tmp_path):
+    found = fit(stored, tmp_path / "run.zarr", GraphCutDPMeans(np.float32(-0.5), random_state=0))
+    assert found.penalty == -0.5
+
+
+def test_a_sparse_graph_of_many_nodes_needs_no_room_for_dense_rows(tmp_path):
+    n = 100_000
+    path = coo_array((np.ones(n - 1), (np.arange(n - 1), np.arange(1, n))), shape=(n, n)).tocsr()
+    save_npz(tmp_path / "path.npz", csr_array(path + path.T))
+    command = ["graph", str(tmp_path / "path.npz"), str(tmp_path / "run.zarr"), "--penalty", "-0.01"]
+    told = CliRunner().invoke(main, [*command, "--memory-limit", "500MB", "--max-iter", "2"])
+    assert told.exit_code == 0, told.output
+
+
 def test_the_ratio_cut_counts_nodes(graph):
     model = GraphCutDPMeans(-5.0, cut="ratio", random_state=0).fit(graph)
     assert model.cluster_weights_.tolist() == [30.0] * 6

@@ -41,6 +41,7 @@ from dask_dpmeans.kernels.graph import (
     Totals,
     contracted,
     partners,
+    symmetric,
 )
 from dask_dpmeans.kernels.moments import total
 
@@ -51,6 +52,8 @@ FINER = 100
 """Nodes move until a round lowers the objective by less than tol / FINER of cut + |penalty| k."""
 MOVES_BETWEEN = 2
 """Rounds of moves between merges."""
+EVALUATION = 16 * float(np.finfo(np.float64).eps)
+"""Of the shares that clusters keep, what the evaluation of a gain may round off."""
 PIECES = 2
 """Clusters are split between those of an earlier step, from which merges have left one of so many at least twice."""
 MOVES_BETWEEN_HALVES = 10
@@ -194,20 +197,22 @@ class Method:
         )
 
     def step(self, source: Source, state: State) -> State:
-        """The next state: merges down to fewer clusters and moves, or at the end moves of pieces."""
+        """The next state: merges down to fewer clusters and moves; once merges gain no more, splits as well."""
         run = Run(self, source, state.masses, self.price, state.rounds)
         before = run.partition(state.labels)
-        finer, pieces, merged, split = state.finer, state.pieces, 0, 0
-        if state.merging:
-            labels, merged = run.merge(before, fewer(len(before.totals.masses)))
-            after = run.move(run.partition(labels), MOVES_BETWEEN)
-            if merged and PIECES * len(before.totals.masses) <= finer.max() + 1:
+        finer, pieces, split = state.finer, state.pieces, 0
+        after, merged = run.merge(before) if state.merging else (before, 0)
+        merging = merged > 0
+        if merging:
+            after = run.move(after, MOVES_BETWEEN)
+            if PIECES * len(before.totals.masses) <= finer.max() + 1:
                 finer, pieces = before.labels, finer
         else:
             after, split = run.split(run.move(before, MOST_ROUNDS), pieces)
-            labels, merged = run.merge(after, fewer(len(after.totals.masses)))
-            after = run.move(run.partition(labels), MOST_ROUNDS)
-        check_number(len(after.totals.masses), self.max_clusters if not merged else None, self.penalty)
+            after, merged = run.merge(after)
+            after = run.move(after, MOST_ROUNDS)
+        if not merging or state.step + 1 >= self.max_iter:
+            check_number(len(after.totals.masses), self.max_clusters, self.penalty)
         return State(
             step=state.step + 1,
             labels=after.labels,
@@ -217,7 +222,7 @@ class Method:
             finer=finer,
             pieces=pieces,
             masses=state.masses,
-            merging=state.merging and merged > 0,
+            merging=merging,
             merged=merged,
             split=split,
             births=after.births,
@@ -250,7 +255,7 @@ class Method:
 
     def objective(self, totals: Totals) -> float:
         """Cut + penalty * k."""
-        return fsum(self.cuts(totals)) + self.penalty * len(totals.masses)
+        return fsum(self.cuts(totals)) + self.penalty * int(np.count_nonzero(totals.sizes))
 
 
 @dataclass
@@ -284,12 +289,18 @@ class Run:
         totals = self.fold(Tally(labels, k, self.method.normalized), "tally")
         return Partition(labels, totals, objective(totals, self.price), births, deaths)
 
-    def merge(self, before: Partition, goal: int) -> tuple[Labels, int]:
-        """Labels after merges that leave no more than `goal` clusters, or that gain no more, and how many went."""
+    def contract(self, labels: Labels, k: int) -> csr_array:
+        """The graph between k clusters: one pass."""
+        return symmetric(self.fold(Contraction(labels, k, self.method.normalized), "contract"))
+
+    def merge(self, before: Partition) -> tuple[Partition, int]:
+        """The clusters after merges, down to `fewer` as long as these gain, and how many went."""
         k = len(before.totals.masses)
-        graph = self.fold(Contraction(before.labels, k, self.method.normalized), "contract")
-        clusters = self._merged(graph, before.totals.masses, goal)
-        return relabelled(before.labels, clusters), k - int(clusters.max()) - 1
+        clusters = self._merged(self.contract(before.labels, k), before.totals.masses, fewer(k))
+        merged = k - int(clusters.max()) - 1
+        if not merged:
+            return before, 0
+        return self.partition(relabelled(before.labels, clusters), before.births, before.deaths), merged
 
     def _merged(self, graph: csr_array, masses: Float64Array, goal: int) -> IndexArray:
         """(k,), the cluster that each becomes part of."""
@@ -307,18 +318,18 @@ class Run:
         random = self.random()
         price = self.price
         partner, gains = partners(graph, masses, price, int(random.integers(2**32)))
-        willing = np.flatnonzero(gains > ROUNDING * abs(price))
+        willing = np.flatnonzero(gains > self._least(graph.diagonal() / masses))
         if not willing.size:
             return None
-        pairs = willing[partner[partner[willing]] == willing]
+        pairs = mutual(willing, partner, gains)
         if len(pairs) < FEW_PAIRS * len(willing):
             joint = stars(willing, partner, len(masses), random)
             after = contracted(graph, joint)
             if value(after, total(joint, masses, after.shape[0]), price) < value(graph, masses, price):
                 return joint
-        lower = pairs[pairs < partner[pairs]]
+        lower = pairs[(pairs < partner[pairs]) | (partner[partner[pairs]] != pairs)]
         best = lower[np.argsort(-gains[lower], kind="stable")[:most]]
-        return joined(np.concatenate([best, partner[best]]), partner)
+        return joined(best, partner)
 
     def move(self, before: Partition, most: int) -> Partition:
         """After rounds of moves of nodes, each lower than the one before."""
@@ -357,7 +368,7 @@ class Run:
         found, numbers = np.unique(pairs, return_inverse=True)
         cut = np.full(len(pieces), ALONE, np.int32)
         cut[linked] = numbers
-        graph = self.fold(Contraction(cut, len(found), self.method.normalized), "contract")
+        graph = self.contract(cut, len(found))
         halves = self._halves(graph, total(numbers, self.masses[linked], len(found)), found % k)
         homes = np.zeros(int(halves.max()) + 1, np.intp)
         homes[halves] = found % k
@@ -366,12 +377,13 @@ class Run:
         self.rounds, self.passes = free.rounds, free.passes
         rates = shares(divided.totals)
         gains = total(homes, rates, k) - shares(before.totals) - self.price
-        pays = gains > ROUNDING * abs(self.price)
+        both = np.bincount(homes[divided.totals.sizes > 0], minlength=k) == 2
+        pays = both & (gains > self._least(rates))
         second = np.ones(len(homes), np.bool_)
         second[np.unique(homes, return_index=True)[1]] = False
         leaves = second & pays[homes]
         labels = relabelled(divided.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
-        return self.partition(labels), int(np.count_nonzero(pays))
+        return self.partition(labels, before.births, before.deaths), int(np.count_nonzero(pays))
 
     def _halves(self, graph: csr_array, masses: Float64Array, homes: IndexArray) -> IndexArray:
         """Pieces merged within their clusters until each has two at the most."""
@@ -379,18 +391,22 @@ class Run:
         while True:
             done = np.bincount(within)[within] <= 2
             barred = np.where(done, -1 - np.arange(len(within)), within)
-            partner, _ = partners(graph, masses, 0.0, int(self.random().integers(2**32)), barred)
+            partner, gains = partners(graph, masses, 0.0, int(self.random().integers(2**32)), barred)
             willing = np.flatnonzero(partner >= 0)
             if not willing.size:
                 return labels
-            joint = joined(willing[partner[partner[willing]] == willing], partner)
+            joint = joined(mutual(willing, partner, gains), partner)
             labels, graph = joint[labels], contracted(graph, joint)
             masses, within = total(joint, masses, graph.shape[0]), within[np.unique(joint, return_index=True)[1]]
 
     def _proposals(self, found: Partition) -> Proposals:
-        least = ROUNDING * abs(self.method.price)
+        least = self._least(shares(found.totals))
         reduction = Moving(found.labels, found.totals, self.price, least, self.method.normalized, self.within)
         return self.fold(reduction, "move")
+
+    def _least(self, rates: Float64Array) -> float:
+        """What a move must gain: more than the rounding of its own evaluation."""
+        return ROUNDING * abs(self.method.price) + EVALUATION * float(np.abs(rates).max())
 
     def _moved(self, before: Partition, proposed: Proposals, chosen: IndexArray) -> Partition:
         """The clusters after some of the proposals."""
@@ -439,10 +455,16 @@ def fewer(k: int) -> int:
     return k // 2 if k > HALVED_ABOVE else 3 * k // 4
 
 
+def mutual(willing: IndexArray, partner: IndexArray, gains: Float64Array) -> IndexArray:
+    """Those that are the best of their best, in pairs; where there are none, the one that would gain the most."""
+    pairs = willing[partner[partner[willing]] == willing]
+    return pairs if pairs.size else willing[[np.argmax(gains[willing])]]
+
+
 def joined(pairs: IndexArray, partner: IndexArray) -> IndexArray:
-    """(k,), numbers after those in pairs have become one with their partners."""
+    """(k,), numbers after these have become one with their partners."""
     joint = np.arange(len(partner))
-    joint[pairs] = np.minimum(pairs, partner[pairs])
+    joint[np.maximum(pairs, partner[pairs])] = np.minimum(pairs, partner[pairs])
     return numbered(joint)
 
 

@@ -62,10 +62,6 @@ class Inspected(NamedTuple):
     """A digest of all links i, j, modulo 2**64, ..."""
     backward: int
     """... and of all links j, i: the same where the graph is symmetric."""
-    least_loop: float
-    """The least share of a node's degree that is a link to itself."""
-    widest: float
-    """The greatest degree, links of nodes to themselves apart."""
 
 
 class Inspection:
@@ -73,19 +69,15 @@ class Inspection:
 
     def chunk(self, block: Block) -> Inspected:
         """What is found in a run of nodes."""
-        graph = csr_array(block.rows)
+        graph = links_of(block)
         nodes = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr)) + block.start
-        degrees, loops = row_sums(graph), graph.diagonal(block.start)
         below = np.flatnonzero(graph.data < 0)[:1]
-        linked = degrees > 0
         return Inspected(
             graph.shape[1],
-            degrees,
+            row_sums(graph),
             next(((int(nodes[place]), int(graph.indices[place]), float(graph.data[place])) for place in below), None),
             _digest(nodes, graph.indices, graph.data),
             _digest(graph.indices, nodes, graph.data),
-            float((loops[linked] / degrees[linked]).min(initial=1.0)),
-            float((degrees - loops).max(initial=0.0)),
         )
 
     def combine(self, left: Inspected, right: Inspected) -> Inspected:
@@ -96,8 +88,6 @@ class Inspection:
             left.negative or right.negative,
             (left.forward + right.forward) % 2**64,
             (left.backward + right.backward) % 2**64,
-            min(left.least_loop, right.least_loop),
-            max(left.widest, right.widest),
         )
 
 
@@ -130,10 +120,10 @@ class Tally:
 
     def chunk(self, block: Block) -> Totals:
         """The totals of a run of nodes."""
-        graph = csr_array(block.rows)
+        graph = links_of(block)
         labels = self.labels[block.start : block.start + graph.shape[0]]
         inside = self.labels[graph.indices] == np.repeat(labels, np.diff(graph.indptr))
-        kept, masses = weighed(graph, _row_sums(graph, graph.data * inside), self.normalized, block.weights)
+        kept, masses = weighed(graph, _row_sums(graph, graph.data * inside), self.normalized)
         linked = labels >= 0
         within = labels[linked]
         return Totals(
@@ -164,9 +154,9 @@ class Moving:
 
     def chunk(self, block: Block) -> Proposals:
         """The proposals of a run of nodes."""
-        graph = csr_array(block.rows)
+        graph = links_of(block)
         labels = self.labels[block.start : block.start + graph.shape[0]]
-        kept, masses = weighed(graph, graph.diagonal(block.start), self.normalized, block.weights)
+        kept, masses = weighed(graph, graph.diagonal(block.start), self.normalized)
         links = links_to(graph, self.labels, len(self.totals.masses))
         outside = 0.0 if self.normalized else row_sums(graph)
         targets, gains = best_moves(links, labels, kept, masses, self.totals, self.price, outside, self.within)
@@ -189,7 +179,7 @@ class Contraction:
 
     def chunk(self, block: Block) -> csr_array:
         """The part of a run of nodes."""
-        graph = csr_array(block.rows)
+        graph = links_of(block)
         height = graph.shape[0]
         labels = self.labels[block.start : block.start + height]
         links = links_to(graph, self.labels, self.k)
@@ -206,12 +196,20 @@ class Contraction:
         return left + right
 
 
-def weighed(
-    graph: csr_array, inside: Float64Array, normalized: bool, sizes: Float64Array | None
-) -> tuple[Float64Array, Float64Array]:
-    """What nodes keep of links that weigh `inside`, and their masses, (height,) each; `sizes` where not all are 1."""
+def links_of(block: Block) -> csr_array:
+    """The links of a run of nodes; those that weigh 0 are none."""
+    graph = csr_array(block.rows)
+    if graph.data.all():
+        return graph
+    graph = graph.copy()  # the block is not ours
+    graph.eliminate_zeros()
+    return graph
+
+
+def weighed(graph: csr_array, inside: Float64Array, normalized: bool) -> tuple[Float64Array, Float64Array]:
+    """What nodes keep of links that weigh `inside`, and their masses, (height,) each."""
     degrees = row_sums(graph)
-    return (inside, degrees) if normalized else (inside - degrees, np.ones(len(degrees)) if sizes is None else sizes)
+    return (inside, degrees) if normalized else (inside - degrees, np.ones(len(degrees)))
 
 
 def row_sums(graph: csr_array) -> Float64Array:
@@ -264,8 +262,8 @@ def best_moves(
     home = np.zeros(h)
     home[rows[at_home]] = links.data[at_home]
     single = totals.sizes[labels] <= 1
-    left = totals.kept[labels] - 2 * (home - outside) + kept
-    np.divide(left, totals.masses[labels] - masses, out=left, where=~single)
+    left, rest = totals.kept[labels] - 2 * (home - outside) + kept, totals.masses[labels] - masses
+    np.divide(left, rest, out=left, where=rest > 0)
     leaving = np.where(single, price, left) - rates[labels]
     joined = (totals.kept[clusters] + 2 * links.data + kept[rows]) / (totals.masses[clusters] + masses[rows])
     barred = at_home if within is None else at_home | (within[clusters] != within[labels[rows]])
@@ -340,4 +338,9 @@ def contracted(graph: csr_array, labels: IndexArray) -> csr_array:
     coordinates = graph.tocoo()
     k = int(labels.max()) + 1
     pairs = labels[coordinates.row], labels[coordinates.col]
-    return csr_array((coordinates.data, pairs), shape=(k, k))
+    return symmetric(csr_array((coordinates.data, pairs), shape=(k, k)))
+
+
+def symmetric(graph: csr_array) -> csr_array:
+    """A graph whose links from a to b and from b to a differ by rounding, the same to the bit."""
+    return csr_array((graph + graph.T) * 0.5)

@@ -4,7 +4,7 @@ from dask.utils import format_bytes, parse_bytes
 
 from dask_dpmeans.sources.cluster import connect, own_threads
 from dask_dpmeans.sources.executors import Threads, one_blas_thread
-from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, featured, lay_out, open_groups
+from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, featured, lay_out, open_groups, working_dtype
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
@@ -38,4 +38,5 @@ __all__ = [
     "read_rows",
     "stored_bytes",
     "why_processes",
+    "working_dtype",
 ]

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from itertools import pairwise
+from unittest import mock
 
 import dask.array as da
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.sparse import csr_array
 from strategies import chunkings, contents, cut_cost, graphs
 
 from dask_dpmeans import reference
-from dask_dpmeans.algorithms.graphcut import Method
+from dask_dpmeans.algorithms.graphcut import Method, Run
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.graph import ALONE, Moving, Tally
 from dask_dpmeans.loop import iterate
@@ -89,7 +90,7 @@ def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
     assert not found.nodes.size
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(graph=graphs(nodes=(20, 40)), method=METHODS, data=st.data())
 def test_any_chunks_threads_and_forms_give_the_same_bytes(graph, method, data, tmp_path_factory):
     rows, n = csr_array(graph), len(graph)
@@ -131,6 +132,32 @@ def test_clusters_split_where_that_gains_and_end_no_higher_than_the_planted_ones
     assert found[-1].objective < cut_cost(graph, truth, -0.85, True)
 
 
+@pytest.mark.parametrize("penalty", [-12.0, -16.0, -20.0])
+def test_clusters_of_a_ratio_cut_have_nodes_whatever_is_split(penalty):
+    graph, _ = planted(6, 25, 0.5, 0.2)
+    found = states(graph, Method(penalty, normalized=False))
+    assert all(state.weights.min() > 0 for state in found)
+    assert found[-1].objective == pytest.approx(cut_cost(graph, found[-1].labels, penalty, False), abs=1e-9)
+
+
+def test_every_fit_ends_with_a_step_that_looks_for_splits():
+    for seed in range(5):
+        graph, _ = planted(4, 10, 0.6, 0.1, seed)
+        with mock.patch.object(Run, "split", autospec=True, side_effect=Run.split) as split:
+            states(graph, Method(-0.5, seed=seed))
+        assert split.called
+
+
+def test_links_of_weights_that_round_are_halved_without_end_never():
+    rng = np.random.default_rng(67)
+    for _ in range(20):
+        weights = np.triu(rng.integers(1, 9, (18, 18)) / 10, 1)
+        source = as_source(csr_array(weights + weights.T), sparse=True, block_rows=4)
+        run = Run(Method(-0.5), source, (weights + weights.T).sum(axis=1), 0.5, 0)
+        run.split(run.partition(np.zeros(18, np.int32)), np.repeat(np.arange(3), 6).astype(np.int32))
+        assert run.rounds < 100
+
+
 @pytest.mark.parametrize("penalty", [-0.75, -0.65, -0.55])
 def test_planted_blocks_stand_over_a_range_of_penalties(penalty):
     graph, truth = planted(20, 30, 0.4, 0.015)
@@ -170,6 +197,20 @@ def test_nodes_without_links_have_no_part_in_a_normalized_cut_and_are_clusters_o
     assert ratio.objective == -1.5
 
 
+def test_links_that_weigh_0_are_none():
+    graph = np.zeros((7, 7))
+    graph[:3, :3] = graph[3:6, 3:6] = 1 - np.eye(3)
+    rows = csr_array(np.ones((7, 7)))
+    rows.data[:] = graph.ravel()
+    for normalized in (True, False):
+        method = Method(-0.5, normalized)
+        [*_, found], [*_, plain] = (
+            list(iterate(as_source(each, sparse=True), method)) for each in (rows, csr_array(graph))
+        )
+        assert contents(found.state) == contents(plain.state)
+    assert rows.nnz == 49
+
+
 def test_a_link_of_a_node_to_itself_stays_inside():
     graph = np.array([[4.0, 1.0], [1.0, 4.0]])
     last = states(graph, Method(-0.5))[-1]
@@ -180,6 +221,7 @@ def test_a_link_of_a_node_to_itself_stays_inside():
     ("graph", "message"),
     [
         (np.ones((2, 3)), "the graph must be a square matrix, n x n, got 2 x 3"),
+        (np.ones((5, 3)), "the graph must be a square matrix, n x n, got 5 x 3"),
         (np.array([[0.0, -2.0], [-2.0, 0.0]]), "links must weigh >= 0, got -2.0 from node 0 to node 1"),
         (np.array([[0.0, 1.0], [2.0, 0.0]]), r"not symmetric: .* take A \+ A.T, or the larger of both"),
         (np.zeros((3, 3)), "the graph has no links: there is nothing to cut"),
@@ -209,3 +251,5 @@ def test_more_clusters_in_the_end_than_the_most_are_an_error():
     with pytest.raises(TooManyClustersError, match="makes at least 8 clusters, more than max_clusters=7"):
         states(graph, Method(-0.6, max_clusters=7))
     assert len(states(graph, Method(-0.6, max_clusters=8))[-1].weights) == 8
+    with pytest.raises(TooManyClustersError, match="more than max_clusters=8"):
+        states(graph, Method(-0.6, max_clusters=8, max_iter=1))

@@ -10,6 +10,7 @@ import assignment
 import click
 import data_sets
 import first_sweep
+import graphs
 import numpy as np
 import objective
 import out_of_core
@@ -353,3 +354,24 @@ def test_a_fit_that_takes_longer_than_the_limit_is_stopped(tmp_path: Path) -> No
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((200_000, 8), np.float32))
     stopped = peers.outcome(peers.kmeans_10, peers.Task(tmp_path / "rows.npy", 1.0, k=200), limit=0.01)
     assert stopped == peers.Outcome(0.01)
+
+
+def test_the_table_of_graph_cuts_has_each_method_and_none_is_lower_than_ours() -> None:
+    output = CliRunner().invoke(graphs.main, ["--blocks", "6", "--size", "40"], catch_exceptions=False).output
+    names = [
+        "planted",
+        graphs.OURS,
+        "SpectralClustering, k given",
+        *["Louvain", "Leiden"] * (graphs.Louvain is not None),
+    ]
+    assert all(f"\n  {name} " in output for name in names)
+    assert output.count("met") == len(names) - 1
+    assert "missed" not in output
+
+
+def test_a_planted_graph_has_the_degrees_that_were_asked_for() -> None:
+    graph, truth = graphs.planted(10, 200, 12.0, 5.0)
+    inside = truth[graph.indices] == np.repeat(truth, np.diff(graph.indptr))
+    assert (graph != graph.T).nnz == 0
+    assert 11.0 < inside.sum() / len(truth) < 13.0
+    assert 4.0 < (~inside).sum() / len(truth) < 5.0

@@ -1,0 +1,125 @@
+"""Graph cuts of planted partitions beside Louvain, Leiden and spectral clustering, at equal penalty.
+
+Blocks of nodes are linked inside and outside with given mean degrees.  Each method's clusters are judged by the
+normalized cut and by cut + penalty * k; spectral clustering is told the number of blocks, and left out where it would
+take too long.  scikit-network is no dependency: without it its two methods are left out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
+
+import click
+import numpy as np
+from ratios import Line, judged, table
+from scipy.sparse import coo_array, csr_array, csr_matrix
+from sklearn.cluster import SpectralClustering
+from sklearn.metrics import normalized_mutual_info_score
+
+from dask_dpmeans import GraphCutDPMeans
+from dask_dpmeans.kernels.block import Block
+from dask_dpmeans.kernels.graph import Tally
+
+if find_spec("sknetwork") is None:
+    Leiden = Louvain = None
+else:
+    from sknetwork.clustering import Leiden, Louvain
+
+OURS = "GraphCutDPMeans"
+MOST_SPECTRAL = 20_000
+"""Nodes up to which spectral clustering is tried."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a method came to."""
+
+    seconds: float
+    k: int
+    cut: float
+    objective: float
+    agreement: float
+    """Normalized mutual information with the blocks."""
+
+
+def planted(blocks: int, size: int, inside: float, outside: float, seed: int = 0) -> tuple[csr_array, np.ndarray]:
+    """A graph of blocks of nodes with mean degrees inside and outside a block, and the blocks."""
+    rng, n = np.random.default_rng(seed), blocks * size
+    within, across = round(n * inside / 2), round(n * outside / 2)
+    first = rng.integers(0, blocks, within) * size
+    inner = [first + rng.integers(0, size, within), first + rng.integers(0, size, within)]
+    rows = np.concatenate([inner[0], rng.integers(0, n, across)])
+    columns = np.concatenate([inner[1], rng.integers(0, n, across)])
+    proper = rows != columns
+    ends = rows[proper].astype(np.int32), columns[proper].astype(np.int32)
+    half = csr_array(coo_array((np.ones(len(ends[0])), ends), shape=(n, n)))
+    graph = csr_array(half + half.T)
+    graph.data[:] = 1.0
+    return graph, np.repeat(np.arange(blocks), size)
+
+
+def figures(graph: csr_array, labels: Any, truth: Any, penalty: float, seconds: float) -> Found:
+    """The figures of a clustering."""
+    numbers = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+    k = int(numbers.max()) + 1
+    totals = Tally(numbers, k, True).chunk(Block(0, graph, None))
+    cut = float((1 - totals.kept / totals.masses).sum())
+    return Found(seconds, k, cut, cut + penalty * k, normalized_mutual_info_score(truth, numbers))
+
+
+def methods(penalty: float, blocks: int, n: int) -> dict[str, Callable[[csr_array], Any]]:
+    """What gives labels of a graph, by name."""
+    found: dict[str, Callable[[csr_array], Any]] = {
+        OURS: lambda graph: GraphCutDPMeans(penalty, random_state=0).fit(graph).labels_
+    }
+    if Louvain is not None:
+        found["Louvain"] = lambda graph: Louvain(random_state=0).fit_predict(csr_matrix(graph))
+        found["Leiden"] = lambda graph: Leiden(random_state=0).fit_predict(csr_matrix(graph))
+    if n <= MOST_SPECTRAL:
+        spectral = SpectralClustering(blocks, affinity="precomputed", assign_labels="cluster_qr", random_state=0)
+        found["SpectralClustering, k given"] = spectral.fit_predict
+    return found
+
+
+def compared(blocks: int, size: int, inside: float, outside: float, penalty: float) -> dict[str, Found]:
+    """What each method came to, and the planted blocks."""
+    graph, truth = planted(blocks, size, inside, outside)
+    found = {"planted": figures(graph, truth, truth, penalty, 0.0)}
+    for name, labels_of in methods(penalty, blocks, len(truth)).items():
+        started = perf_counter()
+        labels = labels_of(graph)
+        found[name] = figures(graph, labels, truth, penalty, perf_counter() - started)
+    return found
+
+
+def lines(found: dict[str, Found]) -> list[Line]:
+    """The lines of these, and whether none is lower than ours."""
+    each = [
+        Line(name, f"{one.seconds:.1f} s, {one.k:,} clusters, cut {one.cut:.4f}, NMI {one.agreement:.3f}")
+        for name, one in found.items()
+    ]
+    others = {name: one.objective for name, one in found.items() if name != OURS}
+    ours, rounding = found[OURS].objective, 1e-9 * found[OURS].k
+    beside = [
+        judged(f"cut + penalty k of {OURS}, and of {name}", ours, f"{ours:.4f}, {other:.4f}", most=other + rounding)
+        for name, other in others.items()
+    ]
+    return [*each, *beside]
+
+
+@click.command()
+@click.option("--blocks", default=20, show_default=True)
+@click.option("--size", default=500, show_default=True, help="Nodes of a block.")
+@click.option("--inside", default=30.0, show_default=True, help="Mean links of a node inside its block.")
+@click.option("--outside", default=19.0, show_default=True, help="Mean links of a node to others.")
+@click.option("--penalty", default=-0.6, show_default=True)
+def main(**problem: Any) -> None:
+    """Print the table of one planted partition."""
+    title = f"{problem['blocks']:,} blocks of {problem['size']:,} nodes, penalty {problem['penalty']}"
+    click.echo(table(title, lines(compared(**problem))))
+
+
+if __name__ == "__main__":
+    main()

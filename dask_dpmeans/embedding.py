@@ -10,7 +10,7 @@ from sklearn.neighbors import kneighbors_graph
 from dask_dpmeans.algorithms.spectral import Embedding, Spectrum, linear, nystroem, of_matrix, symmetric
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.products import Picked
+from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.sources import RowSource, Threads, as_source, format_bytes, one_blas_thread
 
 GATHERED_BYTES = 2**31
@@ -52,7 +52,7 @@ def _gathered(source: RowSource, asked: Spectrum) -> Float64Array:
             f"({GATHERED_BYTES // (8 * columns):,} rows of {columns:,} columns), got {n:,} rows: use affinity='linear' "
             "or 'rbf', which read them in parts, or fewer rows"
         )
-    rows: Float64Array = source.fold(Picked(), name="gather")
+    rows: Float64Array = source.fold(Gather(), name="gather").rows.astype(np.float64)
     return rows
 
 

@@ -7,7 +7,7 @@ over the rows in *witness order*: the opened rows first, in the order in which t
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -32,6 +32,11 @@ class Rule(Protocol[State, Answer]):
     def validate(self, state: State, answer: Answer) -> tuple[State, Int64Array]:
         """The state after the objections that stand, and the numbers of the rows that opened something."""
         ...
+
+
+@runtime_checkable
+class LastingRule(Rule[State, Answer], Protocol[State, Answer]):
+    """A rule whose answers may hold in the next pass too."""
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """What to keep of a shard's answer for later passes; None where that would be more than `most_bytes`."""
@@ -61,11 +66,18 @@ class Round(Generic[State, Answer]):
         """The answer of two neighboring runs of blocks."""
         return self.rule.merge(self.state, left, right)
 
+
+@dataclass(frozen=True)
+class LastingRound(Round[State, Answer]):
+    """The same, of a rule whose answers last."""
+
+    rule: LastingRule[State, Answer]
+
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """What to keep of a shard's answer for later passes; None where that would be more than `most_bytes`."""
         return self.rule.keep(answer, most_bytes)
 
-    def standing(self, earlier: "Round[State, Answer]", kept: Mapping[int, Any]) -> dict[int, Any]:
+    def standing(self, earlier: "LastingRound[State, Answer]", kept: Mapping[int, Any]) -> dict[int, Any]:
         """What is kept of those shards that answer as they did in an earlier pass."""
         if type(earlier.rule) is not type(self.rule):
             return {}
@@ -74,6 +86,11 @@ class Round(Generic[State, Answer]):
     def restore(self, kept: Any) -> Answer:
         """The answer of which that was kept."""
         return self.rule.restore(self.state, kept)
+
+
+def round_of(rule: Rule[State, Answer], state: State) -> Round[State, Answer]:
+    """One pass of a rule, which leaves out shards whose answers last where the rule knows them."""
+    return LastingRound(rule, state) if isinstance(rule, LastingRule) else Round(rule, state)
 
 
 @dataclass(frozen=True)
@@ -101,12 +118,12 @@ def settle(
     plan = source.plan
     everything = range(plan.n_blocks)
     for blocks in doublings(plan.n_blocks) if gradually else ():
-        answer = source.fold(Round(rule, state), blocks, "scan")
+        answer = source.fold(round_of(rule, state), blocks, "scan")
         rows_read += plan.rows_of(blocks)
         state, rows = rule.validate(state, answer)
         opened.append(rows)
     while True:
-        answer = source.fold(Round(rule, state), everything, "scan")
+        answer = source.fold(round_of(rule, state), everything, "scan")
         rows_read += plan.n_rows
         state, rows = rule.validate(state, answer)
         opened.append(rows)

@@ -103,16 +103,16 @@ class Record:
 
     @classmethod
     def of(cls, state: Any, n_rows: int, seconds: float) -> "Record":
-        """The record of a state."""
+        """The record of a state; what its method does not count is 0."""
         return cls(
             objective=state.objective,
             inertia=math.fsum(state.inertias),
             n_clusters=len(state.weights),
-            n_local_clusters=state.n_local_clusters,
+            n_local_clusters=getattr(state, "n_local_clusters", 0),
             births=state.births,
             deaths=state.deaths,
-            **dict(zip(MOVES, state.moves.tolist(), strict=True)),
-            **dict(zip(GAINS, state.gains.tolist(), strict=True)),
+            **_named(MOVES, getattr(state, "moves", np.zeros(len(MOVES), np.int64))),
+            **_named(GAINS, getattr(state, "gains", np.zeros(len(GAINS)))),
             passes=state.rows_read / n_rows,
             seconds=seconds,
         )
@@ -602,6 +602,10 @@ def _local_path(data: Any) -> str | None:
 def _overlap(one: Path, other: Path) -> bool:
     other = Path(os.path.realpath(other))
     return one == other or one in other.parents or other in one.parents
+
+
+def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:
+    return dict(zip(names, values.tolist(), strict=True))
 
 
 def _table(history: Sequence[Record]) -> np.ndarray[Any, Any]:

@@ -47,21 +47,6 @@ class State:
         """Clusters opened in this sweep."""
         return len(self.opened)
 
-    @property
-    def n_local_clusters(self) -> int:
-        """Uses of clusters by data sets: there is but one set."""
-        return 0
-
-    @property
-    def moves(self) -> Int64Array:
-        """(6,), moves of the search: none."""
-        return np.zeros(6, np.int64)
-
-    @property
-    def gains(self) -> Float64Array:
-        """(3,), what they gained: nothing."""
-        return np.zeros(3)
-
 
 @dataclass(frozen=True)
 class Openings:

@@ -103,19 +103,9 @@ class State:
     """Nodes of all passes since the start."""
 
     @property
-    def n_local_clusters(self) -> int:
-        """Uses of clusters by data sets: there is but one set."""
-        return 0
-
-    @property
     def moves(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """(6,), moves of the search: merges."""
         return np.array([self.merged, self.split, 0, 0, 0, 0], np.int64)
-
-    @property
-    def gains(self) -> Float64Array:
-        """(3,), what moves of the search gained; their sum is in the objective."""
-        return np.zeros(3)
 
 
 class Partition(NamedTuple):

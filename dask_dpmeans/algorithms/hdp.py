@@ -122,19 +122,6 @@ class Requesting:
         check_number(len(state.centers) + opened - self.present, self.max_clusters, self.prices.opening)
         return state.opened(requests, kinds, targets), requests.numbers
 
-    def keep(self, answer: GroupScan, most_bytes: int) -> None:
-        """Nothing: each shard is read in each pass."""
-
-    def standing(
-        self, earlier: "Requesting", before: Sharing, after: Sharing, kept: Mapping[int, Any]
-    ) -> dict[int, Any]:
-        """Nothing."""
-        return {}
-
-    def restore(self, state: Sharing, kept: Any) -> GroupScan:
-        """Never: nothing is kept."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class Parameters:

@@ -85,21 +85,6 @@ class State:
         return len(self.opened)
 
     @property
-    def n_local_clusters(self) -> int:
-        """Uses of clusters by data sets: there is but one set."""
-        return 0
-
-    @property
-    def moves(self) -> Int64Array:
-        """(6,), moves of the search: none."""
-        return np.zeros(6, np.int64)
-
-    @property
-    def gains(self) -> Float64Array:
-        """(3,), what they gained: nothing."""
-        return np.zeros(3)
-
-    @property
     def partition(self) -> tuple[Labels, int]:
         """The clusters whose means are the first centers, and how many these are."""
         return self.labels, len(self.totals) - len(self.openers)
@@ -166,17 +151,6 @@ class Openings:
         opened = answer.proposals.numbers
         check_number(len(state.openers) + len(opened), self.max_clusters, self.penalty)
         return Sweep(state.near, state.k, np.concatenate([state.openers, opened])), opened
-
-    def keep(self, answer: Answer, most_bytes: int) -> None:
-        """Nothing: each shard is read in each pass."""
-
-    def standing(self, earlier: "Openings", before: Sweep, after: Sweep, kept: Mapping[int, Any]) -> dict[int, Any]:
-        """Nothing."""
-        return {}
-
-    def restore(self, state: Sweep, kept: Any) -> Answer:
-        """Never: nothing is kept."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

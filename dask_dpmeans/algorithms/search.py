@@ -125,11 +125,6 @@ class State:
         """Clusters opened in this step."""
         return len(self.opened)
 
-    @property
-    def n_local_clusters(self) -> int:
-        """Uses of clusters by data sets: there is but one set."""
-        return 0
-
 
 @dataclass(frozen=True)
 class Trial:

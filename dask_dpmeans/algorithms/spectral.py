@@ -18,7 +18,8 @@ from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.features import NOTHING, Axes, Projection, radial, unit_or_zero
-from dask_dpmeans.kernels.products import Gram, Picked
+from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.products import Gram
 
 AFFINITIES = ("linear", "rbf", "nearest_neighbors", "precomputed")
 INDUCTIVE = ("linear", "rbf")
@@ -129,7 +130,7 @@ def nystroem(source: Source, asked: Spectrum, seed: int) -> Embedding:
     """
     n, columns = source.plan.n_rows, len(source.summary.sums)
     chosen = np.random.default_rng([seed, LANDMARKS]).choice(n, min(n, asked.n_landmarks), replace=False, shuffle=False)
-    landmarks = source.fold(Picked(np.sort(chosen)), name="landmarks")
+    landmarks = source.fold(Gather(np.sort(chosen)), name="landmarks").rows.astype(np.float64)
     axes = asked.axes(np.empty((0, 0)), landmarks, columns)
     values, vectors = eigh(radial(landmarks, landmarks, axes.gamma))
     there = values > RANK * values[-1]

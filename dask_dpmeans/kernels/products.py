@@ -1,10 +1,10 @@
-"""Sums of products of columns, and rows picked by their numbers: what the eigenvectors of an affinity are made of."""
+"""Sums of products of columns: what the eigenvectors of an affinity are made of."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.features import Axes, tiles
 
 
@@ -31,22 +31,3 @@ class Gram:
     def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
         """The products of two neighboring runs."""
         return left + right
-
-
-@dataclass(frozen=True)
-class Picked:
-    """The reduction that gathers rows, in order."""
-
-    numbers: Int64Array | None = None
-    """(m,), global row numbers, ascending; None for all."""
-
-    def chunk(self, block: Block) -> Float64Array:
-        """Those of one block, in float64."""
-        if self.numbers is None:
-            return block.rows.astype(np.float64)
-        bounds = np.searchsorted(self.numbers, [block.start, block.start + len(block.rows)])
-        return block.rows[self.numbers[slice(*bounds)] - block.start].astype(np.float64)
-
-    def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
-        """Those of two neighboring runs."""
-        return np.concatenate([left, right])

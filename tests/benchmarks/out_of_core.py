@@ -34,7 +34,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Scan
-from dask_dpmeans.occ import Round
+from dask_dpmeans.occ import Round, round_of
 from dask_dpmeans.sources import RowSource, as_source, decoded_bytes
 from dask_dpmeans.sources.shards import PIECE_BYTES, Shard
 from dask_dpmeans.sources.source import Ledger
@@ -140,7 +140,7 @@ def opened(path: Path) -> Iterator[tuple[RowSource, Client]]:
 
 def sweep_of(path: Path, k: int) -> Round[Centers, Scan]:
     """A pass against the first k rows."""
-    return Round(Openings(1e9, None), Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)))
+    return round_of(Openings(1e9, None), Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)))
 
 
 def anew(source: RowSource) -> RowSource:

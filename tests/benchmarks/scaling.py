@@ -23,7 +23,7 @@ from dask_dpmeans.kernels.cover import Proposals
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
 from dask_dpmeans.kernels.scan import Scan
-from dask_dpmeans.occ import Round
+from dask_dpmeans.occ import Round, round_of
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.executors import DaskTasks
 
@@ -66,7 +66,7 @@ class Pass:
         """Its answer; nothing is known from passes before."""
         for shard in self.source.shards:
             shard.memories.clear()
-        return self.source.fold(Round(Openings(PENALTY), Centers(self.centers.values)))
+        return self.source.fold(round_of(Openings(PENALTY), Centers(self.centers.values)))
 
 
 def costs(small: Size, repeats: int) -> Iterator[Line]:
@@ -95,7 +95,7 @@ class MadeUp:
     @property
     def sweep(self) -> Round[Centers, Scan]:
         """The reduction that merges the answers."""
-        return Round(Openings(PENALTY), self.centers)
+        return round_of(Openings(PENALTY), self.centers)
 
     def __call__(self, shard: int, blocks: range) -> Scan:
         """Moments of all clusters, and rows that object, which lie together shard by shard."""

@@ -5,7 +5,7 @@ from strategies import TAME, tables, weights_of
 
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.features import TILE, Axes, Projection, radial
-from dask_dpmeans.kernels.products import Gram, Picked
+from dask_dpmeans.kernels.products import Gram
 from dask_dpmeans.sources import as_source
 
 
@@ -18,14 +18,6 @@ def test_products_of_columns_are_those_of_all_rows_by_weight(rows, data):
     wanted = doubles.T @ (each[:, np.newaxis] * doubles)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
     assert (found == found.T).all()
-
-
-@given(tables((1, 40), (1, 4), TAME), st.data())
-def test_rows_are_picked_by_their_numbers(rows, data):
-    numbers = np.unique(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1)))
-    source = as_source(rows, threads=2, block_rows=2 ** data.draw(st.integers(0, 4)))
-    np.testing.assert_array_equal(source.fold(Picked(numbers)), rows[numbers])
-    np.testing.assert_array_equal(source.fold(Picked()), rows)
 
 
 @given(st.integers(1, 3 * TILE), st.integers(1, 40), st.integers(1, 9), st.booleans(), st.data())

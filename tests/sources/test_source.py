@@ -10,7 +10,7 @@ from strategies import DTYPES, TAME, spread, tables, trace, weights_of
 
 from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.occ import Round
+from dask_dpmeans.occ import round_of
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources import source as source_module
 from dask_dpmeans.sources.executors import DaskTasks
@@ -48,7 +48,7 @@ def read(monkeypatch):
 
 
 def round_at(*centers, penalty=100.0):
-    return Round(Openings(penalty), Centers(np.array(centers, np.float64)[:, np.newaxis]))
+    return round_of(Openings(penalty), Centers(np.array(centers, np.float64)[:, np.newaxis]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -10,7 +10,7 @@ from strategies import DTYPES, TAME, spread, tables, trace, weights_of
 
 from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.occ import round_of
+from dask_dpmeans.occ import round_of, settle
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources import source as source_module
 from dask_dpmeans.sources.executors import DaskTasks
@@ -83,6 +83,12 @@ def test_rows_in_memory_keep_no_answers_of_shards():
     source.fold(round_at(1.0))
     assert source.resident
     assert not source.ledger.last.kept
+
+
+def test_a_sweep_keeps_the_answers_of_shards_that_last():
+    source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
+    settle(source, Openings(1e6), Centers(np.array([[0.0], [63.0]])))
+    assert len(source.ledger.last.kept) == source.plan.n_shards
 
 
 def test_a_pass_that_fails_leaves_what_is_kept_as_it_was(monkeypatch):

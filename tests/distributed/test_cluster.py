@@ -28,12 +28,13 @@ METHOD = {"penalty": 6.0, "max_iter": 3}
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
+    before = multiprocessing.active_children()
     with (
         dask.config.set({"temporary-directory": str(tmp_path_factory.mktemp("workers"))}),
         connect(None, workers=2, threads=1, memory_limit="1GB", timeout=60) as client,
     ):
         yield client
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)
 
 
 @pytest.fixture(scope="module")

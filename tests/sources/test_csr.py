@@ -1,6 +1,5 @@
 """CSR rows: read, checked, made dense a block at a time, or left as they are."""
 
-import tracemalloc
 from unittest import mock
 
 import dask.array as da
@@ -9,6 +8,7 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory import peak_memory
 from scipy.sparse import csc_array, csr_array, save_npz
 from strategies import Nested, chunkings, contents, seeds, tables, trace, weights_of
 from zarr.codecs import Crc32cCodec
@@ -117,13 +117,12 @@ def test_a_graph_of_a_million_nodes_takes_no_more_memory_than_its_edges():
     n = 10**6
     ends = np.arange(0, 2 * n + 1, 2, dtype=np.int32)
     rows = csr_array((np.ones(2 * n, np.float32), np.arange(2 * n, dtype=np.int32) % n, ends), shape=(n, n))
-    as_source(np.eye(3))  # what is loaded once
-    tracemalloc.start()
-    source = as_source(rows, sparse=True, threads=1)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert source.summary.sums[0] == 2 * n
-    assert peak < 8 * 2**20  # a copy of the rows would take 20 MB, one number a column and block 488 MB
+
+    def survey():
+        assert as_source(rows, sparse=True, threads=1).summary.sums[0] == 2 * n
+
+    peak_memory(lambda: as_source(np.eye(3), threads=1))  # what is loaded once
+    assert peak_memory(survey) < 8 * 2**20  # a copy of the rows would take 20 MB, one number a column and block 488 MB
 
 
 @pytest.mark.parametrize("options", [{"columns": [0]}, {"scale": "std"}, {"centers": np.zeros((1, 2))}])
@@ -394,12 +393,12 @@ def test_no_more_than_a_few_blocks_are_dense_at_once():
     rng = np.random.default_rng(0)
     values, columns = rng.standard_normal(n * each).astype(np.float32), rng.integers(0, d, n * each, np.int32)
     rows = csr_array((values, columns, np.arange(0, n * each + 1, each)), shape=(n, d))
-    as_source(np.eye(3))  # what is loaded once
-    tracemalloc.start()
-    source = as_source(rows, threads=1)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    block = source.plan.block_rows * d * 8
-    assert block == 40_960_000
-    assert source.plan.shard_blocks == 8
-    assert peak < 4 * block
+    block = 40_960_000
+
+    def survey():
+        plan = as_source(rows, threads=1).plan
+        assert plan.block_rows * d * 8 == block
+        assert plan.shard_blocks == 8
+
+    peak_memory(lambda: as_source(np.eye(3), threads=1))  # what is loaded once
+    assert peak_memory(survey) < 4 * block

@@ -14,26 +14,21 @@ space: what the moves leave is a fixed point of the kernel's sweeps too (Dhillon
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import fsum
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number
+from dask_dpmeans.algorithms.cut import CutMethod, shares
+from dask_dpmeans.algorithms.dpmeans import check_number
 from dask_dpmeans.algorithms.moves import ROUNDING
-from dask_dpmeans.blocks import Answer, Kernel, Reduction, Source
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.blocks import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.graph import (
     ALONE,
-    Chosen,
     Contraction,
-    Inspected,
-    Inspection,
     Labels,
     Moving,
     Proposals,
@@ -119,52 +114,15 @@ class Partition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(CutMethod):
     """Graph clustering, with its parameters."""
 
     name: ClassVar[str] = "graph-cut"
     state: ClassVar[type[State]] = State
 
-    penalty: float
-    """The price of a cluster in the units of the cut, negative: lambda' of Kulis & Jordan 2012."""
-    normalized: bool = True
-    """Whether a cluster's cut is divided by its degrees, or by its nodes."""
-    max_iter: int = 300
-    """The most steps."""
-    tol: float = 1e-4
-    """The fit has converged when a step after the last merges lowers J by less than this share of cut + |penalty| k."""
-    max_clusters: int | None = None
-    """More clusters than this in the end are an error."""
-    seed: int = 0
-    """Of all random choices."""
-
-    def __post_init__(self) -> None:
-        check_penalty(self.penalty, self.normalized)
-        check_limits(self.max_iter, self.tol, self.max_clusters)
-
-    @property
-    def price(self) -> float:
-        """Of a cluster, against the share that it keeps."""
-        return 1.0 + self.penalty if self.normalized else self.penalty
-
-    @property
-    def sparse(self) -> bool:
-        """Rows are seen as CSR."""
-        return True
-
-    @property
-    def features(self) -> None:
-        """Rows are seen as they are given."""
-        return None
-
-    def seeded(self, seed: int) -> "Method":
-        """The same method with another seed."""
-        return replace(self, seed=seed)
-
     def init(self, source: Source) -> State:
         """Every node a cluster."""
-        found = source.fold(Inspection(), name="inspect")
-        check_graph(found, source.plan.n_rows)
+        found = self.inspected(source)
         linked = found.degrees > 0 if self.normalized else np.ones(source.plan.n_rows, np.bool_)
         labels = np.where(linked, np.cumsum(linked) - 1, ALONE).astype(np.int32)
         nothing = np.zeros(int(np.count_nonzero(linked)))
@@ -223,29 +181,7 @@ class Method:
 
     def done(self, before: State, after: State) -> bool:
         """Whether `after` is the end: a step without merges that gained little."""
-        scale = fsum(after.inertias) + abs(self.penalty) * len(after.weights)
-        return not (before.merging or after.merging) and before.objective - after.objective < self.tol * scale
-
-    def score(self, source: Source, state: State) -> float:
-        """Cut + penalty * k of a state's clusters on this graph: one pass."""
-        k = len(state.weights)
-        return self.objective(source.fold(Tally(state.labels, k, self.normalized), name="check"))
-
-    def labels(self, source: Source, state: State) -> Kernel:
-        """The kernel of a map that labels the nodes as a state has them."""
-        return Chosen(state.labels)
-
-    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """The arrays of the result."""
-        return {"cluster_weights": (state.weights, ("cluster",)), "cluster_inertias": (state.inertias, ("cluster",))}
-
-    def cuts(self, totals: Totals) -> Float64Array:
-        """(k,), what each cluster adds to the cut."""
-        return np.where(totals.sizes > 0, 1.0 - shares(totals), 0.0) if self.normalized else -shares(totals)
-
-    def objective(self, totals: Totals) -> float:
-        """Cut + penalty * k."""
-        return fsum(self.cuts(totals)) + self.penalty * int(np.count_nonzero(totals.sizes))
+        return not (before.merging or after.merging) and self.little(before.objective, after.objective, after.inertias)
 
 
 @dataclass
@@ -333,7 +269,8 @@ class Run:
                 chosen = np.argmax(proposed.gains, keepdims=True)  # what it gains alone is exact
             after = self._moved(before, proposed, chosen)
             if after.objective < before.objective:
-                small = before.objective - after.objective < self.method.tol / FINER * self._scale(after)
+                cuts = self.method.cuts(after.totals)
+                small = self.method.little(before.objective, after.objective, cuts, FINER)
                 before, proposed, share = after, None, min(0.5, 2 * share)
                 if small:
                     break
@@ -342,10 +279,6 @@ class Run:
             else:
                 share /= 2
         return before
-
-    def _scale(self, found: Partition) -> float:
-        k = len(found.totals.masses)
-        return fsum(self.method.cuts(found.totals)) + abs(self.method.penalty) * k
 
     def split(self, before: Partition, pieces: Labels) -> tuple[Partition, int]:
         """After splits of clusters in two that gain, and how many.
@@ -414,22 +347,6 @@ class Run:
         return self.partition(numbers[labels], before.births + births, before.deaths + k + births - len(kept))
 
 
-def check_penalty(penalty: float, normalized: bool) -> None:
-    """Refuse a price at which one cluster, or one for each node, is always best."""
-    if not (isinstance(penalty, Real) and math.isfinite(penalty)):
-        raise InputError(f"penalty must be a finite number, got {penalty!r}")
-    if penalty >= 0:
-        raise InputError(
-            f"penalty must be < 0, got {penalty!r}: a cut is 0 for one cluster and grows with their number, so that "
-            "one cluster is best unless each brings something in"
-        )
-    if normalized and penalty <= -1:
-        raise InputError(
-            f"penalty must be > -1, got {penalty!r}: each cluster pays 1 + penalty and earns the share of its links "
-            "that stay inside, so that at -1 and below clusters cost nothing"
-        )
-
-
 def stars(willing: IndexArray, partner: IndexArray, k: int, random: np.random.Generator) -> IndexArray:
     """(k,), numbers after some of the willing, drawn, have joined partners that stay."""
     joint = np.arange(k)
@@ -468,11 +385,6 @@ def relabelled(labels: Labels, numbers: IndexArray | Labels) -> Labels:
     return np.append(numbers, ALONE).astype(np.int32)[labels]
 
 
-def shares(totals: Totals) -> Float64Array:
-    """(k,), what each cluster keeps by its mass; 0 for an empty one."""
-    return np.divide(totals.kept, totals.masses, out=np.zeros(len(totals.masses)), where=totals.masses > 0)
-
-
 def objective(totals: Totals, price: float) -> float:
     """Price * k - shares, which is cut + penalty * k but for rounding."""
     return price * int(np.count_nonzero(totals.sizes)) - fsum(shares(totals))
@@ -481,19 +393,3 @@ def objective(totals: Totals, price: float) -> float:
 def value(graph: csr_array, masses: Float64Array, price: float) -> float:
     """The objective of a graph between clusters, but for a constant."""
     return price * len(masses) - fsum(graph.diagonal() / masses)
-
-
-def check_graph(found: Inspected, n: int) -> None:
-    """Refuse what is no undirected graph."""
-    if found.columns != n:
-        raise InputError(f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}")
-    if found.negative is not None:
-        node, other, weight = found.negative
-        raise InputError(f"links must weigh >= 0, got {weight} from node {node:,} to node {other:,}")
-    if found.forward != found.backward:
-        raise InputError(
-            "the graph is not symmetric: for some nodes i and j the link from i to j weighs other than that from j to "
-            "i; take A + A.T, or the larger of both, A.maximum(A.T)"
-        )
-    if not found.degrees.any():
-        raise InputError("the graph has no links: there is nothing to cut")

@@ -28,7 +28,7 @@ from dask_dpmeans.errors import (
 )
 from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
-from dask_dpmeans.graph import CUTS, GraphCutDPMeans
+from dask_dpmeans.graph import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.progress import elapsed, progress
@@ -382,6 +382,13 @@ def _fit(
     help="Price of a cluster, negative; between -1 and 0 for the normalized cut.",
 )
 @click.option("--cut", type=click.Choice(CUTS), default="normalized", show_default=True, help="What is minimized.")
+@click.option(
+    "--init",
+    type=click.Choice(list(METHODS)),
+    default="coarsen",
+    show_default=True,
+    help="Start from every node a cluster, or from one cluster of all as Algorithm 1 does.",
+)
 @SEED
 @FILL
 @_with(*WHERE)
@@ -391,6 +398,7 @@ def graph_command(
     run: str,
     penalty: float,
     cut: str,
+    init: str,
     seed: int | None,
     max_iter: int,
     tol: float,
@@ -399,7 +407,15 @@ def graph_command(
 ) -> None:
     """Cluster the nodes of a graph: DATA is CSR in a Zarr group, a scipy .npz or a Matrix Market .mtx file."""
     limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
-    _fit(data, run, GraphCutDPMeans(penalty, cut=cut, **limits), weights=None, scale="none", columns=None, **how)
+    _fit(
+        data,
+        run,
+        GraphCutDPMeans(penalty, cut=cut, init=init, **limits),
+        weights=None,
+        scale="none",
+        columns=None,
+        **how,
+    )
 
 
 @main.command("predict")

@@ -9,11 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import estimate
 from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms import dpmeans, graphcut, hdp_search, search
+from dask_dpmeans.algorithms import dpmeans, hdp_search, search
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
-from dask_dpmeans.graph import GraphCutDPMeans, as_graph
+from dask_dpmeans.graph import METHODS, GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
@@ -289,10 +289,11 @@ def _unfitted(result: Result) -> Model:
         return KernelDPMeans(parameters["penalty"], **asked, **shared)
     if result.shared:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
-    if method == graphcut.Method.name:
+    if "normalized" in parameters:
         del shared["search"]
         cut = "normalized" if parameters["normalized"] else "ratio"
-        return GraphCutDPMeans(parameters["penalty"], cut=cut, **shared)
+        init = next(name for name, each in METHODS.items() if each.name == method)
+        return GraphCutDPMeans(parameters["penalty"], cut=cut, init=init, **shared)
     if "spectrum" in parameters:
         return SpectralDPMeans(**parameters["spectrum"], threshold=parameters["penalty"], **shared)
     return DPMeans(

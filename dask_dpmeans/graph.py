@@ -11,13 +11,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms.graphcut import Method
+from dask_dpmeans.algorithms import graph_sweep, graphcut
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import ClustersMixin, seed_of, stepped
 from dask_dpmeans.sources import as_source, working_dtype
 from dask_dpmeans.store import Result
 
 CUTS = ("normalized", "ratio")
+METHODS: dict[str, type[graphcut.Method] | type[graph_sweep.Method]] = {
+    "coarsen": graphcut.Method,
+    "mean": graph_sweep.Method,
+}
+"""By what the fit starts from."""
 
 
 class GraphCutDPMeans(ClustersMixin, BaseEstimator):
@@ -38,6 +43,11 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         The price of a cluster, in units of the cut: lambda' of the paper.  The nearer to 0, the fewer clusters.
     cut : "normalized" or "ratio", default "normalized"
         What is minimized.  The normalized cut weighs clusters by their degrees, the ratio cut by their nodes.
+    init : "coarsen" or "mean", default "coarsen"
+        Where the fit starts: "coarsen" from every node a cluster, which merge, move and split by their exact effect on
+        the objective; "mean" from one cluster of all nodes, Algorithm 1 of the paper to the letter: nodes go to the
+        nearest mean in the kernel's space, and open clusters where weight * distance^2 > lambda.  That is for
+        comparison: see above.
     max_iter : int, default 300
         The most steps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
@@ -56,6 +66,9 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     n_clusters_ : int
     cluster_weights_ : (k,) float64
         The degrees of the clusters, links inside counted from both ends; their nodes under the ratio cut.
+    sigma_ : float
+        With init="mean": what the diagonal of the kernel is raised by to make it positive semidefinite, by
+        Gershgorin's circles.
     cut_, inertia_ : float
         The cut: the sum of what the clusters add.
     objective_ : float
@@ -86,6 +99,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         penalty: float,
         *,
         cut: str = "normalized",
+        init: str = "coarsen",
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
@@ -93,6 +107,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     ) -> None:
         self.penalty = penalty
         self.cut = cut
+        self.init = init
         self.max_iter = max_iter
         self.tol = tol
         self.max_clusters = max_clusters
@@ -119,6 +134,8 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         self.n_features_in_ = source.plan.n_rows
         self.labels_ = step.state.labels
         self._set_fitted(step.state.weights, history)
+        if isinstance(step.state, graph_sweep.State):
+            self.sigma_ = step.state.sigma
         if not step.converged:
             warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
         return self
@@ -136,12 +153,16 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     def _restore(self, result: Result) -> None:
         """Note what a run came to."""
         self._set_fitted(result.arrays["cluster_weights"], result.history)
+        if "sigma" in result.arrays:
+            self.sigma_ = float(result.arrays["sigma"][0])
 
-    def method(self) -> Method:
+    def method(self) -> graphcut.Method | graph_sweep.Method:
         """The parameters, checked, as the library's core takes them."""
         if self.cut not in CUTS:
             raise InputError(f"cut must be one of {', '.join(map(repr, CUTS))}, got {self.cut!r}")
-        return Method(
+        if self.init not in METHODS:
+            raise InputError(f"init must be one of {', '.join(map(repr, METHODS))}, got {self.init!r}")
+        return METHODS[self.init](
             penalty=float(self.penalty) if isinstance(self.penalty, Real) else self.penalty,
             normalized=self.cut == "normalized",
             max_iter=self.max_iter,

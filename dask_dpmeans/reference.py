@@ -441,6 +441,54 @@ def graph_kernel(graph: Sequence[Row], sigma: float, normalized: bool) -> tuple[
     return [[(sigma - degrees[i]) * same[i][j] + graph[i][j] for j in range(n)] for i in range(n)], [1.0] * n
 
 
+def graph_score(
+    graph: Sequence[Row], i: int, members: Sequence[int], masses: Sequence[float], sigma: float, normalized: bool
+) -> float:
+    """What tells the clusters of nodes apart for node i: mass * distance^2 in the kernel's space, but for a constant.
+
+    `masses` are degrees for the normalized cut and 1 for the ratio cut.
+    """
+    size = sum(masses[j] for j in members)
+    within = sum(graph[j][m] for j in members for m in members)
+    to_node = sum(graph[i][j] for j in members)
+    if not normalized:
+        within -= sum(sum(graph[j]) for j in members)
+    if i in members:
+        to_node += sigma * masses[i] - (0.0 if normalized else sum(graph[i]))
+    return masses[i] * ((sigma * size + within) / (size * size)) - 2 * (to_node / size)
+
+
+def graph_sweep(
+    graph: Sequence[Row],
+    penalty: float,
+    sigma: float,
+    clusters: Sequence[Sequence[int]],
+    order: Sequence[int],
+    normalized: bool,
+) -> tuple[list[int], list[int]]:
+    """One pass of Algorithm 1 over the nodes in the given order, from the means of clusters in the kernel's space.
+
+    A node opens a cluster where mass * distance^2 > lambda = sigma + price (Kulis & Jordan 2012, section 5.2).  Labels,
+    -1 for nodes without links under the normalized cut, and the nodes that opened clusters, in order.
+    """
+    degrees = [sum(row) for row in graph]
+    masses = degrees if normalized else [1.0] * len(graph)
+    price = 1.0 + penalty if normalized else penalty
+    centers, labels, opened = [list(members) for members in clusters], [-1] * len(graph), []
+    for i in order:
+        if not masses[i]:
+            continue
+        own = (graph[i][i] - (0.0 if normalized else degrees[i])) / masses[i]
+        scores = [graph_score(graph, i, members, masses, sigma, normalized) for members in centers]
+        least = min(scores)
+        labels[i] = scores.index(least)
+        if own + least > price:
+            labels[i] = len(centers)
+            centers.append([i])
+            opened.append(i)
+    return labels, opened
+
+
 class KernelSweep(NamedTuple):
     """One iteration of Algorithm 1 in the space of a kernel function."""
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dask_dpmeans.algorithms import graphcut
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
 from dask_dpmeans.algorithms.spectral import Embedding, Spectrum
 from dask_dpmeans.approximation import Approximation, KernelFeatures
@@ -224,7 +223,7 @@ def predictions(result: Result) -> Kernel:
             "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
             "affinity linear or rbf"
         )
-    if result.manifest["method"] == graphcut.Method.name:
+    if "normalized" in asked:
         raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
     if result.manifest["method"] == KernelMethod.name:
         method = KernelMethod(**asked)

@@ -130,6 +130,7 @@ LOCAL = ("local_groups", "local_centers", "local_weights")
 IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
 FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
 SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
+GRAPH = ("sigma",)
 OUR_NAMES = {
     "zarr.json",
     "steps",
@@ -138,6 +139,7 @@ OUR_NAMES = {
     *IMPLICIT,
     *FEATURES,
     *SPECTRAL,
+    *GRAPH,
     "label",
     "squared_distance",
     "beyond",

@@ -175,3 +175,24 @@ def test_the_ratio_cut_counts_nodes(graph):
     model = GraphCutDPMeans(-5.0, cut="ratio", random_state=0).fit(graph)
     assert model.cluster_weights_.tolist() == [30.0] * 6
     assert model.objective_ == pytest.approx(cut_cost(graph, model.labels_, -5.0, False))
+
+
+def test_algorithm_1_from_one_cluster_is_fitted_stored_and_resumed_like_the_rest(graph, stored, tmp_path):
+    asked = GraphCutDPMeans(-12.0, cut="ratio", init="mean", tol=0.0, random_state=0)
+    model = GraphCutDPMeans(**asked.get_params()).fit(graph)
+    assert model.n_clusters_ > 1
+    assert model.objective_ == pytest.approx(cut_cost(graph, model.labels_, -12.0, False))
+    assert model.sigma_ == 2 * graph.sum(axis=1).max()
+    run = str(tmp_path / "run.zarr")
+    with pytest.warns(ConvergenceWarning, match="stopped at max_iter=1"):
+        fit(stored, run, GraphCutDPMeans(**{**asked.get_params(), "max_iter": 1}))
+    for found in (fit(stored, run, asked, resume=True), load(run)):
+        same(found, model)
+        assert (found.get_params(), found.sigma_) == (model.get_params(), model.sigma_)
+    told = CliRunner().invoke(
+        main, ["graph", stored, str(tmp_path / "one.zarr"), "--penalty", "-0.6", "--init", "mean"]
+    )
+    assert told.exit_code == 0, told.output
+    assert load(tmp_path / "one.zarr").n_clusters_ == 1
+    with pytest.raises(InputError, match="init must be one of 'coarsen', 'mean', got 'mena'"):
+        GraphCutDPMeans(PENALTY, init="mena").fit(graph)

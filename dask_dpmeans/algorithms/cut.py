@@ -90,7 +90,7 @@ class CutMethod:
         """The kernel of a map that labels the nodes as a state has them."""
         return Chosen(state.labels)
 
-    def result(self, source: Source, state: Clusters) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result."""
         return {"cluster_weights": (state.weights, ("cluster",)), "cluster_inertias": (state.inertias, ("cluster",))}
 

@@ -56,6 +56,8 @@ class Inspected(NamedTuple):
     columns: int
     degrees: Float64Array
     """(n,)."""
+    loops: Float64Array
+    """(n,), weights of the links of nodes to themselves."""
     negative: tuple[int, int, float] | None
     """The first link below 0: its nodes and weight."""
     forward: int
@@ -75,6 +77,7 @@ class Inspection:
         return Inspected(
             graph.shape[1],
             row_sums(graph),
+            graph.diagonal(block.start),
             next(((int(nodes[place]), int(graph.indices[place]), float(graph.data[place])) for place in below), None),
             _digest(nodes, graph.indices, graph.data),
             _digest(graph.indices, nodes, graph.data),
@@ -85,6 +88,7 @@ class Inspection:
         return Inspected(
             max(left.columns, right.columns),
             np.concatenate([left.degrees, right.degrees]),
+            np.concatenate([left.loops, right.loops]),
             left.negative or right.negative,
             (left.forward + right.forward) % 2**64,
             (left.backward + right.backward) % 2**64,
@@ -268,7 +272,7 @@ def best_moves(
     joined = (totals.kept[clusters] + 2 * links.data + kept[rows]) / (totals.masses[clusters] + masses[rows])
     barred = at_home if within is None else at_home | (within[clusters] != within[labels[rows]])
     joining = np.where(barred, -np.inf, joined - rates[clusters])
-    best, places = _greatest(joining, links.indptr)
+    best, places = greatest(joining, links.indptr)
     targets = np.full(h, ALONE)
     targets[places >= 0] = clusters[places[places >= 0]]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -277,7 +281,7 @@ def best_moves(
     return targets, leaving + np.maximum(best, alone)
 
 
-def _greatest(values: Float64Array, indptr: IndexArray) -> tuple[Float64Array, IndexArray]:
+def greatest(values: Float64Array, indptr: IndexArray) -> tuple[Float64Array, IndexArray]:
     """The greatest value of each row of a CSR array and the first place that holds it; -inf and -1 in empty rows."""
     h, filled = len(indptr) - 1, np.flatnonzero(np.diff(indptr))
     best, places = np.full(h, -np.inf), np.full(h, -1)
@@ -311,10 +315,10 @@ def partners(
     gains = price + together - (rates[rows] + rates[others])
     barred = rows == others if within is None else (rows == others) | (within[rows] != within[others])
     gains[barred] = -np.inf
-    best, _ = _greatest(gains, graph.indptr)
+    best, _ = greatest(gains, graph.indptr)
     order = mixed(np.minimum(rows, others) * np.int64(k) + np.maximum(rows, others), ties)
     order[(gains != best[rows]) | barred] = -1.0
-    first, places = _greatest(order, graph.indptr)
+    first, places = greatest(order, graph.indptr)
     found, partner = first >= 0, np.full(k, -1)
     partner[found] = others[places[found]]
     return partner, np.where(found, best, -np.inf)

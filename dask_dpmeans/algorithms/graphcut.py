@@ -6,8 +6,9 @@ with a negative penalty a cluster pays for itself where it keeps enough of its l
 no birth at a threshold ever pays, and Algorithm 1 stays at its one cluster.  This method comes from the other end. Each
 node starts as a cluster.  Clusters merge with the partner of the greatest gain, where each is the other's best, until
 there are half as many; then nodes move, judged alone but many at a time, to the cluster where they gain most; so on
-while merges gain.  In the end clusters are split between the clusters of before that they came from, where that gains,
-and these pieces move.  What does not lower the objective is not done.
+while merges gain.  In the end clusters are split, between the clusters of before that they came from and then at
+random, nodes move between the two halves, and where that gains these stay.  What does not lower the objective is not
+done.
 
 A node that gains nothing by moving alone is also nearer to its own cluster's mean than to all others, in the kernel's
 space: what the moves leave is a fixed point of the kernel's sweeps too (Dhillon, Guan & Kulis 2007, section 4.4).
@@ -40,9 +41,10 @@ from dask_dpmeans.kernels.graph import (
 )
 from dask_dpmeans.kernels.moments import total
 
-HALVED_ABOVE = 2**12
-"""Nodes move each time that merges have left half of the clusters, above so many, or three quarters.  Planted
-partitions at the edge of what pays, of 20 x 500 nodes: with halves alone 6 of 8 ended above the planted clusters' J."""
+HALVED_ABOVE = 0.5
+"""Nodes move each time that merges have left half of the clusters, or three quarters once a cluster costs less than
+this share of what a node alone does.  Planted partitions at the edge of what pays, of 20 x 500 nodes: with halves alone
+6 of 8 ended above the planted clusters' J."""
 FINER = 100
 """Nodes move until a round lowers the objective by less than tol / FINER of cut + |penalty| k."""
 MOVES_BETWEEN = 2
@@ -50,7 +52,8 @@ MOVES_BETWEEN = 2
 EVALUATION = 16 * float(np.finfo(np.float64).eps)
 """Of the shares that clusters keep, what the evaluation of a gain may round off."""
 PIECES = 2
-"""Clusters are split between those of an earlier step, from which merges have left one of so many at least twice."""
+"""Clusters are split between those of an earlier step, from which merges have left one of so many at least twice; after
+that in two at random.  Where pieces were mixed, whole planted blocks had stayed together: random halves parted them."""
 MOVES_BETWEEN_HALVES = 10
 """Rounds of moves between the halves that a cluster may be split into."""
 MOST_ROUNDS = 100
@@ -82,6 +85,8 @@ class State:
     """(n,), ... and of one before that: parts that clusters are split between in the end."""
     masses: Float64Array
     """(n,), of the nodes, as the weights of clusters."""
+    alone: float
+    """The objective of each node alone, by their number."""
     merging: bool
     """Whether merges still gain."""
     merged: int
@@ -123,8 +128,10 @@ class Method(CutMethod):
     def init(self, source: Source) -> State:
         """Every node a cluster."""
         found = self.inspected(source)
-        linked = found.degrees > 0 if self.normalized else np.ones(source.plan.n_rows, np.bool_)
+        masses = found.degrees if self.normalized else np.ones(source.plan.n_rows)
+        linked = masses > 0
         labels = np.where(linked, np.cumsum(linked) - 1, ALONE).astype(np.int32)
+        kept = found.loops if self.normalized else found.loops - found.degrees
         nothing = np.zeros(int(np.count_nonzero(linked)))
         return State(
             step=0,
@@ -134,7 +141,8 @@ class Method(CutMethod):
             objective=math.inf,
             finer=labels,
             pieces=labels,
-            masses=found.degrees if self.normalized else np.ones(source.plan.n_rows),
+            masses=masses,
+            alone=self.price - float((kept[linked] / masses[linked]).mean()),
             merging=True,
             merged=0,
             split=0,
@@ -149,15 +157,16 @@ class Method(CutMethod):
         run = Run(self, source, state.masses, self.price, state.rounds)
         before = run.partition(state.labels)
         finer, pieces, split = state.finer, state.pieces, 0
-        after, merged = run.merge(before) if state.merging else (before, 0)
+        after, merged = run.merge(before, self.fewer(before, state.alone)) if state.merging else (before, 0)
         merging = merged > 0
         if merging:
             after = run.move(after, MOVES_BETWEEN)
             if PIECES * len(before.totals.masses) <= finer.max() + 1:
                 finer, pieces = before.labels, finer
         else:
-            after, split = run.split(run.move(before, MOST_ROUNDS), pieces)
-            after, merged = run.merge(after)
+            parts = pieces if state.merging else run.random().integers(0, 2, source.plan.n_rows, np.int32)
+            after, split = run.split(run.move(before, MOST_ROUNDS), parts)
+            after, merged = run.merge(after, 0)
             after = run.move(after, MOST_ROUNDS)
         if not merging or state.step + 1 >= self.max_iter:
             check_number(len(after.totals.masses), self.max_clusters, self.penalty)
@@ -170,6 +179,7 @@ class Method(CutMethod):
             finer=finer,
             pieces=pieces,
             masses=state.masses,
+            alone=state.alone,
             merging=merging,
             merged=merged,
             split=split,
@@ -178,6 +188,11 @@ class Method(CutMethod):
             rounds=run.rounds,
             rows_read=state.rows_read + run.passes * source.plan.n_rows,
         )
+
+    def fewer(self, found: Partition, alone: float) -> int:
+        """Clusters that merges leave of these before nodes move."""
+        k = len(found.totals.masses)
+        return k // 2 if found.objective > HALVED_ABOVE * max(alone, 0.0) * k else 3 * k // 4
 
     def done(self, before: State, after: State) -> bool:
         """Whether `after` is the end: a step without merges that gained little."""
@@ -219,10 +234,10 @@ class Run:
         """The graph between k clusters: one pass."""
         return symmetric(self.fold(Contraction(labels, k, self.method.normalized), "contract"))
 
-    def merge(self, before: Partition) -> tuple[Partition, int]:
-        """The clusters after merges, down to `fewer` as long as these gain, and how many went."""
+    def merge(self, before: Partition, goal: int) -> tuple[Partition, int]:
+        """The clusters after merges, down to so many as long as these gain, and how many went."""
         k = len(before.totals.masses)
-        clusters = self._merged(self.contract(before.labels, k), before.totals.masses, fewer(k))
+        clusters = self._merged(self.contract(before.labels, k), before.totals.masses, goal)
         merged = k - int(clusters.max()) - 1
         if not merged:
             return before, 0
@@ -249,7 +264,7 @@ class Run:
             return None
         pairs = mutual(willing, partner, gains)
         if len(pairs) < FEW_PAIRS * len(willing):
-            joint = stars(willing, partner, len(masses), random)
+            joint = stars(willing, partner, gains, most, random)
             after = contracted(graph, joint)
             if value(after, total(joint, masses, after.shape[0]), price) < value(graph, masses, price):
                 return joint
@@ -283,8 +298,8 @@ class Run:
     def split(self, before: Partition, pieces: Labels) -> tuple[Partition, int]:
         """After splits of clusters in two that gain, and how many.
 
-        Halves form from pieces, (n,) labels: clusters of before, cut where those of now divide them.  Then nodes move
-        between the two halves of a cluster.
+        Halves form from pieces, (n,) labels: clusters of before, cut where those of now divide them; or sides drawn for
+        each node.  Then nodes move between the two halves of a cluster.
         """
         k, linked = len(before.totals.masses), before.labels >= 0
         pairs = pieces[linked].astype(np.int64) * k + before.labels[linked]
@@ -347,19 +362,17 @@ class Run:
         return self.partition(numbers[labels], before.births + births, before.deaths + k + births - len(kept))
 
 
-def stars(willing: IndexArray, partner: IndexArray, k: int, random: np.random.Generator) -> IndexArray:
-    """(k,), numbers after some of the willing, drawn, have joined partners that stay."""
-    joint = np.arange(k)
-    goes = np.zeros(k, np.bool_)
+def stars(
+    willing: IndexArray, partner: IndexArray, gains: Float64Array, most: int, random: np.random.Generator
+) -> IndexArray:
+    """(k,), numbers after some of the willing, drawn, have joined partners that stay: at most so many, the best."""
+    joint = np.arange(len(partner))
+    goes = np.zeros(len(partner), np.bool_)
     goes[willing] = random.random(len(willing)) < 0.5
     movers = willing[goes[willing] & ~goes[partner[willing]]]
+    movers = movers[np.argsort(-gains[movers], kind="stable")[:most]]
     joint[movers] = partner[movers]
     return numbered(joint)
-
-
-def fewer(k: int) -> int:
-    """Clusters that merges leave of k before nodes move."""
-    return k // 2 if k > HALVED_ABOVE else 3 * k // 4
 
 
 def mutual(willing: IndexArray, partner: IndexArray, gains: Float64Array) -> IndexArray:

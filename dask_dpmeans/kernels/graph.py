@@ -24,6 +24,8 @@ from dask_dpmeans.kernels.moments import total
 
 Labels = npt.NDArray[np.int32]
 
+EXACT = 2.0**53
+"""Whole numbers add up to this without rounding."""
 ALONE = -1
 """Label of a node without links under the normalized cut, and the target of one that leaves to open a cluster."""
 
@@ -316,10 +318,11 @@ def partners(
     barred = rows == others if within is None else (rows == others) | (within[rows] != within[others])
     gains[barred] = -np.inf
     best, _ = greatest(gains, graph.indptr)
-    order = mixed(np.minimum(rows, others) * np.int64(k) + np.maximum(rows, others), ties)
-    order[(gains != best[rows]) | barred] = -1.0
-    first, places = greatest(order, graph.indptr)
-    found, partner = first >= 0, np.full(k, -1)
+    tied = np.flatnonzero((gains == best[rows]) & ~barred)
+    rows, others = rows[tied], others[tied].astype(np.int64)
+    order = mixed(np.minimum(rows, others) * k + np.maximum(rows, others), ties)
+    _, places = greatest(order, np.searchsorted(rows, np.arange(k + 1)))
+    found, partner = places >= 0, np.full(k, -1)
     partner[found] = others[places[found]]
     return partner, np.where(found, best, -np.inf)
 
@@ -347,4 +350,6 @@ def contracted(graph: csr_array, labels: IndexArray) -> csr_array:
 
 def symmetric(graph: csr_array) -> csr_array:
     """A graph whose links from a to b and from b to a differ by rounding, the same to the bit."""
+    if graph.data.sum() <= EXACT and np.array_equal(graph.data, np.rint(graph.data)):
+        return graph
     return csr_array((graph + graph.T) * 0.5)

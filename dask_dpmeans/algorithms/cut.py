@@ -81,10 +81,13 @@ class CutMethod:
         check_graph(found, source.plan.n_rows)
         return found
 
+    def totals(self, source: Source, labels: Labels, k: int, name: str = "tally") -> Totals:
+        """Of all k clusters: one pass."""
+        return source.fold(Tally(labels, self.normalized), name=name).whole(k)
+
     def score(self, source: Source, state: Clusters) -> float:
         """Cut + penalty * k of a state's clusters on this graph: one pass."""
-        k = len(state.weights)
-        return self.objective(source.fold(Tally(state.labels, k, self.normalized), name="check"))
+        return self.objective(self.totals(source, state.labels, len(state.weights), "check"))
 
     def labels(self, source: Source, state: Clusters) -> Kernel:
         """The kernel of a map that labels the nodes as a state has them."""

@@ -18,7 +18,7 @@ from dask_dpmeans.algorithms.dpmeans import check_number
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
-from dask_dpmeans.kernels.graph import ALONE, Inspected, Labels, Tally, Totals
+from dask_dpmeans.kernels.graph import ALONE, Inspected, Labels
 from dask_dpmeans.kernels.graph_sweep import Means, Swept, covered, no_openers, swept
 from dask_dpmeans.occ import settle
 
@@ -113,7 +113,7 @@ class Method(CutMethod):
 
     def step(self, source: Source, state: State) -> State:
         """One sweep: nearest means, births until no node objects, the new clusters, deaths."""
-        totals = self._totals(source, state.labels, len(state.weights))
+        totals = self.totals(source, state.labels, len(state.weights))
         start = Means(state.labels, totals, no_openers(source.plan.n_rows), state.sigma)
         settled = settle(source, Births(self), start, gradually=state.step == 0)
         found = settled.answer.labels
@@ -121,7 +121,7 @@ class Method(CutMethod):
         alive = np.bincount(found[found >= 0], minlength=k) > 0
         check_number(int(np.count_nonzero(alive)), self.max_clusters, self.penalty)
         labels = np.append(np.where(alive, np.cumsum(alive) - 1, ALONE), ALONE).astype(np.int32)[found]
-        after = self._totals(source, labels, int(np.count_nonzero(alive)))
+        after = self.totals(source, labels, int(np.count_nonzero(alive)))
         return State(
             step=state.step + 1,
             labels=labels,
@@ -133,9 +133,6 @@ class Method(CutMethod):
             deaths=int(np.count_nonzero(~alive)),
             rows_read=state.rows_read + 2 * source.plan.n_rows + settled.rows_read,
         )
-
-    def _totals(self, source: Source, labels: Labels, k: int) -> Totals:
-        return source.fold(Tally(labels, k, self.normalized), name="tally")
 
     def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result."""

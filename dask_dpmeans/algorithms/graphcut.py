@@ -61,6 +61,10 @@ MOST_ROUNDS = 100
 LEAST_SHARE = 1e-3
 """Of the nodes that would gain by moving alone half move in a round, a half of that after one that gained nothing
 together, and below this share the best alone."""
+MOST_LINKS = 2**25
+"""The links between clusters that the coordinator holds at a time, ..."""
+LEAST_LINKS = 2**3
+"""... of which each cluster has so many in any case.  Those left out would only add to what merges gain."""
 FEW_PAIRS = 0.1
 """Where fewer of the clusters that would merge than this share are each other's best, all that want the same merge."""
 
@@ -227,17 +231,20 @@ class Run:
     def partition(self, labels: Labels, births: int = 0, deaths: int = 0) -> Partition:
         """Clusters with their totals: one pass."""
         k = int(labels.max()) + 1 if self.within is None else len(self.within)
-        totals = self.fold(Tally(labels, k, self.method.normalized), "tally")
+        totals = self.fold(Tally(labels, self.method.normalized), "tally").whole(k)
         return Partition(labels, totals, objective(totals, self.price), births, deaths)
 
-    def contract(self, labels: Labels, k: int) -> csr_array:
-        """The graph between k clusters: one pass."""
-        return symmetric(self.fold(Contraction(labels, k, self.method.normalized), "contract"))
+    def contract(self, labels: Labels, masses: Float64Array) -> csr_array:
+        """The graph between clusters of these masses: one pass.  Where it has many links the lightest are left out."""
+        k = len(masses)
+        most = max(LEAST_LINKS, MOST_LINKS // k)
+        found = self.fold(Contraction(labels, masses, self.method.normalized, most), "contract").spread(np.arange(k))
+        return symmetric(found) if most >= k else csr_array(found.maximum(found.T))
 
     def merge(self, before: Partition, goal: int) -> tuple[Partition, int]:
         """The clusters after merges, down to so many as long as these gain, and how many went."""
         k = len(before.totals.masses)
-        clusters = self._merged(self.contract(before.labels, k), before.totals.masses, goal)
+        clusters = self._merged(self.contract(before.labels, before.totals.masses), before.totals.masses, goal)
         merged = k - int(clusters.max()) - 1
         if not merged:
             return before, 0
@@ -306,8 +313,8 @@ class Run:
         found, numbers = np.unique(pairs, return_inverse=True)
         cut = np.full(len(pieces), ALONE, np.int32)
         cut[linked] = numbers
-        graph = self.contract(cut, len(found))
-        halves = self._halves(graph, total(numbers, self.masses[linked], len(found)), found % k)
+        masses = total(numbers, self.masses[linked], len(found))
+        halves = self._halves(self.contract(cut, masses), masses, found % k)
         homes = np.zeros(int(halves.max()) + 1, np.intp)
         homes[halves] = found % k
         free = replace(self, price=0.0, within=homes)

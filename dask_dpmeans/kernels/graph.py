@@ -13,11 +13,11 @@ once more, and every gain below is exact.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.moments import total
@@ -39,6 +39,30 @@ class Totals(NamedTuple):
     """(k,)."""
     sizes: Int64Array
     """(k,), nodes."""
+
+
+class Tallied(NamedTuple):
+    """The totals of some clusters."""
+
+    clusters: IndexArray
+    """(r,), in order."""
+    totals: Totals
+    """Of these."""
+
+    def spread(self, clusters: IndexArray) -> Totals:
+        """Totals of more clusters, in order; those of the others are 0."""
+        places = np.searchsorted(clusters, self.clusters)
+        return Totals(*(_placed(sums, places, len(clusters)) for sums in self.totals))
+
+    def whole(self, k: int) -> Totals:
+        """Totals of all k clusters."""
+        return self.spread(np.arange(k))
+
+
+def _placed(values: npt.NDArray[Any], places: IndexArray, length: int) -> npt.NDArray[Any]:
+    placed = np.zeros(length, values.dtype)
+    placed[places] = values
+    return placed
 
 
 class Proposals(NamedTuple):
@@ -121,26 +145,29 @@ class Tally:
 
     labels: Labels
     """(n,), of all nodes."""
-    k: int
     normalized: bool
 
-    def chunk(self, block: Block) -> Totals:
+    def chunk(self, block: Block) -> Tallied:
         """The totals of a run of nodes."""
         graph = links_of(block)
         labels = self.labels[block.start : block.start + graph.shape[0]]
         inside = self.labels[graph.indices] == np.repeat(labels, np.diff(graph.indptr))
         kept, masses = weighed(graph, _row_sums(graph, graph.data * inside), self.normalized)
         linked = labels >= 0
-        within = labels[linked]
-        return Totals(
-            total(within.astype(np.intp), kept[linked], self.k),
-            total(within.astype(np.intp), masses[linked], self.k),
-            np.bincount(within, minlength=self.k),
-        )
+        clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
+        k = len(clusters)
+        sums = total(numbers, kept[linked], k), total(numbers, masses[linked], k)
+        return Tallied(clusters, Totals(*sums, np.bincount(numbers, minlength=k)))
 
-    def combine(self, left: Totals, right: Totals) -> Totals:
+    def combine(self, left: Tallied, right: Tallied) -> Tallied:
         """The totals of two neighboring runs."""
-        return Totals(left.kept + right.kept, left.masses + right.masses, left.sizes + right.sizes)
+        clusters = np.union1d(left.clusters, right.clusters)
+        return Tallied(clusters, added(left.spread(clusters), right.spread(clusters)))
+
+
+def added(left: Totals, right: Totals) -> Totals:
+    """The totals of the same clusters in two runs of nodes."""
+    return Totals(left.kept + right.kept, left.masses + right.masses, left.sizes + right.sizes)
 
 
 @dataclass(frozen=True)
@@ -175,31 +202,66 @@ class Moving:
 
 
 @dataclass(frozen=True)
+class Between:
+    """The links of some clusters to all."""
+
+    clusters: IndexArray
+    """(r,), in order."""
+    links: csr_array
+    """(r, k), what is kept where a cluster meets itself."""
+
+    def spread(self, clusters: IndexArray) -> csr_array:
+        """The same as rows for more clusters, in order; those of the others are empty."""
+        counts = np.zeros(len(clusters) + 1, np.int64)
+        counts[1 + np.searchsorted(clusters, self.clusters)] = np.diff(self.links.indptr)
+        parts = self.links.data, self.links.indices, np.cumsum(counts)
+        return csr_array(parts, shape=(len(clusters), self.links.shape[1]))
+
+
+@dataclass(frozen=True)
 class Contraction:
-    """The reduction that makes the graph between clusters: (k, k), what is kept on its diagonal."""
+    """The reduction that makes the graph between clusters."""
 
     labels: Labels
     """(n,), of all nodes."""
-    k: int
+    masses: Float64Array
+    """(k,), of the clusters."""
     normalized: bool
+    most: int
+    """Beside what a cluster keeps so many of its links are noted, the greatest by the mass of the other cluster."""
 
-    def chunk(self, block: Block) -> csr_array:
+    def chunk(self, block: Block) -> Between:
         """The part of a run of nodes."""
         graph = links_of(block)
-        height = graph.shape[0]
+        height, k = graph.shape[0], len(self.masses)
         labels = self.labels[block.start : block.start + height]
-        links = links_to(graph, self.labels, self.k)
         linked = np.flatnonzero(labels >= 0)
-        ones = np.ones(len(linked))
-        part = csr_array((ones, (labels[linked], linked)), shape=(self.k, height)) @ links
+        clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
+        shape = (len(clusters), height)
+        found = csr_array((np.ones(len(linked)), (numbers, linked)), shape=shape) @ links_to(graph, self.labels, k)
         if not self.normalized:
-            degrees = total(labels[linked].astype(np.intp), row_sums(graph)[linked], self.k)
-            part = part - diags_array(degrees, format="csr")
-        return csr_array(part)
+            degrees = total(numbers, row_sums(graph)[linked], len(clusters))
+            found = found - csr_array((degrees, (np.arange(len(clusters)), clusters)), shape=found.shape)
+        return self._heaviest(clusters, csr_array(found))
 
-    def combine(self, left: csr_array, right: csr_array) -> csr_array:
+    def combine(self, left: Between, right: Between) -> Between:
         """The parts of two neighboring runs, added."""
-        return left + right
+        clusters = np.union1d(left.clusters, right.clusters)
+        return self._heaviest(clusters, left.spread(clusters) + right.spread(clusters))
+
+    def _heaviest(self, clusters: IndexArray, links: csr_array) -> Between:
+        counts = np.diff(links.indptr)
+        if counts.max(initial=0) <= self.most:
+            return Between(clusters, links)
+        rows = np.repeat(np.arange(len(clusters)), counts)
+        own = links.indices == clusters[rows]
+        most = self.most + np.bincount(rows[own], minlength=len(clusters))
+        weights = np.where(own, np.inf, links.data / self.masses[links.indices])
+        order = np.lexsort([links.indices, -weights, rows])
+        places = np.arange(len(order)) - links.indptr[rows]
+        kept = np.sort(order[places < most[rows]])
+        indptr = np.append(0, np.cumsum(np.minimum(counts, most)))
+        return Between(clusters, csr_array((links.data[kept], links.indices[kept], indptr), shape=links.shape))
 
 
 def links_of(block: Block) -> csr_array:

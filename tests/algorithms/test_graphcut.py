@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 from strategies import chunkings, contents, cut_cost, graphs
 
 from dask_dpmeans import reference
+from dask_dpmeans.algorithms import graphcut
 from dask_dpmeans.algorithms.graphcut import Method, Run
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.kernels.graph import ALONE, Moving, Tally
+from dask_dpmeans.kernels.graph import ALONE, Moving
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.sources import as_source
 
@@ -85,7 +86,7 @@ def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
     method = replace(method, tol=0.0)
     source = as_source(csr_array(graph), sparse=True)
     *_, last = iterate(source, method)
-    totals = source.fold(Tally(last.state.labels, len(last.state.weights), method.normalized))
+    totals = method.totals(source, last.state.labels, len(last.state.weights))
     found = source.fold(Moving(last.state.labels, totals, method.price, 1e-8, method.normalized))
     assert not found.nodes.size
 
@@ -138,6 +139,19 @@ def test_clusters_of_a_ratio_cut_have_nodes_whatever_is_split(penalty):
     found = states(graph, Method(penalty, normalized=False))
     assert all(state.weights.min() > 0 for state in found)
     assert found[-1].objective == pytest.approx(cut_cost(graph, found[-1].labels, penalty, False), abs=1e-9)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_a_graph_of_more_links_than_the_coordinator_holds_falls_in_its_blocks_too(normalized):
+    graph, truth = planted(8, 40, 0.4, 0.02)
+    penalty = -0.6 if normalized else -10.0
+    with mock.patch.object(graphcut, "MOST_LINKS", 0):
+        one, other = (states(graph, Method(penalty, normalized), threads=n, block_rows=32) for n in (1, 2))
+        whole = states(graph, Method(penalty, normalized, seed=1))
+    assert list(map(contents, one)) == list(map(contents, other))
+    assert all(after.objective < before.objective for before, after in pairwise(one) if after.step > before.step)
+    assert same_clusters(one[-1].labels, truth)
+    assert same_clusters(whole[-1].labels, truth)
 
 
 def test_every_fit_ends_with_a_step_that_looks_for_splits():

@@ -64,7 +64,7 @@ def figures(graph: csr_array, labels: Any, truth: Any, penalty: float, seconds: 
     """The figures of a clustering."""
     numbers = np.unique(labels, return_inverse=True)[1].astype(np.int32)
     k = int(numbers.max()) + 1
-    totals = Tally(numbers, k, True).chunk(Block(0, graph, None))
+    totals = Tally(numbers, True).chunk(Block(0, graph, None)).whole(k)
     cut = float((1 - totals.kept / totals.masses).sum())
     return Found(seconds, k, cut, cut + penalty * k, normalized_mutual_info_score(truth, numbers))
 

@@ -37,6 +37,11 @@ def folded(reduction, graph, height=3):
     return merge_tree(map(reduction.chunk, blocks), reduction.combine)
 
 
+def contraction(graph, labels, k, normalized, most=99):
+    masses = folded(Tally(labels, normalized), graph).whole(k).masses
+    return folded(Contraction(labels, masses, normalized, most), graph).spread(np.arange(k))
+
+
 def price_of(penalty, normalized):
     return 1 + penalty if normalized else penalty
 
@@ -45,7 +50,7 @@ def price_of(penalty, normalized):
 def test_totals_are_those_of_the_cut(problem):
     graph, labels, normalized = problem
     k = labels.max() + 1
-    totals = folded(Tally(labels, k, normalized), graph)
+    totals = folded(Tally(labels, normalized), graph).whole(k)
     for cluster in range(k):
         members = labels == cluster
         inside, degree = graph[np.ix_(members, members)].sum(), graph[members].sum()
@@ -58,7 +63,7 @@ def test_totals_are_those_of_the_cut(problem):
 def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, penalty):
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
-    before, totals = cut_cost(graph, labels, penalty, normalized), folded(Tally(labels, k, normalized), graph)
+    before, totals = cut_cost(graph, labels, penalty, normalized), folded(Tally(labels, normalized), graph).whole(k)
     found = folded(Moving(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph)
     proposed = dict(zip(found.nodes.tolist(), zip(found.targets, found.gains, strict=True), strict=True))
     for node in np.flatnonzero(labels >= 0):
@@ -82,7 +87,7 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
     within = np.arange(k) // 2
-    totals = folded(Tally(labels, k, normalized), graph)
+    totals = folded(Tally(labels, normalized), graph).whole(k)
     found = folded(Moving(labels, totals, 0.0, 1e-9, normalized, within), graph)
     assert (within[found.targets] == within[labels[found.nodes]]).all()
     assert (found.targets >= 0).all()
@@ -92,8 +97,8 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
 def test_a_cluster_finds_the_partner_of_the_greatest_gain_and_both_see_the_same(problem, penalty):
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
-    between = folded(Contraction(labels, k, normalized), graph)
-    masses = folded(Tally(labels, k, normalized), graph).masses
+    between = contraction(graph, labels, k, normalized)
+    masses = folded(Tally(labels, normalized), graph).whole(k).masses
     partner, gains = partners(between, masses, price_of(penalty, normalized), 7)
     before = cut_cost(graph, labels, penalty, normalized)
     for cluster in range(k):
@@ -108,6 +113,24 @@ def test_a_cluster_finds_the_partner_of_the_greatest_gain_and_both_see_the_same(
             assert partner[cluster] == -1
 
 
+@given(partitions(), st.integers(1, 3))
+def test_links_that_are_left_out_are_the_lightest_and_what_is_kept_stays(problem, most):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    whole, some = (contraction(graph, labels, k, normalized, limit).toarray() for limit in (k, most))
+    np.testing.assert_array_equal(some.diagonal(), whole.diagonal())
+    others = ~np.eye(k, dtype=bool)
+    assert (some <= whole)[others].all()
+    assert ((some != 0) & others).sum(axis=1).max() <= most
+    masses = folded(Tally(labels, normalized), graph).whole(k).masses
+    at_once = folded(Contraction(labels, masses, normalized, most), graph, height=99).spread(np.arange(k)).toarray()
+    for cluster, noted in enumerate(at_once):
+        weights = np.delete(whole[cluster] / masses, cluster)
+        kept = np.delete(noted, cluster) > 0
+        assert np.delete(noted, cluster)[kept].tolist() == np.delete(whole[cluster], cluster)[kept].tolist()
+        assert weights[kept].min(initial=np.inf) >= weights[~kept].max(initial=-np.inf)
+
+
 def test_pairs_that_gain_the_same_are_matched_in_few_rounds():
     n = 4096
     ring = csr_array(np.roll(np.eye(n), 1, axis=1) + np.roll(np.eye(n), -1, axis=1))
@@ -120,9 +143,9 @@ def test_the_graph_between_clusters_of_clusters_is_that_of_their_nodes(problem, 
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
     groups = np.unique(np.random.default_rng(seed).integers(0, 3, k), return_inverse=True)[1]
-    once = folded(Contraction(labels, k, normalized), graph)
+    once = contraction(graph, labels, k, normalized)
     direct = np.append(groups, ALONE).astype(np.int32)[labels]
-    at_once = folded(Contraction(direct, int(groups.max()) + 1, normalized), graph)
+    at_once = contraction(graph, direct, int(groups.max()) + 1, normalized)
     np.testing.assert_array_equal(contracted(once, groups).toarray(), at_once.toarray())
 
 

@@ -212,9 +212,9 @@ class Between:
 
     def spread(self, clusters: IndexArray) -> csr_array:
         """The same as rows for more clusters, in order; those of the others are empty."""
-        counts = np.zeros(len(clusters) + 1, np.int64)
+        counts = np.zeros(len(clusters) + 1, self.links.indptr.dtype)
         counts[1 + np.searchsorted(clusters, self.clusters)] = np.diff(self.links.indptr)
-        parts = self.links.data, self.links.indices, np.cumsum(counts)
+        parts = self.links.data, self.links.indices, np.cumsum(counts, dtype=counts.dtype)
         return csr_array(parts, shape=(len(clusters), self.links.shape[1]))
 
 
@@ -237,11 +237,13 @@ class Contraction:
         labels = self.labels[block.start : block.start + height]
         linked = np.flatnonzero(labels >= 0)
         clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
-        shape = (len(clusters), height)
-        found = csr_array((np.ones(len(linked)), (numbers, linked)), shape=shape) @ links_to(graph, self.labels, k)
+        places = numbers.astype(np.int32), linked.astype(np.int32)  # wider ones would widen all that follows
+        joined = csr_array((np.ones(len(linked)), places), shape=(len(clusters), height))
+        found = joined @ links_to(graph, self.labels, k)
         if not self.normalized:
             degrees = total(numbers, row_sums(graph)[linked], len(clusters))
-            found = found - csr_array((degrees, (np.arange(len(clusters)), clusters)), shape=found.shape)
+            ends = np.arange(len(clusters) + 1, dtype=np.int32)
+            found = found - csr_array((degrees, clusters.astype(np.int32), ends), shape=found.shape)
         return self._heaviest(clusters, csr_array(found))
 
     def combine(self, left: Between, right: Between) -> Between:
@@ -260,7 +262,7 @@ class Contraction:
         order = np.lexsort([links.indices, -weights, rows])
         places = np.arange(len(order)) - links.indptr[rows]
         kept = np.sort(order[places < most[rows]])
-        indptr = np.append(0, np.cumsum(np.minimum(counts, most)))
+        indptr = np.append(0, np.cumsum(np.minimum(counts, most))).astype(links.indptr.dtype)
         return Between(clusters, csr_array((links.data[kept], links.indices[kept], indptr), shape=links.shape))
 
 
@@ -406,7 +408,8 @@ def contracted(graph: csr_array, labels: IndexArray) -> csr_array:
     """The graph between clusters of clusters: (k, k) becomes one of as many rows as there are labels."""
     coordinates = graph.tocoo()
     k = int(labels.max()) + 1
-    pairs = labels[coordinates.row], labels[coordinates.col]
+    numbers = labels.astype(np.int32)
+    pairs = numbers[coordinates.row], numbers[coordinates.col]
     return symmetric(csr_array((coordinates.data, pairs), shape=(k, k)))
 
 

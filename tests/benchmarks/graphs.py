@@ -2,25 +2,31 @@
 
 Blocks of nodes are linked inside and outside with given mean degrees.  Each method's clusters are judged by the
 normalized cut and by cut + penalty * k; spectral clustering is told the number of blocks, and left out where it would
-take too long.  scikit-network is no dependency: without it its two methods are left out.
+take too long.  scikit-network is no dependency: without it its two methods are left out.  With workers, ours reads the
+graph from a Zarr store in processes of so much memory; the others have it in memory.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import click
 import numpy as np
+import zarr
 from ratios import Line, judged, table
 from scipy.sparse import coo_array, csr_array, csr_matrix
 from sklearn.cluster import SpectralClustering
 from sklearn.metrics import normalized_mutual_info_score
 
-from dask_dpmeans import GraphCutDPMeans
+from dask_dpmeans import GraphCutDPMeans, fit
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.graph import Tally
+from dask_dpmeans.sources import connect
 
 if find_spec("sknetwork") is None:
     Leiden = Louvain = None
@@ -69,11 +75,27 @@ def figures(graph: csr_array, labels: Any, truth: Any, penalty: float, seconds: 
     return Found(seconds, k, cut, cut + penalty * k, normalized_mutual_info_score(truth, numbers))
 
 
-def methods(penalty: float, blocks: int, n: int) -> dict[str, Callable[[csr_array], Any]]:
+def in_memory(graph: csr_array, penalty: float) -> Any:
+    """Our labels of a graph, on threads."""
+    return GraphCutDPMeans(penalty, random_state=0).fit(graph).labels_
+
+
+def on_workers(graph: csr_array, penalty: float, workers: int, memory: str) -> Any:
+    """Our labels of a graph that worker processes read from a store."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "graph.zarr")
+        group = zarr.create_group(path, attributes={"encoding-type": "csr_matrix", "shape": list(graph.shape)})
+        for name in ("data", "indices", "indptr"):
+            group.create_array(name, data=getattr(graph, name), chunks=(2**20,), config={"write_empty_chunks": True})
+        with connect(None, workers, 1, memory, 60) as client:
+            run = str(Path(folder, "run.zarr"))
+            return np.asarray(fit(path, run, GraphCutDPMeans(penalty, random_state=0), client=client).labels_)
+
+
+def methods(penalty: float, blocks: int, n: int, workers: int, memory: str) -> dict[str, Callable[[csr_array], Any]]:
     """What gives labels of a graph, by name."""
-    found: dict[str, Callable[[csr_array], Any]] = {
-        OURS: lambda graph: GraphCutDPMeans(penalty, random_state=0).fit(graph).labels_
-    }
+    ours = partial(on_workers, workers=workers, memory=memory) if workers else in_memory
+    found: dict[str, Callable[[csr_array], Any]] = {OURS: partial(ours, penalty=penalty)}
     if Louvain is not None:
         found["Louvain"] = lambda graph: Louvain(random_state=0).fit_predict(csr_matrix(graph))
         found["Leiden"] = lambda graph: Leiden(random_state=0).fit_predict(csr_matrix(graph))
@@ -83,11 +105,13 @@ def methods(penalty: float, blocks: int, n: int) -> dict[str, Callable[[csr_arra
     return found
 
 
-def compared(blocks: int, size: int, inside: float, outside: float, penalty: float) -> dict[str, Found]:
+def compared(
+    blocks: int, size: int, inside: float, outside: float, penalty: float, workers: int, memory: str
+) -> dict[str, Found]:
     """What each method came to, and the planted blocks."""
     graph, truth = planted(blocks, size, inside, outside)
     found = {"planted": figures(graph, truth, truth, penalty, 0.0)}
-    for name, labels_of in methods(penalty, blocks, len(truth)).items():
+    for name, labels_of in methods(penalty, blocks, len(truth), workers, memory).items():
         started = perf_counter()
         labels = labels_of(graph)
         found[name] = figures(graph, labels, truth, penalty, perf_counter() - started)
@@ -115,6 +139,8 @@ def lines(found: dict[str, Found]) -> list[Line]:
 @click.option("--inside", default=30.0, show_default=True, help="Mean links of a node inside its block.")
 @click.option("--outside", default=19.0, show_default=True, help="Mean links of a node to others.")
 @click.option("--penalty", default=-0.6, show_default=True)
+@click.option("--workers", default=0, help="Processes that read the graph from a store; none for threads in memory.")
+@click.option("--memory", default="2GB", show_default=True, help="Of each worker.")
 def main(**problem: Any) -> None:
     """Print the table of one planted partition."""
     title = f"{problem['blocks']:,} blocks of {problem['size']:,} nodes, penalty {problem['penalty']}"

@@ -369,6 +369,12 @@ def test_the_table_of_graph_cuts_has_each_method_and_none_is_lower_than_ours() -
     assert "missed" not in output
 
 
+def test_workers_that_read_a_graph_from_a_store_find_the_clusters_of_threads() -> None:
+    graph, _ = graphs.planted(4, 50, 20.0, 5.0)
+    one, other = graphs.in_memory(graph, -0.6), graphs.on_workers(graph, -0.6, 1, "1GB")
+    assert one.tolist() == other.tolist()
+
+
 def test_a_planted_graph_has_the_degrees_that_were_asked_for() -> None:
     graph, truth = graphs.planted(10, 200, 12.0, 5.0)
     inside = truth[graph.indices] == np.repeat(truth, np.diff(graph.indptr))

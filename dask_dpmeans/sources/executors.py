@@ -214,19 +214,23 @@ class DaskTasks:
                 raise ClusterLostError(f"the cluster was lost: {error}") from error
 
     def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
-        """The answers of all pieces, merged as the tree does, in tasks that take eight answers each."""
+        """The answers of all pieces, merged as the tree does, in tasks that take eight answers each.
+
+        The last eight are merged here, so that no worker holds the whole of an answer that is large.
+        """
         keys = Keys.of(name)
         shared, answers = self._graph(job, pieces, keys)
         level = 0
-        while len(answers) > 1:
+        while len(answers) > FAN_IN:
             level += 1
             groups = [answers[start : start + FAN_IN] for start in range(0, len(answers), FAN_IN)]
             answers = [
                 delayed(_merge, pure=False)(shared, group, dask_key_name=keys("merge", level, number))
                 for number, group in enumerate(groups)
             ]
-        answer: Answer = self._compute(answers)[0]
-        return answer
+        last = self._compute(answers)
+        with one_blas_thread():
+            return job.merge(last)
 
     def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
         """The state after all pieces, in order: it travels, the rows stay.

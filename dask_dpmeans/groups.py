@@ -190,7 +190,7 @@ def _table(item: Any) -> Any:
     """One data set of a list."""
     if isinstance(item, np.ma.MaskedArray):
         raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
-    return item if issparse(item) else np.asarray(item)
+    return opened_rows(item) if issparse(item) else np.asarray(item)
 
 
 def _dimensions(item: Any) -> int:

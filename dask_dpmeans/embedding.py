@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import diags_array
 from sklearn.neighbors import kneighbors_graph
+from threadpoolctl import threadpool_limits
 
 from dask_dpmeans.algorithms.spectral import Embedding, Spectrum, linear, nystroem, of_matrix, symmetric
 from dask_dpmeans.errors import InputError
@@ -64,7 +65,8 @@ def neighbor_affinity(rows: Float64Array, n_neighbors: int) -> Any:
     """
     if n_neighbors > len(rows):
         raise InputError(f"n_neighbors must be at most the number of rows, {len(rows):,}, got {n_neighbors:,}")
-    graph = kneighbors_graph(rows, n_neighbors, include_self=True)
+    with threadpool_limits(1):  # more would divide the rows differently, and choose others among equally near ones
+        graph = kneighbors_graph(rows, n_neighbors, include_self=True)
     affinity = (graph + graph.T) / 2
     roots = diags_array(1.0 / np.sqrt(np.asarray(affinity.sum(axis=1)).ravel()))
     return symmetric((roots @ affinity @ roots).tocsr())

@@ -17,6 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import chunkings, seeds
+from threadpoolctl import threadpool_limits
 
 from dask_dpmeans import DPMeans, InputError, SpectralDPMeans, dry_run, embedding, fit, load, predict
 from dask_dpmeans.cli import main
@@ -104,6 +105,15 @@ def test_clusters_that_are_no_balls_are_found_by_their_neighbors(moons):
     roots = 1 / np.sqrt(affinity.toarray().sum(axis=1))
     matrix = affinity.toarray() * roots[:, np.newaxis] * roots
     np.testing.assert_allclose(embedding.neighbor_affinity(rows, 10).toarray(), matrix, atol=1e-15)
+
+
+def test_equally_near_rows_are_the_same_neighbors_for_any_threads():
+    rows = np.random.default_rng(0).integers(3, size=(900, 17)).astype(float)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(embedding.neighbor_affinity(rows, 10).toarray().tobytes())
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("form", [np.array, csr_array, lambda matrix: da.from_array(matrix, chunks=(77, 1000))])

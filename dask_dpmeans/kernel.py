@@ -42,10 +42,12 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         every center, in the space of the kernel, it opens a cluster.  With "rbf" squared distances are at most 2.
     kernel : {"rbf", "linear", "poly", "cosine", "precomputed"} or callable, default "rbf"
         As scikit-learn defines them; "precomputed" where X is the symmetric matrix (n, n) of K itself.  A function
-        is called with A, (a, d), and B, (b, d), in float64, and gives (a, b).  Where K is not positive semidefinite
-        the objective may rise from sweep to sweep: the fit ends before it does.
+        is called with A, (a, d), and B, (b, d), in float64, and gives (a, b); it must be symmetric.  Where K is not
+        positive semidefinite the objective may rise from sweep to sweep: the fit ends before it does.  `InputError`
+        where it has a number below 0 on its diagonal.
     gamma : float, optional
-        Of "rbf" and "poly"; 1 / (number of columns) by default.
+        Of "rbf" and "poly"; 1 / (number of columns) by default.  `InputError` where it is given and the kernel has no
+        use for it, as for the next two, and for `n_components` without an approximation.
     degree : int, default 3
         Of "poly".
     coef0 : float, default 1.0
@@ -138,7 +140,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``; (n, n) where the kernel is precomputed
+        X : (n, d), what `DPMeans.fit` takes; (n, n) where the kernel is precomputed
         y : ignored
         sample_weight : (n,), optional
             Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
@@ -168,6 +170,11 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def _recipe(self) -> Approximation | None:
         if self.approximation is None:
+            if self.n_components != Approximation.n_components:
+                raise InputError(
+                    f"n_components has no use without an approximation, got {self.n_components!r}: leave it out, or "
+                    "give an approximation, 'nystroem' or 'fourier'"
+                )
             return None
         name: Any = self.kernel  # a function is refused there
         return Approximation(self.approximation, name, self.gamma, self.degree, self.coef0, self.n_components)

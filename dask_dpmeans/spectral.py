@@ -55,7 +55,8 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         "precomputed": X is K, (n, n), symmetric.
         The last two take all rows into memory, up to 2 GiB of them.
     gamma : float, optional
-        Of "rbf"; 1 / columns by default.
+        Of "rbf"; 1 / columns by default.  `InputError` where it is given and the affinity has no use for it, as for the
+        next two.
     n_neighbors : int, default 10
         Of "nearest_neighbors".
     n_landmarks : int, default 1000

@@ -229,7 +229,7 @@ def test_a_function_as_the_kernel(tmp_path):
 
 def test_a_model_that_is_fitted_in_another_form_forgets_the_first():
     model = clone(FORMS["nystroem"]).fit(ROWS)
-    model.set_params(approximation=None).fit(ROWS)
+    model.set_params(approximation=None, n_components=100).fit(ROWS)
     assert model.features_ is None
     assert not hasattr(model, "cluster_centers_")
     np.testing.assert_array_equal(model.predict(ROWS), clone(EXACT).fit(ROWS).labels_)
@@ -247,6 +247,11 @@ def test_a_model_that_is_fitted_in_another_form_forgets_the_first():
         ({"approximation": "nystroem", "kernel": "precomputed"}, r"takes the kernel 'rbf', .*, got 'precomputed'"),
         ({"approximation": "nystroem", "kernel": np.dot}, r"takes the kernel 'rbf', .*, got <"),
         ({"approximation": "nystroem", "n_components": 0}, r"n_components must be an integer >= 1, got 0"),
+        ({"n_components": 7}, r"n_components has no use without an approximation, got 7: leave it out, or"),
+        (
+            {"approximation": "nystroem", "kernel": "cosine", "gamma": 1.0},
+            r"gamma has no use where kernel='cosine', got 1.0: leave it out",
+        ),
         ({"gamma": -1.0}, r"gamma must be a finite number > 0 or None, got -1.0"),
     ],
 )

@@ -15,7 +15,7 @@ import numpy as np
 from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, check_penalty
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
 from dask_dpmeans.kernels.cover import Proposals, objects
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gram import (
@@ -48,6 +48,11 @@ MOST_BYTES = 2**28
 """Of all rows together: each task compares its own with them."""
 ASYMMETRY = 1e-6
 """The most that a row and a column of a Gram matrix may differ, over the greatest sum of absolute values of a row."""
+CHECKED = 2**8
+"""Rows of which a function is asked twice, whether it is symmetric."""
+DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1.0}
+USES = {"rbf": ("gamma",), "poly": ("gamma", "degree", "coef0")}
+"""What of these each kernel takes."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,11 @@ class Method:
     def init(self, source: Source) -> State:
         """The state before the first sweep: all rows that have weight are one cluster."""
         self._check(source)
-        weights = source.fold(Gather(columns=False), name="gather").weights
+        function = callable(self.kernel)
+        gathered = source.fold(Gather(columns=function), name="gather")
+        if function:
+            check_function(self.gram(gathered.rows), gathered.rows)
+        weights = gathered.weights
         nothing = np.empty(0, np.int64)
         together = np.where(weights > 0, 0, -1).astype(np.int32)
         return State(
@@ -345,6 +354,22 @@ def check_kernel(kernel: Any, names: tuple[str, ...], gamma: float | None, degre
         raise InputError(f"degree must be an integer >= 1, got {degree!r}")
     if not (isinstance(coef0, Real) and math.isfinite(coef0)):
         raise InputError(f"coef0 must be a finite number, got {coef0!r}")
+    used = USES.get(kernel, ()) if isinstance(kernel, str) else ()
+    for name, value in (("gamma", gamma), ("degree", degree), ("coef0", coef0)):
+        if value != DEFAULTS[name] and name not in used:
+            raise InputError(f"{name} has no use where kernel={kernel!r}, got {value!r}: leave it out")
+
+
+def check_function(gram: Gram, rows: Rows) -> None:
+    """Refuse a function of two arrays of rows that gives other similarities once these are the other way round."""
+    some = gram.columns(rows[:CHECKED], slice(CHECKED))
+    apart = np.abs(some - some.T)
+    if apart.max() > ASYMMETRY * np.abs(some).max():
+        first, second = np.unravel_index(apart.argmax(), apart.shape)
+        raise InputError(
+            f"kernel(A, B) must be kernel(B, A).T, but gives {some[first, second]:g} for rows {first} and {second}, "
+            f"and {some[second, first]:g} for these the other way round"
+        )
 
 
 def check_gram(source: Source, n: int, d: int) -> None:

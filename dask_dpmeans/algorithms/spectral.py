@@ -24,6 +24,8 @@ from dask_dpmeans.kernels.products import Gram
 AFFINITIES = ("linear", "rbf", "nearest_neighbors", "precomputed")
 INDUCTIVE = ("linear", "rbf")
 """Affinities that rows have which were not fitted."""
+OWNERS = {"gamma": "rbf", "n_landmarks": "rbf", "n_neighbors": "nearest_neighbors"}
+"""Parameters of one affinity alone."""
 MOST_COLUMNS = 2**12
 """Of the rows, for the linear affinity: their products, (d, d), take 128 MB then, and each task has some."""
 RANK = 1e-12
@@ -55,12 +57,13 @@ class Spectrum:
             raise InputError(f"affinity must be one of {', '.join(AFFINITIES)}, got {self.affinity!r}")
         if self.gamma is not None:
             check_positive("gamma", self.gamma)
-            if self.affinity != "rbf":
-                raise InputError(f"gamma is of affinity='rbf', {self.affinity} has no use for it: leave it out")
         for name in ("n_neighbors", "n_landmarks", "max_components"):
             number: int = getattr(self, name)
             if not (isinstance(number, Integral) and number >= 1):
                 raise InputError(f"{name} must be an integer >= 1, got {number!r}")
+        for name, owner in OWNERS.items():
+            if getattr(self, name) != getattr(Spectrum, name) and self.affinity != owner:
+                raise InputError(f"{name} is of affinity={owner!r}, {self.affinity} has no use for it: leave it out")
         if self.affinity == "nearest_neighbors" and self.penalty >= 1:
             raise InputError(
                 "penalty must be < 1 with affinity='nearest_neighbors', whose eigenvalues are 1 at most, got "

@@ -96,7 +96,8 @@ class Totals:
             here = block.rows[some]
             for start in range(0, len(members), TILE_FITTED):
                 fitted = members[start : start + TILE_FITTED]
-                pairs = weights[fitted] @ self.gram.columns(here, fitted) @ weights[block.start + some]
+                with np.errstate(all="ignore"):
+                    pairs = weights[fitted] @ self.gram.columns(here, fitted) @ weights[block.start + some]
                 found += float(_finite(pairs))
         return found
 
@@ -169,11 +170,12 @@ class ImplicitCenters:
         """(means, rows): squared distances less the rows' own similarities."""
         k, sizes = self.partition.k, self.partition.sizes
         sums = np.zeros((k, len(rows)))
-        for run, present, weights in self.partition.tiles:
-            sums[present] += weights @ self.gram.columns(rows, run)
-        sums /= sizes[:, np.newaxis]
-        sums *= -2
-        sums += (self.totals[:k] / (sizes * sizes))[:, np.newaxis]
+        with np.errstate(all="ignore"):
+            for run, present, weights in self.partition.tiles:
+                sums[present] += weights @ self.gram.columns(rows, run)
+            sums /= sizes[:, np.newaxis]
+            sums *= -2
+            sums += (self.totals[:k] / (sizes * sizes))[:, np.newaxis]
         return _finite(sums)
 
     def scores(self, rows: Rows) -> Float64Array:
@@ -236,8 +238,8 @@ def _finite(values: Float64Array) -> Float64Array:
     """The values, which must be numbers."""
     if not np.isfinite(values).all():
         raise InputError(
-            "the kernel gives infinity or NaN, or its sums overflow float64: divide the data by a constant first, or "
-            "choose another kernel"
+            "the kernel gives infinity or NaN, or its sums by weight overflow or vanish in float64: divide the data or "
+            "the weights by a constant first, or choose another kernel"
         )
     return values
 

@@ -167,6 +167,8 @@ def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
         ({"affinity": "cosine"}, "affinity must be one of linear, rbf, nearest_neighbors, precomputed, got 'cosine'"),
         ({"affinity": "rbf", "gamma": -1.0}, r"gamma must be a finite number > 0, got -1\.0"),
         ({"gamma": 1.0}, "gamma is of affinity='rbf', linear has no use for it"),
+        ({"n_neighbors": 3}, "n_neighbors is of affinity='nearest_neighbors', linear has no use for it: leave it out"),
+        ({"n_landmarks": 9, "affinity": "precomputed"}, "n_landmarks is of affinity='rbf', precomputed has no use"),
         ({"n_neighbors": 0}, "n_neighbors must be an integer >= 1, got 0"),
         ({"n_landmarks": 1.5}, r"n_landmarks must be an integer >= 1, got 1\.5"),
         ({"max_components": 0}, "max_components must be an integer >= 1, got 0"),

@@ -117,8 +117,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
         X, groups = data_sets(X, groups)
         rows = known_rows(checked_rows(self, X, reset=True))
         groups = np.zeros(rows.shape[0], np.int64) if groups is None else open_groups(groups, rows.shape[0])
-        source, state = self._fit_rows(rows, method.seeded(self.random_state_), groups, sample_weight)
-        n_groups = max(source.summary.n_groups, 0 if X is given else len(given))  # the last sets may be empty
+        learned, state = self._fit_rows(rows, method.seeded(self.random_state_), groups, sample_weight)
+        n_groups = max(learned.source.summary.n_groups, 0 if X is given else len(given))  # the last sets may be empty
         self._set_uses(state.local_groups, state.local_centers, state.local_weights, n_groups)
         return self
 

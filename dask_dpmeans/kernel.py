@@ -47,7 +47,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         where it has a number below 0 on its diagonal.
     gamma : float, optional
         Of "rbf" and "poly"; 1 / (number of columns) by default.  `InputError` where it is given and the kernel has no
-        use for it, as for the next two, and for `n_components` without an approximation.
+        use for it, as for the next two.
     degree : int, default 3
         Of "poly".
     coef0 : float, default 1.0
@@ -56,7 +56,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         Features from a sample of the rows (`sklearn.kernel_approximation.Nystroem`), or random ones of "rbf"
         (`sklearn.kernel_approximation.RBFSampler`), float32 where the rows are.
     n_components : int, default 100
-        Features of an approximation; of "nystroem" also the rows of the sample, no more than there are.
+        Features of an approximation, of no use without; of "nystroem" also the rows of the sample, no more than there
+        are.
     search : bool, default False
         With an approximation: search for the lowest objective, as `DPMeans` does.
     max_iter : int, default 300
@@ -151,10 +152,9 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self
         """
         method: Algorithm[Any] = self.method()
-        recipe = self._recipe()
         self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
-        self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight, recipe=recipe)
+        self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight)
         return self
 
     def method(self) -> kernel.Method | dpmeans.Method | search.Method:
@@ -170,11 +170,6 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def _recipe(self) -> Approximation | None:
         if self.approximation is None:
-            if self.n_components != Approximation.n_components:
-                raise InputError(
-                    f"n_components has no use without an approximation, got {self.n_components!r}: leave it out, or "
-                    "give an approximation, 'nystroem' or 'fourier'"
-                )
             return None
         name: Any = self.kernel  # a function is refused there
         return Approximation(self.approximation, name, self.gamma, self.degree, self.coef0, self.n_components)

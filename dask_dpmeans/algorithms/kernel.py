@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, check_penalty
+from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, checked_penalty
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
@@ -183,7 +183,7 @@ class Method:
     """More clusters than this are an error."""
 
     def __post_init__(self) -> None:
-        check_penalty(self.penalty)
+        object.__setattr__(self, "penalty", checked_penalty(self.penalty))
         check_kernel(self.kernel, (*SIMILARITIES, PRECOMPUTED), self.gamma, self.degree, self.coef0)
         check_limits(self.max_iter, self.tol, self.max_clusters)
 

@@ -1,6 +1,6 @@
 """Similarities of rows: what stands for inner products in the space of a kernel function, a tile at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array, Int64Array, Rows
+from dask_dpmeans.kernels.block import Float64Array, Int64Array, Rows, tiles
 
 TILE_ROWS = 2**8
 """Rows whose similarities are computed together."""
@@ -166,17 +166,6 @@ class GivenGram:
         """Those of rows with themselves, (b,)."""
         places = np.arange(len(rows))
         return rows[places, first + places].astype(np.float64)
-
-
-def tiles(rows: Rows, height: int) -> Iterator[tuple[slice, Rows]]:
-    """Runs of `height` rows; the last is filled up with copies of its last row.
-
-    Products of one shape round alike, so that a row's similarities do not follow from how many others come with it.
-    """
-    for start in range(0, len(rows), height):
-        part = slice(start, min(start + height, len(rows)))
-        missing = height - (part.stop - start)
-        yield part, np.pad(rows[part], ((0, missing), (0, 0)), mode="edge") if missing else rows[part]
 
 
 @dataclass(frozen=True)

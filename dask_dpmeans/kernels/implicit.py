@@ -10,9 +10,9 @@ import numpy.typing as npt
 from scipy.sparse import csc_array
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows, tiles
 from dask_dpmeans.kernels.cover import Proposals, objects
-from dask_dpmeans.kernels.gram import TILE_FITTED, TILE_ROWS, Gram, tiles
+from dask_dpmeans.kernels.gram import TILE_FITTED, TILE_ROWS, Gram
 from dask_dpmeans.kernels.moments import total
 
 Labels = npt.NDArray[np.int32]

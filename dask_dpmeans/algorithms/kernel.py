@@ -48,6 +48,9 @@ MOST_BYTES = 2**28
 """Of all rows together: each task compares its own with them."""
 ASYMMETRY = 1e-6
 """The most that a row and a column of a Gram matrix may differ, over the greatest sum of absolute values of a row."""
+FINEST = 2.0**-43
+"""Of the greatest similarity of a row with itself, the share that a penalty must be: squared distances are differences
+of similarities, whose rounding would be more than a hundredth of it otherwise."""
 CHECKED = 2**8
 """Rows of which a function is asked twice, whether it is symmetric."""
 DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1.0}
@@ -254,6 +257,7 @@ class Method:
         k = len(state.weights)
         centers = self._means(source, state.next_labels, k)
         near = source.fold(Nearest(centers), name="nearest")
+        self._check_size(float(near.norms[centers.partition.weights > 0].max()))
         rule = Openings(centers.gram, self.penalty, self.max_clusters)
         start = Sweep(near, k, np.empty(0, np.int64))
         settled = settle(source, rule, start, gradually=state.step == 0)
@@ -275,6 +279,14 @@ class Method:
             deaths=int(np.count_nonzero(~alive)),
             rows_read=state.rows_read + 3 * source.plan.n_rows + settled.rows_read,
         )
+
+    def _check_size(self, largest: float) -> None:
+        """Refuse similarities, up to this one of a row with itself, whose differences are rounded too much."""
+        if FINEST * largest > self.penalty:
+            raise InputError(
+                f"the kernel reaches {largest:g}, whose rounding hides squared distances of penalty={self.penalty:g}: "
+                "subtract the mean of each column first, raise the penalty, or choose another kernel"
+            )
 
     def _means(self, source: Source, labels: Labels, k: int) -> ImplicitCenters:
         """The means of clusters as centers: two passes."""

@@ -258,6 +258,15 @@ def test_a_function_that_is_no_kernel_is_refused(function, message):
         states_of(as_source(rows), Method(1.0, function))
 
 
+def test_rows_so_far_from_the_origin_that_their_products_hide_distances_are_refused():
+    near = np.concatenate([ROWS, np.full((1, 3), 1e9, np.float32)]).astype(float)
+    far = as_source(near + 1e8, np.append(np.ones(300), 0.0))
+    with pytest.raises(InputError, match=r"reaches 3e\+16, whose rounding hides .* of penalty=20: subtract"):
+        states_of(far, Method(20.0, "linear"))
+    weightless = as_source(near, np.append(np.ones(300), 0.0))
+    assert states_of(weightless, Method(20.0, "linear"))[-1].objective > 0
+
+
 def test_weights_whose_sums_have_no_square_are_refused():
     for weight in (1e-300, 1e300):
         with pytest.raises(InputError, match=r"sums by weight overflow or vanish .* divide the data or the weights"):

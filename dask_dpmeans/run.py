@@ -185,10 +185,9 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
         scale=result.arrays.get("feature_scale"),
         features=features_of(result),
         centers=result.arrays.get("cluster_centers"),
+        stored_columns=fitted["shape"][1],
         **where,
     )
-    if source.stored_columns != fitted["shape"][1]:
-        raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
     manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     with only_job(target.path) as lock:

@@ -207,6 +207,8 @@ def test_from_store_to_store_and_back(tmp_path, fitted, form):
     predict(paths[1], paths[0], tmp_path / "out.zarr")
     out = zarr.open_group(tmp_path / "out.zarr")
     np.testing.assert_array_equal(out["label"][:], fitted[form].labels_)
+    with pytest.raises(InputError, match="data has 3 columns, the run was fitted on 2"):
+        predict(paths[1], np.ones((9, 3)), tmp_path / "wide.zarr")
     least = np.square(fitted[form].transform(ROWS).min(axis=1))
     np.testing.assert_allclose(out["squared_distance"][:], least, atol=1e-6 * least.max())
     with warnings.catch_warnings():

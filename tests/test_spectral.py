@@ -192,6 +192,8 @@ def test_from_store_to_store_and_back(tmp_path, blobs, name):
     predict(run, data, tmp_path / "out.zarr")
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "out.zarr/label")[:], plain.labels_)
     np.testing.assert_array_equal(found.predict(rows), plain.labels_)
+    with pytest.raises(InputError, match="data has 4 columns, the run was fitted on 5"):
+        predict(run, rows[:, :4], tmp_path / "narrow.zarr")
 
 
 @pytest.mark.parametrize("name", MODELS)

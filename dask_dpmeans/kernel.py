@@ -57,7 +57,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         (`sklearn.kernel_approximation.RBFSampler`), float32 where the rows are.
     n_components : int, default 100
         Features of an approximation, of no use without; of "nystroem" also the rows of the sample, no more than there
-        are.
+        are, drawn from all, those of weight 0 too.
     search : bool, default False
         With an approximation: search for the lowest objective, as `DPMeans` does.
     max_iter : int, default 300

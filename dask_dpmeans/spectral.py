@@ -59,7 +59,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
     n_neighbors : int, default 10
         Of "nearest_neighbors".
     n_landmarks : int, default 1000
-        Of "rbf".
+        Of "rbf"; drawn from all rows, those of weight 0 too.
     max_components : int, default 256
         `InputError` where more eigenvalues are greater than the penalty.
     threshold : float, default 0.25

@@ -12,10 +12,11 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dask_dpmeans.algorithms.kernel import check_kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array, Rows, Scratch
+from dask_dpmeans.kernels.block import Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.gram import SIMILARITIES, tiles
-from dask_dpmeans.sources import RowSource, one_blas_thread
+from dask_dpmeans.kernels.gram import SIMILARITIES, unit
+from dask_dpmeans.recipe import Arrays, Learned
+from dask_dpmeans.sources import RowSource, featured, one_blas_thread
 
 TILE_ROWS = 2**10
 """Rows that are mapped together."""
@@ -58,7 +59,7 @@ class KernelFeatures:
             setattr(self.transformer, attribute, np.require(getattr(self.transformer, attribute), requirements=["A"]))
 
     @property
-    def arrays(self) -> dict[str, tuple[Float64Array, tuple[str, ...]]]:
+    def arrays(self) -> Arrays:
         """What a run keeps of it, by name, with the names of the dimensions."""
         return {
             name: (getattr(self.transformer, attribute), DIMENSIONS[name])
@@ -70,12 +71,17 @@ class KernelFeatures:
         answer = scratch.array("features", (len(rows), self.n_features), rows.dtype)
         with np.errstate(all="ignore"):
             for part, tile in tiles(rows, TILE_ROWS):
-                answer[part] = self.transformer.transform(tile)[: part.stop - part.start]
+                answer[part] = self.transformer.transform(_known(self.transformer, tile))[: part.stop - part.start]
         return answer
 
     def complaint(self, place: str) -> str:
         """What to say of a row whose features are no numbers."""
         return f"the kernel overflows at {place}: divide the data by a constant first, or choose another kernel"
+
+
+def _known(transformer: Any, rows: Rows) -> Rows:
+    """Rows as their kernel should know them: scikit-learn's cosine takes lengths below 2.2e-15 for 0."""
+    return unit(rows.astype(np.float64)) if getattr(transformer, "kernel", None) == "cosine" else rows
 
 
 @dataclass(frozen=True)
@@ -108,14 +114,29 @@ class Approximation:
         """As JSON holds them."""
         return asdict(self)
 
-    def learn(self, source: RowSource, seed: int) -> KernelFeatures:
+    def check_weights(self, sample_weight: Any) -> None:
+        """Nothing: weights go to the method."""
+
+    def learn(self, source: RowSource, seed: int) -> Learned:
+        """Features in place of the rows: a pass for the sample, and one that surveys them."""
+        features = self.features(source, seed)
+        return Learned(featured(source, features), passes=2, arrays=features.arrays)
+
+    def features(self, source: RowSource, seed: int) -> KernelFeatures:
         """The features, fitted on rows drawn with the seed by their global numbers: the same for any chunks."""
         n = source.plan.n_rows
         drawn = np.random.default_rng([seed, n]).choice(n, min(n, self.n_components), replace=False)
         sample = source.fold(Gather(np.sort(drawn)), name="sample").rows.astype(np.float64)
         transformer = self._transformer(len(sample), sample.shape[1], seed)
-        with one_blas_thread():
-            return KernelFeatures.of(self.approximation, transformer.fit(sample))
+        try:
+            with one_blas_thread(), np.errstate(all="ignore"):
+                transformer.fit(_known(transformer, sample))
+        except ValueError as error:  # of what decomposes the matrix of the kernel
+            raise InputError(
+                f"the kernel {self.kernel!r} overflows among the rows drawn: divide the data by a constant first, or "
+                "choose another kernel"
+            ) from error
+        return KernelFeatures.of(self.approximation, transformer)
 
     def restored(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> KernelFeatures:
         """The features that a run keeps."""

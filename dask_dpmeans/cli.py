@@ -264,7 +264,7 @@ def hdp_command(
 @click.option("--degree", default=3, show_default=True, help="Of poly.")
 @click.option("--coef0", default=1.0, show_default=True, help="Of poly.")
 @click.option("--approximation", type=click.Choice(["nystroem", "fourier"]), help="Cluster features of the rows.")
-@click.option("--components", default=100, show_default=True, help="Features of an approximation.")
+@click.option("--components", type=int, help="Features of an approximation; 100 by default.")
 @SEARCH
 @_with(*HOW)
 def kernel_command(
@@ -276,7 +276,7 @@ def kernel_command(
     degree: int,
     coef0: float,
     approximation: str | None,
-    components: int,
+    components: int | None,
     search: bool,
     seed: int | None,
     max_iter: int,
@@ -287,7 +287,11 @@ def kernel_command(
     """Cluster the rows of DATA in the space of a kernel function; where that is precomputed, DATA is its matrix."""
     limits: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "max_clusters": max_clusters, "random_state": seed}
     function: dict[str, Any] = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0}
-    made: dict[str, Any] = {"approximation": approximation, "n_components": components, "search": search}
+    made: dict[str, Any] = {"approximation": approximation, "search": search}
+    if components is not None:
+        if approximation is None:
+            raise click.UsageError("--components are of an --approximation: give one, or leave them out")
+        made["n_components"] = components
     _fit(data, run, KernelDPMeans(penalty, **function, **made, **limits), **how)
 
 

@@ -12,18 +12,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
-from dask_dpmeans.approximation import Approximation
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
 from dask_dpmeans.loop import Algorithm, Step, iterate
-from dask_dpmeans.sources import RowSource, as_source, featured, is_lazy, lazy_map, opened_rows
+from dask_dpmeans.recipe import Learned, Recipe
+from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, opened_rows
 from dask_dpmeans.store import Record, Result, Writer
 
 
 class ClustersMixin(ClusterMixin):
     """What every estimator knows of its clusters, whatever they are of."""
+
+    def _recipe(self) -> Recipe | None:
+        """What its method sees in place of the rows, where that has to be learned from them first."""
+        return None
 
     def _set_fitted(self, weights: Float64Array, history: list[Record]) -> None:
         last = history[-1]
@@ -100,20 +104,18 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
         method: Algorithm[Any],
         groups: Any = None,
         sample_weight: Any = None,
-        recipe: Approximation | None = None,
-    ) -> tuple[RowSource, Any]:
-        """Take a method through its steps, and note what they came to and the labels; the rows, and the last state."""
-        source = as_source(rows, sample_weight, groups=groups, features=method.features)
-        if recipe is not None:
-            source = featured(source, recipe.learn(source, self.random_state_))
-        return source, self._fit_source(source, rows, method, groups)
+    ) -> tuple[Learned, Any]:
+        """Take a method through its steps, and note what they came to and the labels; what it saw, and the last state.
 
-    def _fit_source(self, source: RowSource, rows: Any, method: Algorithm[Any], groups: Any = None) -> Any:
-        """The same with rows that are a source already."""
+        For `fit` itself to call: a warning points at who called that.
+        """
+        learned = self._learned(rows, method, groups, sample_weight)
+        source, rows = learned.source, rows if learned.rows is None else learned.rows
         step, history = stepped(source, method)
         self.feature_columns_ = self.feature_scale_ = None
         self.features_ = source.prepare.features
         self._set_fitted(step.state.weights, history)
+        self.n_passes_ += learned.passes
         self._set_centers(method, source, step.state)
         kernel = method.labels(source, step.state)
         if is_lazy(rows):
@@ -123,8 +125,14 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
             source.map(kernel, Writer((self.labels_,)), "label")
             self.n_passes_ += 1.0
         if not step.converged:
-            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=4)
-        return step.state
+            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
+        return learned, step.state
+
+    def _learned(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: Any) -> Learned:
+        """What a method sees of rows."""
+        recipe = self._recipe()
+        source = as_source(rows, sample_weight, groups=groups, features=method.features)
+        return Learned(source) if recipe is None else recipe.learn(source, self.random_state_)
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         """Note the centers of the last state."""

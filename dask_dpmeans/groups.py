@@ -117,8 +117,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
         X, groups = data_sets(X, groups)
         rows = known_rows(checked_rows(self, X, reset=True))
         groups = np.zeros(rows.shape[0], np.int64) if groups is None else open_groups(groups, rows.shape[0])
-        source, state = self._fit_rows(rows, method.seeded(self.random_state_), groups, sample_weight)
-        n_groups = max(source.summary.n_groups, 0 if X is given else len(given))  # the last sets may be empty
+        learned, state = self._fit_rows(rows, method.seeded(self.random_state_), groups, sample_weight)
+        n_groups = max(learned.source.summary.n_groups, 0 if X is given else len(given))  # the last sets may be empty
         self._set_uses(state.local_groups, state.local_centers, state.local_weights, n_groups)
         return self
 
@@ -190,7 +190,7 @@ def _table(item: Any) -> Any:
     """One data set of a list."""
     if isinstance(item, np.ma.MaskedArray):
         raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
-    return item if issparse(item) else np.asarray(item)
+    return opened_rows(item) if issparse(item) else np.asarray(item)
 
 
 def _dimensions(item: Any) -> int:

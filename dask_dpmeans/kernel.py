@@ -42,10 +42,12 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         every center, in the space of the kernel, it opens a cluster.  With "rbf" squared distances are at most 2.
     kernel : {"rbf", "linear", "poly", "cosine", "precomputed"} or callable, default "rbf"
         As scikit-learn defines them; "precomputed" where X is the symmetric matrix (n, n) of K itself.  A function
-        is called with A, (a, d), and B, (b, d), in float64, and gives (a, b).  Where K is not positive semidefinite
-        the objective may rise from sweep to sweep: the fit ends before it does.
+        is called with A, (a, d), and B, (b, d), in float64, and gives (a, b); it must be symmetric.  Where K is not
+        positive semidefinite the objective may rise from sweep to sweep: the fit ends before it does.  `InputError`
+        where it has a number below 0 on its diagonal.
     gamma : float, optional
-        Of "rbf" and "poly"; 1 / (number of columns) by default.
+        Of "rbf" and "poly"; 1 / (number of columns) by default.  `InputError` where it is given and the kernel has no
+        use for it, as for the next two.
     degree : int, default 3
         Of "poly".
     coef0 : float, default 1.0
@@ -54,7 +56,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         Features from a sample of the rows (`sklearn.kernel_approximation.Nystroem`), or random ones of "rbf"
         (`sklearn.kernel_approximation.RBFSampler`), float32 where the rows are.
     n_components : int, default 100
-        Features of an approximation; of "nystroem" also the rows of the sample, no more than there are.
+        Features of an approximation, of no use without; of "nystroem" also the rows of the sample, no more than there
+        are, drawn from all, those of weight 0 too.
     search : bool, default False
         With an approximation: search for the lowest objective, as `DPMeans` does.
     max_iter : int, default 300
@@ -138,7 +141,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``; (n, n) where the kernel is precomputed
+        X : (n, d), what `DPMeans.fit` takes; (n, n) where the kernel is precomputed
         y : ignored
         sample_weight : (n,), optional
             Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
@@ -149,10 +152,9 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self
         """
         method: Algorithm[Any] = self.method()
-        recipe = self._recipe()
         self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
-        self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight, recipe=recipe)
+        self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight)
         return self
 
     def method(self) -> kernel.Method | dpmeans.Method | search.Method:

@@ -6,18 +6,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
-from dask_dpmeans.algorithms.spectral import Embedding, Spectrum
-from dask_dpmeans.approximation import Approximation, KernelFeatures
+from dask_dpmeans.algorithms.spectral import Spectrum
+from dask_dpmeans.approximation import Approximation
 from dask_dpmeans.blocks import Kernel, Source
-from dask_dpmeans.embedding import embed
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.kernels.implicit import ImplicitPredictions
@@ -26,14 +26,13 @@ from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, iterate
-from dask_dpmeans.sources import Layout, RowSource, as_source, featured
+from dask_dpmeans.recipe import Arrays, Learned, Recipe
+from dask_dpmeans.sources import Layout, RowSource, as_source
 from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
 
-Arrays = dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
-"""Values and dimension names, by name."""
 Path = str | os.PathLike[str]
 
 
@@ -52,10 +51,9 @@ def fit(
     method: Algorithm[Any],
     *,
     seed: int | None,
-    spectrum: Spectrum | None = None,
     groups: Any = None,
     sample_weight: Any = None,
-    recipe: Approximation | None = None,
+    recipe: Recipe | None = None,
     resume: bool = False,
     force: bool = False,
     on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
@@ -69,8 +67,7 @@ def fit(
     run : path or URL of the store
     method : parameters and steps
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
-    recipe : the features that the method is to see instead of the rows
-    spectrum : which eigenvectors of the rows' affinity are clustered in their place
+    recipe : what the method is to see in place of the rows
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
@@ -85,8 +82,8 @@ def fit(
         Another job has taken the run, as this one stood still for too long.
     """
     store = RunStore.at(run)
-    if spectrum is not None:
-        spectrum.check_weights(sample_weight)
+    if recipe is not None:
+        recipe.check_weights(sample_weight)
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.path) as lock:
@@ -94,34 +91,30 @@ def fit(
         source = as_source(data, sample_weight, groups=groups, features=method.features, sparse=method.sparse, **where)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
-        if recipe is not None:
-            source = featured(source, recipe.learn(source, seed))
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
-        manifest["parameters"] |= {} if recipe is None else recipe.parameters
+        manifest["parameters"] |= {} if recipe is None else _described(recipe.parameters)
         manifest["input"]["fingerprint"] = _fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
-        embedding = None
-        if spectrum is not None:
-            manifest["parameters"]["spectrum"] = asdict(spectrum)
-            if resume:
-                check_resumable(store, manifest)  # before the work
-            embedding, source = embed(source, spectrum, seed)
-        converged = _fit(store, lock, manifest, source, method, embedding, resume, on_step)
+        if resume:
+            check_resumable(store, manifest)  # before the work
+        learned = Learned(source) if recipe is None else recipe.learn(source, seed)
+        converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
     if not converged:
-        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
+        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
 
 def _fit(
     store: RunStore,
     lock: Lock,
     manifest: dict[str, Any],
-    source: RowSource,
+    learned: Learned,
+    scale: Arrays,
     method: Algorithm[Any],
-    embedding: Embedding | None,
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
     """Whether the fit has converged, once its result stands, or whether that stood before."""
+    source = learned.source
     state, history, converged = _begin(store, manifest, source, method, resume)
     if _is_over(store, method, history, converged):
         return True
@@ -139,24 +132,19 @@ def _fit(
             history[-1] = replace(history[-1], passes=record.passes)
     labels = store.create_rows("labels", source.plan.n_rows, source.plan.chunk_rows, np.int32)
     source.map(method.labels(source, state), Writer((labels,)), "label")
-    manifest = manifest | {"converged": converged, "n_passes": history[-1].passes + 1}
-    arrays = {**method.result(source, state), **_prepared(source)}
-    if embedding is not None:
-        manifest["n_passes"] += embedding.passes
-        manifest["affinity_trace"] = embedding.trace
-        arrays |= _embedding_arrays(embedding)
-        _write_embedding(store, embedding, source.plan.chunk_rows)
+    if learned.rows is not None:
+        _write_embedding(store, learned.rows, source.plan.chunk_rows)
     lock.check()
-    store.finish(arrays, history, manifest)
+    passes = history[-1].passes + 1 + learned.passes
+    manifest = manifest | {"converged": converged, "n_passes": passes, **learned.figures}
+    store.finish({**method.result(source, state), **scale, **learned.arrays}, history, manifest)
     return converged
 
 
-def _prepared(source: RowSource) -> Arrays:
-    """What the fit learned of how to prepare rows."""
-    scale, features = source.scale, source.prepare.features
-    dimension = "feature" if features is None else "column"
-    divisors: Arrays = {} if scale is None else {"feature_scale": (scale, (dimension,))}
-    return divisors | (features.arrays if isinstance(features, KernelFeatures) else {})
+def _scale_of(source: RowSource, learned: Learned) -> Arrays:
+    """What columns were divided by, if anything; of features there may be another number."""
+    same = learned.source.prepare.features is None and learned.rows is None
+    return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
 
 
 def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool = False, **where: Any) -> Predicted:
@@ -196,10 +184,9 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
         scale=result.arrays.get("feature_scale"),
         features=features_of(result),
         centers=result.arrays.get("cluster_centers"),
+        stored_columns=fitted["shape"][1],
         **where,
     )
-    if source.stored_columns != fitted["shape"][1]:
-        raise InputError(f"data has {source.stored_columns} columns, the run was fitted on {fitted['shape'][1]}")
     manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     with only_job(target.path) as lock:
@@ -369,35 +356,26 @@ def _fingerprint(summary: Summary) -> str:
 
 
 def _described(value: Any) -> Any:
+    """A parameter as JSON holds it."""
     if callable(value):
         raise InputError(
             f"the kernel {value!r} is a function, which a run cannot keep: name a kernel, or store the matrix of its "
             "values and use kernel='precomputed'"
         )
-    return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}" if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.ndarray):
+        return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, dict):
+        return {key: _described(each) for key, each in value.items()}
+    if isinstance(value, Real) and not isinstance(value, int | float):
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value
 
 
 def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
 
 
-def _embedding_arrays(embedding: Embedding) -> Arrays:
-    """Eigenvalues, and what projects rows; where rows were gathered, also what their columns were divided by."""
-    arrays: Arrays = {"eigenvalues": (embedding.eigenvalues, ("component",))}
-    if embedding.scale is not None:
-        arrays["feature_scale"] = embedding.scale, ("feature",)
-    if embedding.projection is not None:
-        axes = embedding.projection.axes
-        along = "feature" if axes.landmarks is None else "landmark"
-        arrays["projection"] = axes.matrix, (along, "component")
-        if axes.landmarks is not None:
-            arrays["landmarks"] = axes.landmarks, ("landmark", "feature")
-    return arrays
-
-
-def _write_embedding(store: RunStore, embedding: Embedding, chunk_rows: int) -> None:
-    """Write the rows of the embedding, where nothing else makes them."""
-    if embedding.rows is not None:
-        shape, dimensions = embedding.rows.shape, ("row", "component")
-        rows = create(store / "embedding", shape, embedding.rows.dtype, dimensions, chunk_rows)
-        Writer((rows,))(0, (embedding.rows,))
+def _write_embedding(store: RunStore, rows: Float64Array, chunk_rows: int) -> None:
+    """Write the rows of the embedding, which nothing else makes."""
+    kept = create(store / "embedding", rows.shape, rows.dtype, ("row", "component"), chunk_rows)
+    Writer((kept,))(0, (rows,))

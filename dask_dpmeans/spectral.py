@@ -6,18 +6,17 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans, search
-from dask_dpmeans.algorithms.spectral import Embedding, Spectrum, check_positive, relaxed_objective
-from dask_dpmeans.embedding import embed, embed_matrix
+from dask_dpmeans.algorithms.spectral import Spectrum, check_positive, relaxed_objective
+from dask_dpmeans.embedding import Eigenvectors
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Block, Float64Array
-from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.loop import Algorithm
-from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_rows
+from dask_dpmeans.recipe import Learned
+from dask_dpmeans.sources import is_lazy, lazy_rows
 from dask_dpmeans.store import Result
 
 
@@ -55,11 +54,12 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         "precomputed": X is K, (n, n), symmetric.
         The last two take all rows into memory, up to 2 GiB of them.
     gamma : float, optional
-        Of "rbf"; 1 / columns by default.
+        Of "rbf"; 1 / columns by default.  `InputError` where it is given and the affinity has no use for it, as for the
+        next two.
     n_neighbors : int, default 10
         Of "nearest_neighbors".
     n_landmarks : int, default 1000
-        Of "rbf".
+        Of "rbf"; drawn from all rows, those of weight 0 too.
     max_components : int, default 256
         `InputError` where more eigenvalues are greater than the penalty.
     threshold : float, default 0.25
@@ -140,7 +140,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``; (n, n), also sparse, where it is precomputed
+        X : (n, d), what `DPMeans.fit` takes; (n, n) where it is precomputed
         y : ignored
         sample_weight : (n,), optional
             Weights >= 0, with "linear" and "rbf": K is W^1/2 K W^1/2 then, so that integer weights equal repeated rows,
@@ -150,22 +150,13 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         -------
         self
         """
-        asked, method = self.spectrum(), self.method()
-        asked.check_weights(sample_weight)
+        method: Algorithm[Any] = self.method()
+        self.spectrum().check_weights(sample_weight)
         self.random_state_ = seed_of(self.random_state)
-        if self.affinity == "precomputed" and not is_lazy(X):
-            X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-            embedded = embed_matrix(X, asked, self.random_state_)
-        else:
-            X = checked_rows(self, X, reset=True)
-            embedded = embed(as_source(X, sample_weight), asked, self.random_state_)
-        self._fit_embedded(X, *embedded, method.seeded(self.random_state_))
+        rows = checked_rows(self, X, reset=True)
+        learned, _ = self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight)
+        self._set_embedding(learned.arrays["eigenvalues"][0], learned.figures["affinity_trace"], learned.rows)
         return self
-
-    def _fit_embedded(self, X: Any, embedding: Embedding, source: RowSource, method: Algorithm[Any]) -> None:
-        self._fit_source(source, X if embedding.rows is None else embedding.rows, method)
-        self.n_passes_ += embedding.passes
-        self._set_embedding(embedding.eigenvalues, embedding.trace, embedding.projection, embedding.rows)
 
     @available_if(_inductive)
     def predict(self, X: Any) -> Any:
@@ -202,6 +193,9 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
             max_components=self.max_components,
         )
 
+    def _recipe(self) -> Eigenvectors:
+        return Eigenvectors(self.spectrum())
+
     def method(self) -> dpmeans.Method | search.Method:
         """What is asked of DP-means on the rows of Y."""
         if not isinstance(self.search, bool | np.bool_):
@@ -211,23 +205,28 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
             penalty=self.threshold, max_iter=self.max_iter, tol=self.tol, max_clusters=self.max_clusters
         )
 
+    def _learned(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: Any) -> Learned:
+        if self.affinity == "precomputed" and not is_lazy(rows):
+            return self._recipe().learn_matrix(rows.astype(np.float64), self.random_state_)
+        return super()._learned(rows, method, groups, sample_weight)
+
     def _restore(self, result: Result) -> None:
         super()._restore(result)
         rows, trace = result.open_embedding(), result.manifest["affinity_trace"]
         lazily = None if rows is None else lazy_rows(rows)
-        self._set_embedding(result.arrays["eigenvalues"], trace, runs.projection(result), lazily)
+        self._set_embedding(result.arrays["eigenvalues"], trace, lazily)
 
-    def _set_embedding(self, eigenvalues: Float64Array, trace: float, projection: Projection | None, rows: Any) -> None:
+    def _set_embedding(self, eigenvalues: Float64Array, trace: float, rows: Any) -> None:
         self.eigenvalues_ = eigenvalues
         self.relaxed_objective_ = relaxed_objective(eigenvalues, self.penalty)
         self.affinity_trace_ = trace
-        self.features_ = projection
+        self.__dict__.pop("embedding_", None)  # of an earlier fit
         if rows is not None:
             self.embedding_ = rows
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = tags.input_tags.sparse = self.affinity == "precomputed"
+        tags.input_tags.pairwise = self.affinity == "precomputed"
         return tags
 
 

@@ -10,11 +10,12 @@ Layout::
       labels                        (row,)   -1 where nothing was written
       first_centers                 (first_cluster, feature)   where the fit started from centers; in input units
       eigenvalues                   (component,)   where eigenvectors were clustered: those greater than the penalty
-      projection                    (feature or landmark, component)   what rows are multiplied by, if anything
-      landmarks                     (landmark, feature)   where their kernel with these is
+      projection                    (column or landmark, component)   what rows are multiplied by, if anything
+      landmarks                     (landmark, column)   where their kernel with these is
       embedding                     (row, component)   where no projection makes it
       local_groups, local_centers, local_weights   (local_cluster,)   where data sets share centers: who uses which
-      feature_scale                 (feature,)   where the fit scaled: what the columns were divided by
+      feature_scale                 (feature,), (column,) where features are other columns   where the fit scaled: what
+                                    the columns were divided by
       cluster_totals, center_labels, center_weights, center_rows, fitted_rows   the centers of a kernel DP-means: sums
                                     of K within clusters, (cluster,); the clusters and weights of the rows, (row,); the
                                     rows that are centers, (opener,); and the rows, (row, feature)

@@ -11,14 +11,14 @@ from dask.core import flatten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
-from scipy.sparse import csc_matrix, csr_array
+from scipy.sparse import bsr_array, csc_matrix, csr_array
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dask_dpmeans import DPMeans, InputError, TooManyClustersError
+from dask_dpmeans import DPMeans, HDPMeans, InputError, TooManyClustersError
 
 
 def failing(estimator: DPMeans) -> dict[str, str]:
@@ -353,6 +353,15 @@ def test_sparse_rows_are_fitted_as_dense_ones_are(counts: np.ndarray, form: str,
         assert isinstance(found, da.Array if lazy else np.ndarray)
         assert np.asarray(found).tobytes() == expected.tobytes()
     assert model.score(rows) == dense.score(counts)
+
+
+@pytest.mark.parametrize("form", [csc_matrix, bsr_array])
+def test_broken_sparse_rows_are_refused_before_anything_converts_them(counts: np.ndarray, form: type) -> None:
+    rows, model = form(counts), DPMeans(2e3).fit(counts)
+    rows.indices[5] = 3000
+    for method in (model.fit, model.predict, lambda X: HDPMeans(1.0, 2.0).fit([X, counts])):
+        with pytest.raises(InputError, match=rf"X is no valid {form.__name__}: "):
+            method(rows)
 
 
 def test_a_chunk_of_sparse_rows_is_made_dense_in_blocks(counts: np.ndarray) -> None:

@@ -21,7 +21,7 @@ from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import chunkings, contents
 
-from dask_dpmeans import DPMeans, InputError, KernelDPMeans, fit, load, predict
+from dask_dpmeans import DPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load, predict
 from dask_dpmeans.algorithms.dpmeans import Method
 from dask_dpmeans.cli import main
 from dask_dpmeans.kernels.block import Scratch
@@ -121,12 +121,63 @@ def test_features_are_kept_in_memory_where_they_fit_and_made_anew_where_they_do_
     sources = {}
     for memory in (10**9, 40_000, 10_000):
         rows = as_source(ROWS, WEIGHTS, memory_limit=memory, threads=1)
-        sources[memory] = featured(rows, recipe.learn(rows, 2))
+        sources[memory] = featured(rows, recipe.features(rows, 2))
     assert [source.prepare.keep for source in sources.values()] == [True, False, False]
     states = [[contents(step.state) for step in iterate(source, Method(0.6))] for source in sources.values()]
     assert states[0] == states[1] == states[2]
     kept = [memory["rows"] for shard in sources[10**9].shards for memory in shard.memories.values() if "rows" in memory]
-    np.testing.assert_array_equal(np.concatenate(kept), recipe.learn(rows, 2)(ROWS, Scratch()))
+    np.testing.assert_array_equal(np.concatenate(kept), recipe.features(rows, 2)(ROWS, Scratch()))
+
+
+@pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
+def test_passes_that_learn_features_are_counted(tmp_path, approximation):
+    model = KernelDPMeans(0.6, gamma=0.2, approximation=approximation, random_state=0)
+    for found in (clone(model).fit(ROWS), fit(ROWS, tmp_path / "run.zarr", model)):
+        assert found.n_passes_ == found.history_[-1].passes + 3  # the sample, a survey of the features, and the labels
+
+
+def test_a_kernel_that_overflows_among_the_rows_drawn_is_refused():
+    model = KernelDPMeans(1.0, kernel="poly", approximation="nystroem", n_components=20)
+    with pytest.raises(InputError, match=r"the kernel 'poly' overflows among the rows drawn: divide the data"):
+        model.fit(1e120 * ROWS)
+
+
+def test_features_of_the_cosine_kernel_know_no_lengths():
+    model = KernelDPMeans(0.3, kernel="cosine", approximation="nystroem", n_components=20, random_state=0)
+    near, far = (clone(model).fit(size * ROWS) for size in (1.0, 2.0**-500))
+    assert near.n_clusters_ > 1
+    assert near.labels_.tobytes() == far.labels_.tobytes()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelDPMeans(np.float32(0.6), kernel="poly", degree=np.int64(2), gamma=np.float32(0.1)),
+        KernelDPMeans(np.float32(0.6), approximation="nystroem", n_components=np.int64(9), max_iter=np.int64(50)),
+        DPMeans(np.float32(0.6), tol=np.float32(1e-3)),
+        SpectralDPMeans(np.float32(0.6), affinity="rbf", n_landmarks=np.int64(9), threshold=np.float32(0.3)),
+    ],
+)
+def test_numbers_of_numpy_are_numbers(tmp_path, model):
+    model.set_params(random_state=0)
+    found, plain = fit(ROWS[:50], tmp_path / "run.zarr", model), clone(model).fit(ROWS[:50])
+    assert type(plain.objective_) is float
+    assert found.objective_ == plain.objective_
+    assert fit(ROWS[:50], tmp_path / "run.zarr", model, resume=True).objective_ == plain.objective_
+
+
+def test_a_warning_points_at_who_called(tmp_path):
+    model = clone(EXACT).set_params(max_iter=1)
+    spectral = SpectralDPMeans(0.5, threshold=0.01, max_iter=1)
+    for warned in (
+        lambda: model.fit(ROWS),
+        lambda: spectral.fit(ROWS),
+        lambda: clone(spectral).set_params(affinity="precomputed").fit(pairwise_kernels(ROWS)),
+        lambda: fit(ROWS, tmp_path / "run.zarr", model),
+    ):
+        with pytest.warns(ConvergenceWarning) as found:
+            warned()
+        assert found[0].filename == __file__
 
 
 def test_features_of_float32_are_float32_and_their_labels_close():
@@ -156,6 +207,8 @@ def test_from_store_to_store_and_back(tmp_path, fitted, form):
     predict(paths[1], paths[0], tmp_path / "out.zarr")
     out = zarr.open_group(tmp_path / "out.zarr")
     np.testing.assert_array_equal(out["label"][:], fitted[form].labels_)
+    with pytest.raises(InputError, match="data has 3 columns, the run was fitted on 2"):
+        predict(paths[1], np.ones((9, 3)), tmp_path / "wide.zarr")
     least = np.square(fitted[form].transform(ROWS).min(axis=1))
     np.testing.assert_allclose(out["squared_distance"][:], least, atol=1e-6 * least.max())
     with warnings.catch_warnings():
@@ -247,6 +300,10 @@ def test_a_model_that_is_fitted_in_another_form_forgets_the_first():
         ({"approximation": "nystroem", "kernel": "precomputed"}, r"takes the kernel 'rbf', .*, got 'precomputed'"),
         ({"approximation": "nystroem", "kernel": np.dot}, r"takes the kernel 'rbf', .*, got <"),
         ({"approximation": "nystroem", "n_components": 0}, r"n_components must be an integer >= 1, got 0"),
+        (
+            {"approximation": "nystroem", "kernel": "cosine", "gamma": 1.0},
+            r"gamma has no use where kernel='cosine', got 1.0: leave it out",
+        ),
         ({"gamma": -1.0}, r"gamma must be a finite number > 0 or None, got -1.0"),
     ],
 )
@@ -308,3 +365,5 @@ def test_the_command_line(tmp_path):
     assert wrong.exit_code == 2
     assert "search=True needs features" in wrong.output
     assert call("kernel", data, run, "--penalty", 0.6, "--kernel", "precomputed", "--force").exit_code == 2
+    wrong = call("kernel", data, run, "--penalty", 0.6, "--components", 30, "--force")
+    assert (wrong.exit_code, "--components are of an --approximation" in wrong.output) == (2, True)

@@ -5,6 +5,7 @@ import json
 import dask.array as da
 import numpy as np
 import pytest
+import xarray
 import zarr
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -17,11 +18,13 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import chunkings, seeds
+from threadpoolctl import threadpool_limits
 
 from dask_dpmeans import DPMeans, InputError, SpectralDPMeans, dry_run, embedding, fit, load, predict
 from dask_dpmeans.cli import main
 
-ORDER = {"check_sample_weight_equivalence_on_dense_data": "it shuffles the rows, and births follow their order"}
+SHUFFLED = [f"check_sample_weight_equivalence_on_{form}_data" for form in ("dense", "sparse")]
+ORDER = dict.fromkeys(SHUFFLED, "it shuffles the rows, and births follow their order")
 
 
 @parametrize_with_checks([SpectralDPMeans(1.0)], expected_failed_checks=lambda _: ORDER)
@@ -106,6 +109,15 @@ def test_clusters_that_are_no_balls_are_found_by_their_neighbors(moons):
     np.testing.assert_allclose(embedding.neighbor_affinity(rows, 10).toarray(), matrix, atol=1e-15)
 
 
+def test_equally_near_rows_are_the_same_neighbors_for_any_threads():
+    rows = np.random.default_rng(0).integers(3, size=(900, 17)).astype(float)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(embedding.neighbor_affinity(rows, 10).toarray().tobytes())
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("form", [np.array, csr_array, lambda matrix: da.from_array(matrix, chunks=(77, 1000))])
 def test_a_matrix_is_taken_as_it_is_given(moons, form):
     rows, truth = moons
@@ -180,6 +192,50 @@ def test_from_store_to_store_and_back(tmp_path, blobs, name):
     predict(run, data, tmp_path / "out.zarr")
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "out.zarr/label")[:], plain.labels_)
     np.testing.assert_array_equal(found.predict(rows), plain.labels_)
+    with pytest.raises(InputError, match="data has 4 columns, the run was fitted on 5"):
+        predict(run, rows[:, :4], tmp_path / "narrow.zarr")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_xarray_opens_a_run_whose_eigenvectors_are_fewer_than_columns(tmp_path, blobs, name):
+    rows, _ = blobs
+    found = fit(10 * rows, tmp_path / "run.zarr", params(MODELS[name], penalty=0.9), scale="std")
+    with xarray.open_zarr(tmp_path / "run.zarr") as run:
+        assert run.feature_scale.dims == ("column",)
+        assert run.cluster_centers.shape == (found.n_clusters_, len(found.eigenvalues_))
+
+
+def test_a_model_that_is_fitted_by_another_affinity_forgets_the_first(blobs):
+    model = params(MODELS["nearest_neighbors"]).fit(blobs[0])
+    model.set_params(affinity="linear", penalty=500.0).fit(blobs[0])
+    assert not hasattr(model, "embedding_")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sparse_rows_are_as_good_as_dense_ones(blobs, name):
+    rows = np.where(np.abs(blobs[0]) > 1, blobs[0], 0.0)
+    dense, sparse = (params(MODELS[name]).fit(each) for each in (rows, csr_array(rows)))
+    assert sparse.labels_.tobytes() == dense.labels_.tobytes()
+    assert sparse.eigenvalues_.tobytes() == dense.eigenvalues_.tobytes()
+    if name in INDUCTIVE:
+        np.testing.assert_array_equal(sparse.predict(csr_array(rows)), dense.labels_)
+
+
+def test_a_matrix_is_read_from_csr_in_a_group(tmp_path):
+    matrix = csr_array(np.kron(np.eye(3), np.ones((4, 4))))
+    group = zarr.create_group(tmp_path / "k.zarr", attributes={"encoding-type": "csr_matrix", "shape": [12, 12]})
+    for name in ("data", "indices", "indptr"):
+        group.create_array(name, data=getattr(matrix, name))
+    model = SpectralDPMeans(2.0, affinity="precomputed").fit(group)
+    assert model.labels_.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+@pytest.mark.parametrize("form", [np.array, csr_array])
+def test_what_is_no_number_in_a_matrix_is_named(form):
+    matrix = np.eye(5)
+    matrix[3, 1] = np.nan
+    with pytest.raises(InputError, match=r"data contains NaN \(nan\) at row 3, column 1"):
+        SpectralDPMeans(0.5, affinity="precomputed").fit(form(matrix))
 
 
 def test_scaled_columns_are_those_of_the_rows_that_are_projected_or_gathered(tmp_path, blobs):
@@ -252,6 +308,8 @@ def test_what_is_not_offered_is_refused(tmp_path, moons):
         assert "new rows need affinity='linear' or 'rbf'" in str(refused.value.__cause__)
     with pytest.raises(InputError, match="sample_weight has no place in affinity='nearest_neighbors'"):
         model.fit(rows, sample_weight=np.ones(1000))
+    with pytest.raises(InputError, match="affinity='precomputed' takes K as it is: leave the scale out"):
+        fit(np.eye(4), tmp_path / "run.zarr", SpectralDPMeans(0.5, affinity="precomputed"), scale="std")
     with pytest.raises(InputError, match="n_neighbors must be at most the number of rows, 5, got 10"):
         model.fit(rows[:5])
     with pytest.raises(InputError, match=r"threshold must be a finite number > 0, got -0\.25"):

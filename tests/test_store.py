@@ -376,7 +376,7 @@ def test_predictions_are_labels_squared_distances_and_rows_beyond(tmp_path: Path
 
 
 def test_predict_refuses_other_columns(tmp_path: Path, run: Path) -> None:
-    with pytest.raises(InputError, match="data has 4 columns, the centers have 3"):
+    with pytest.raises(InputError, match="data has 4 columns, the run was fitted on 3"):
         predict(run, np.zeros((5, 4)), tmp_path / "out.zarr")
     assert not (tmp_path / "out.zarr").exists()
 

@@ -97,10 +97,11 @@ def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
         )
 
 
-def check_penalty(penalty: float) -> None:
-    """Refuse what is no price."""
+def checked_penalty(penalty: float, name: str = "penalty") -> float:
+    """A price, as Python's number: one of NumPy's float32 would round each objective to its precision."""
     if not (isinstance(penalty, Real) and math.isfinite(penalty) and penalty > 0):
-        raise InputError(f"penalty must be a finite number > 0, got {penalty!r}")
+        raise InputError(f"{name} must be a finite number > 0, got {penalty!r}")
+    return float(penalty)
 
 
 def check_limits(max_iter: int, tol: float, max_clusters: int | None) -> None:
@@ -133,7 +134,7 @@ class Parameters:
     """Which distances and means: a name of `METRICS`."""
 
     def __post_init__(self) -> None:
-        check_penalty(self.penalty)
+        object.__setattr__(self, "penalty", checked_penalty(self.penalty))
         if self.centers is not None and not (
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):

@@ -51,9 +51,10 @@ def kept(values: Float64Array, vectors: Float64Array, penalty: float, most: int)
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > penalty]
     if not order.size:
+        way = "lower the penalty below that" if values.max() > 0 else "such a matrix tells no clusters apart"
         raise InputError(
             f"no eigenvalue of the affinity matrix is greater than penalty={penalty:g}, the largest found is "
-            f"{values.max():.6g}: lower the penalty below that"
+            f"{values.max():.6g}: {way}"
         )
     _check_number(len(order), penalty, most)
     chosen = vectors[:, order]
@@ -100,6 +101,8 @@ def _largest(matrix: Any, found: Float64Array, wanted: int, seed: list[int]) -> 
     # told otherwise.
     drawn = {"rng": random} if "rng" in signature(eigsh).parameters else {}
     start, basis = orthogonal(random.standard_normal(n)), min(n - 1, max(2 * wanted + 1, LEAST_BASIS))
+    if not product(start).any():  # nothing is left of the matrix, of which Lanczos would complain
+        return np.zeros(1), start[:, np.newaxis] / np.linalg.norm(start)
     try:
         values, vectors = eigsh(operator, wanted, which="LA", v0=start, ncv=basis, maxiter=MOST_RESTARTS, **drawn)
     except ArpackNoConvergence as error:

@@ -7,12 +7,11 @@ The objective is eq. 2, squared error + local penalty * uses + global penalty * 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, clusters_of
+from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, checked_penalty, clusters_of
 from dask_dpmeans.algorithms.moves import ROUNDING
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
@@ -141,9 +140,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         for name in ("local_penalty", "global_penalty"):
-            penalty: float = getattr(self, name)
-            if not (isinstance(penalty, Real) and math.isfinite(penalty) and penalty > 0):
-                raise InputError(f"{name} must be a finite number > 0, got {penalty!r}")
+            object.__setattr__(self, name, checked_penalty(getattr(self, name), name))
         check_limits(self.max_iter, self.tol, self.max_clusters)
 
     @property

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, check_penalty
+from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, checked_penalty
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
 from dask_dpmeans.kernels.cover import Proposals, objects
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gram import (
@@ -48,6 +48,14 @@ MOST_BYTES = 2**28
 """Of all rows together: each task compares its own with them."""
 ASYMMETRY = 1e-6
 """The most that a row and a column of a Gram matrix may differ, over the greatest sum of absolute values of a row."""
+FINEST = 2.0**-43
+"""Of the greatest similarity of a row with itself, the share that a penalty must be: squared distances are differences
+of similarities, whose rounding would be more than a hundredth of it otherwise."""
+CHECKED = 2**8
+"""Rows of which a function is asked twice, whether it is symmetric."""
+DEFAULTS = {"gamma": None, "degree": 3, "coef0": 1.0}
+USES = {"rbf": ("gamma",), "poly": ("gamma", "degree", "coef0")}
+"""What of these each kernel takes."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +186,7 @@ class Method:
     """More clusters than this are an error."""
 
     def __post_init__(self) -> None:
-        check_penalty(self.penalty)
+        object.__setattr__(self, "penalty", checked_penalty(self.penalty))
         check_kernel(self.kernel, (*SIMILARITIES, PRECOMPUTED), self.gamma, self.degree, self.coef0)
         check_limits(self.max_iter, self.tol, self.max_clusters)
 
@@ -212,7 +220,11 @@ class Method:
     def init(self, source: Source) -> State:
         """The state before the first sweep: all rows that have weight are one cluster."""
         self._check(source)
-        weights = source.fold(Gather(columns=False), name="gather").weights
+        function = callable(self.kernel)
+        gathered = source.fold(Gather(columns=function), name="gather")
+        if function:
+            check_function(self.gram(gathered.rows), gathered.rows)
+        weights = gathered.weights
         nothing = np.empty(0, np.int64)
         together = np.where(weights > 0, 0, -1).astype(np.int32)
         return State(
@@ -245,6 +257,7 @@ class Method:
         k = len(state.weights)
         centers = self._means(source, state.next_labels, k)
         near = source.fold(Nearest(centers), name="nearest")
+        self._check_size(float(near.norms[centers.partition.weights > 0].max()))
         rule = Openings(centers.gram, self.penalty, self.max_clusters)
         start = Sweep(near, k, np.empty(0, np.int64))
         settled = settle(source, rule, start, gradually=state.step == 0)
@@ -266,6 +279,14 @@ class Method:
             deaths=int(np.count_nonzero(~alive)),
             rows_read=state.rows_read + 3 * source.plan.n_rows + settled.rows_read,
         )
+
+    def _check_size(self, largest: float) -> None:
+        """Refuse similarities, up to this one of a row with itself, whose differences are rounded too much."""
+        if FINEST * largest > self.penalty:
+            raise InputError(
+                f"the kernel reaches {largest:g}, whose rounding hides squared distances of penalty={self.penalty:g}: "
+                "subtract the mean of each column first, raise the penalty, or choose another kernel"
+            )
 
     def _means(self, source: Source, labels: Labels, k: int) -> ImplicitCenters:
         """The means of clusters as centers: two passes."""
@@ -345,6 +366,22 @@ def check_kernel(kernel: Any, names: tuple[str, ...], gamma: float | None, degre
         raise InputError(f"degree must be an integer >= 1, got {degree!r}")
     if not (isinstance(coef0, Real) and math.isfinite(coef0)):
         raise InputError(f"coef0 must be a finite number, got {coef0!r}")
+    used = USES.get(kernel, ()) if isinstance(kernel, str) else ()
+    for name, value in (("gamma", gamma), ("degree", degree), ("coef0", coef0)):
+        if value != DEFAULTS[name] and name not in used:
+            raise InputError(f"{name} has no use where kernel={kernel!r}, got {value!r}: leave it out")
+
+
+def check_function(gram: Gram, rows: Rows) -> None:
+    """Refuse a function of two arrays of rows that gives other similarities once these are the other way round."""
+    some = gram.columns(rows[:CHECKED], slice(CHECKED))
+    apart = np.abs(some - some.T)
+    if apart.max() > ASYMMETRY * np.abs(some).max():
+        first, second = np.unravel_index(apart.argmax(), apart.shape)
+        raise InputError(
+            f"kernel(A, B) must be kernel(B, A).T, but gives {some[first, second]:g} for rows {first} and {second}, "
+            f"and {some[second, first]:g} for these the other way round"
+        )
 
 
 def check_gram(source: Source, n: int, d: int) -> None:

@@ -24,6 +24,8 @@ from dask_dpmeans.kernels.products import Gram
 AFFINITIES = ("linear", "rbf", "nearest_neighbors", "precomputed")
 INDUCTIVE = ("linear", "rbf")
 """Affinities that rows have which were not fitted."""
+OWNERS = {"gamma": "rbf", "n_landmarks": "rbf", "n_neighbors": "nearest_neighbors"}
+"""Parameters of one affinity alone."""
 MOST_COLUMNS = 2**12
 """Of the rows, for the linear affinity: their products, (d, d), take 128 MB then, and each task has some."""
 RANK = 1e-12
@@ -55,12 +57,13 @@ class Spectrum:
             raise InputError(f"affinity must be one of {', '.join(AFFINITIES)}, got {self.affinity!r}")
         if self.gamma is not None:
             check_positive("gamma", self.gamma)
-            if self.affinity != "rbf":
-                raise InputError(f"gamma is of affinity='rbf', {self.affinity} has no use for it: leave it out")
         for name in ("n_neighbors", "n_landmarks", "max_components"):
             number: int = getattr(self, name)
             if not (isinstance(number, Integral) and number >= 1):
                 raise InputError(f"{name} must be an integer >= 1, got {number!r}")
+        for name, owner in OWNERS.items():
+            if getattr(self, name) != getattr(Spectrum, name) and self.affinity != owner:
+                raise InputError(f"{name} is of affinity={owner!r}, {self.affinity} has no use for it: leave it out")
         if self.affinity == "nearest_neighbors" and self.penalty >= 1:
             raise InputError(
                 "penalty must be < 1 with affinity='nearest_neighbors', whose eigenvalues are 1 at most, got "
@@ -102,8 +105,6 @@ class Embedding:
     """Makes them of rows; None where the affinity is of all rows together."""
     rows: Float64Array | None = None
     """(n, r); None where the projection makes them."""
-    scale: Float64Array | None = None
-    """(d,), what the columns were divided by, where the rows that this is of had to be gathered."""
 
 
 def relaxed_objective(eigenvalues: Float64Array, penalty: float) -> float:
@@ -141,13 +142,14 @@ def nystroem(source: Source, asked: Spectrum, seed: int) -> Embedding:
 def _from_gram(source: Source, asked: Spectrum, axes: Axes | None, passes: int) -> Embedding:
     """The embedding by products of what the axes make of the rows, of these themselves where there are none."""
     gram = source.fold(Gram(axes), name="gram")
-    if not np.isfinite(gram).all():
+    trace = sum(gram.diagonal().tolist())
+    if not (np.isfinite(gram).all() and math.isfinite(trace)):
         raise InputError("the products of columns overflow float64: divide the data by a constant first")
     values, vectors = eigh(gram)
     rounding = len(values) * np.finfo(np.float64).eps * values[-1]  # what it leaves of an eigenvalue of 0
     eigenvalues, along = kept(values, vectors, max(asked.penalty, rounding), asked.max_components)
     axes = Axes(along) if axes is None else replace(axes, matrix=axes.matrix @ along)
-    return Embedding(eigenvalues, float(np.trace(gram)), passes + 1, Projection.of(axes, eigenvalues))
+    return Embedding(eigenvalues, trace, passes + 1, Projection.of(axes, eigenvalues))
 
 
 def of_matrix(matrix: Any, asked: Spectrum, seed: int, passes: int) -> Embedding:
@@ -170,6 +172,10 @@ def symmetric(matrix: Any) -> Any:
     if rows != columns:
         raise InputError(f"affinity='precomputed' takes a square matrix, got {rows} x {columns}")
     difference, largest = float(abs(matrix - matrix.T).max()), float(abs(matrix).max())
+    if largest > np.finfo(np.float64).max / (2 * rows):
+        raise InputError(
+            f"the affinity matrix reaches {largest:g}, so that eigenvalues may overflow float64: divide it first"
+        )
     if difference > 1e-10 * largest:
         raise InputError(
             f"the affinity matrix is not symmetric: entries differ by up to {difference:g} from those across the "

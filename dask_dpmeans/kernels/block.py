@@ -1,5 +1,6 @@
 """A block: the run of rows that a kernel sees at once, and the memory that kernels work in."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
@@ -77,3 +78,14 @@ class Block:
         doubles = self.scratch.array("doubles", self.rows.shape, np.float64)
         doubles[...] = self.rows
         return doubles
+
+
+def tiles(rows: Rows, height: int) -> Iterator[tuple[slice, Rows]]:
+    """Runs of `height` rows; the last is filled up with copies of its last row.
+
+    Products of one shape round alike, so that a row's similarities do not follow from how many others come with it.
+    """
+    for start in range(0, len(rows), height):
+        part = slice(start, min(start + height, len(rows)))
+        missing = height - (part.stop - start)
+        yield part, np.pad(rows[part], ((0, missing), (0, 0)), mode="edge") if missing else rows[part]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, Rows, Scratch
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Rows, Scratch, tiles
 
 TILE = 256
-"""Rows of a product, the last one filled up: BLAS rounds a row differently in tables of other heights."""
+"""Rows of a product: BLAS rounds a row differently in tables of other heights."""
 NOTHING = 1e-6
 """A row of which the kept eigenvectors hold no more than this share of its length has no direction among them: of rows
 that they should hold nothing of, rounding left up to 1.4e-15, and 4.4e-8 where these were float32 (d = 3 to 784)."""
@@ -66,15 +66,12 @@ def radial(rows: Float64Array, landmarks: Float64Array, gamma: float) -> Float64
     return np.exp(kernel, out=kernel)
 
 
-def tiles(rows: Rows, scratch: Scratch) -> Iterator[tuple[slice, Float64Array]]:
-    """Runs of rows, and each in float64, filled up with zeros to `TILE` rows; the next overwrites it."""
-    for start in range(0, len(rows), TILE):
-        part = slice(start, min(start + TILE, len(rows)))
-        height = part.stop - part.start
-        tile = scratch.array("tile", (TILE, rows.shape[1]), np.float64)
-        tile[:height] = rows[part]
-        tile[height:] = 0.0
-        yield part, tile
+def double_tiles(rows: Rows, scratch: Scratch) -> Iterator[tuple[slice, Float64Array]]:
+    """Tiles of `TILE` rows in float64; the next overwrites one."""
+    for part, tile in tiles(rows, TILE):
+        doubles = scratch.array("tile", tile.shape, np.float64)
+        doubles[...] = tile
+        yield part, doubles
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ class Projection:
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
         """(height, r): rows of unit length, or 0 where the eigenvectors hold nothing of a row."""
         answer = scratch.array("features", (len(rows), self.n_features), rows.dtype)
-        for part, tile in tiles(rows, scratch):
+        for part, tile in double_tiles(rows, scratch):
             answer[part] = self._tile(tile)[: part.stop - part.start]
         return answer
 

@@ -1,14 +1,15 @@
 """Similarities of rows: what stands for inner products in the space of a kernel function, a tile at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array, Int64Array, Rows
+from dask_dpmeans.kernels.block import Float64Array, Int64Array, Rows, tiles
 
 TILE_ROWS = 2**8
 """Rows whose similarities are computed together."""
@@ -16,6 +17,9 @@ TILE_FITTED = 2**11
 """Fitted rows that these are compared with at a time: a tile of similarities takes 4 MB."""
 DIAGONAL_ROWS = 2**6
 """Rows that are compared with one another for the sake of the diagonal alone."""
+ROUNDED = 2.0**22
+"""Gamma times the squared lengths of two rows, above which their similarity by a product would lose its ninth digit:
+differences of their columns make it instead."""
 
 Similarity = Callable[[Float64Array, Float64Array], Float64Array]
 """A kernel function: of A, (a, d), and B, (b, d), the inner products of their images, (a, b)."""
@@ -55,29 +59,35 @@ def _poly(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> F
 
 
 def _rbf(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
-    same = left is right
-    shift = left.mean(axis=0)  # so that rows far from the origin lose nothing in the product
-    left, right = left - shift, right - shift
-    squared = left @ right.T
+    gamma, shift = kernel.scale_of(left), left.mean(axis=0)  # rows far from the origin lose nothing in the product then
+    here, there = left - shift, right - shift
+    squared = here @ there.T
     squared *= -2
-    squared += np.einsum("ij,ij->i", left, left)[:, np.newaxis]
-    squared += np.einsum("ij,ij->i", right, right)
+    lengths = np.einsum("ij,ij->i", here, here)[:, np.newaxis], np.einsum("ij,ij->i", there, there)
+    squared += lengths[0]
+    squared += lengths[1]
     np.maximum(squared, 0, out=squared)
-    if same:
+    if gamma * (lengths[0].max() + lengths[1].max()) > ROUNDED:
+        exact = cdist(left, right, "sqeuclidean")
+        squared = np.where(gamma * (lengths[0] + lengths[1]) > ROUNDED, exact, squared)
+    if left is right:
         np.fill_diagonal(squared, 0)
-    squared *= -kernel.scale_of(left)
-    return np.exp(squared, out=squared)
+    squared *= -gamma
+    similar: Float64Array = np.exp(squared, out=squared)
+    return similar
 
 
 def _cosine(_: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
-    return _unit(left) @ _unit(right).T
+    return unit(left) @ unit(right).T
 
 
-def _unit(rows: Float64Array) -> Float64Array:
+def unit(rows: Float64Array) -> Float64Array:
     """Rows of length 1; a row of zeros stays one, as scikit-learn has it."""
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    rows = rows / np.where(largest > 0, largest, 1.0)  # squares of these neither overflow nor vanish
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    unit: Float64Array = rows / np.where(lengths > 0, lengths, 1.0)[:, np.newaxis]
-    return unit
+    divided: Float64Array = rows / np.where(lengths > 0, lengths, 1.0)[:, np.newaxis]
+    return divided
 
 
 SIMILARITIES: dict[str, Callable[[NamedSimilarity, Float64Array, Float64Array], Float64Array]] = {
@@ -110,24 +120,33 @@ class ComputedGram:
 
     def columns(self, rows: Rows, fitted: Selection) -> Float64Array:
         """Those of some fitted rows, (a,), and of rows (b, d): (a, b)."""
-        left, right = (_doubles(part) for part in (self.fitted[fitted], rows))
-        with np.errstate(all="ignore"):
-            answer = np.ascontiguousarray(self.similarity(left, right), np.float64)
-        if answer.shape != (len(left), len(right)):
-            raise InputError(
-                f"kernel(A, B) must give an array of shape {(len(left), len(right))} for A of {len(left)} and B of "
-                f"{len(right)} rows, got shape {answer.shape}"
-            )
-        return answer
+        return self._between(_doubles(self.fitted[fitted]), _doubles(rows))
 
     def diagonal(self, rows: Rows, first: int) -> Float64Array:
         """Those of rows with themselves, (b,)."""
         found = np.empty(len(rows))
         for part, tile in tiles(rows, DIAGONAL_ROWS):
             doubles = _doubles(tile)
-            with np.errstate(all="ignore"):
-                found[part] = np.diagonal(self.similarity(doubles, doubles))[: part.stop - part.start]
+            found[part] = np.diagonal(self._between(doubles, doubles))[: part.stop - part.start]
+        if (found < 0).any():
+            number = int(np.argmax(found < 0))
+            raise InputError(
+                f"the kernel gives {found[number]:g} for row {first + number:,} and itself: squared lengths are >= 0, "
+                "choose another kernel, or a coef0 >= 0"
+            )
         return found
+
+    def _between(self, left: Float64Array, right: Float64Array) -> Float64Array:
+        """Those of rows (a, d) and (b, d): (a, b)."""
+        with np.errstate(all="ignore"):
+            answer = self.similarity(left, right)
+        array, wanted = np.asarray(answer), (len(left), len(right))
+        if array.shape != wanted or array.dtype.kind not in "biuf":
+            raise InputError(
+                f"kernel(A, B) must give an array of real numbers of shape {wanted} for A of {len(left)} and B of "
+                f"{len(right)} rows, got {type(answer).__name__} of {array.dtype}, shape {array.shape}"
+            )
+        return np.ascontiguousarray(array, np.float64)
 
 
 def _doubles(rows: Rows) -> Float64Array:
@@ -147,17 +166,6 @@ class GivenGram:
         """Those of rows with themselves, (b,)."""
         places = np.arange(len(rows))
         return rows[places, first + places].astype(np.float64)
-
-
-def tiles(rows: Rows, height: int) -> Iterator[tuple[slice, Rows]]:
-    """Runs of `height` rows; the last is filled up with copies of its last row.
-
-    Products of one shape round alike, so that a row's similarities do not follow from how many others come with it.
-    """
-    for start in range(0, len(rows), height):
-        part = slice(start, min(start + height, len(rows)))
-        missing = height - (part.stop - start)
-        yield part, np.pad(rows[part], ((0, missing), (0, 0)), mode="edge") if missing else rows[part]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from scipy.sparse import csc_array
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows, tiles
 from dask_dpmeans.kernels.cover import Proposals, objects
-from dask_dpmeans.kernels.gram import TILE_FITTED, TILE_ROWS, Gram, tiles
+from dask_dpmeans.kernels.gram import TILE_FITTED, TILE_ROWS, Gram
 from dask_dpmeans.kernels.moments import total
 
 Labels = npt.NDArray[np.int32]
@@ -96,7 +96,8 @@ class Totals:
             here = block.rows[some]
             for start in range(0, len(members), TILE_FITTED):
                 fitted = members[start : start + TILE_FITTED]
-                pairs = weights[fitted] @ self.gram.columns(here, fitted) @ weights[block.start + some]
+                with np.errstate(all="ignore"):
+                    pairs = weights[fitted] @ self.gram.columns(here, fitted) @ weights[block.start + some]
                 found += float(_finite(pairs))
         return found
 
@@ -169,11 +170,12 @@ class ImplicitCenters:
         """(means, rows): squared distances less the rows' own similarities."""
         k, sizes = self.partition.k, self.partition.sizes
         sums = np.zeros((k, len(rows)))
-        for run, present, weights in self.partition.tiles:
-            sums[present] += weights @ self.gram.columns(rows, run)
-        sums /= sizes[:, np.newaxis]
-        sums *= -2
-        sums += (self.totals[:k] / (sizes * sizes))[:, np.newaxis]
+        with np.errstate(all="ignore"):
+            for run, present, weights in self.partition.tiles:
+                sums[present] += weights @ self.gram.columns(rows, run)
+            sums /= sizes[:, np.newaxis]
+            sums *= -2
+            sums += (self.totals[:k] / (sizes * sizes))[:, np.newaxis]
         return _finite(sums)
 
     def scores(self, rows: Rows) -> Float64Array:
@@ -236,8 +238,8 @@ def _finite(values: Float64Array) -> Float64Array:
     """The values, which must be numbers."""
     if not np.isfinite(values).all():
         raise InputError(
-            "the kernel gives infinity or NaN, or its sums overflow float64: divide the data by a constant first, or "
-            "choose another kernel"
+            "the kernel gives infinity or NaN, or its sums by weight overflow or vanish in float64: divide the data or "
+            "the weights by a constant first, or choose another kernel"
         )
     return values
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array
-from dask_dpmeans.kernels.features import Axes, tiles
+from dask_dpmeans.kernels.features import Axes, double_tiles
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Gram:
         columns = block.rows.shape[1] if self.axes is None else self.axes.matrix.shape[1]
         gram = np.zeros((columns, columns))
         with np.errstate(over="ignore", invalid="ignore"):
-            for part, tile in tiles(block.rows, block.scratch):
+            for part, tile in double_tiles(block.rows, block.scratch):
                 seen = tile if self.axes is None else self.axes(tile)
                 seen = seen[: part.stop - part.start]
                 seen = seen if roots is None else seen * roots[part]

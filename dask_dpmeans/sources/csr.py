@@ -162,14 +162,23 @@ def check_rising(ends: Raw, name: str, first_row: int = 0) -> None:
 def from_scipy(matrix: Any, name: str, first_row: int = 0) -> csr_array:
     """A sparse matrix or array of scipy as checked CSR rows; what is CSR already is not copied."""
     try:
-        if matrix.format in ("csc", "bsr"):  # to become CSR, numbers are written wherever their indices say
-            matrix.check_format(full_check=True)
+        _check_indices(matrix)  # to become CSR, numbers are written wherever these say
         rows = csr_array(matrix)
         rows.check_format(full_check=False)
     except ValueError as error:
         raise InputError(f"{name} is no valid {type(matrix).__name__}: {error}") from error
     check_rising(rows.indptr, name, first_row)
     return checked_csr(rows.data, rows.indices, rows.indptr, rows.shape[1], name, first_row)
+
+
+def _check_indices(matrix: Any) -> None:
+    """Refuse a sparse matrix or array of which some number would lie outside."""
+    if matrix.format in ("csc", "bsr"):
+        matrix.check_format(full_check=True)
+    if matrix.format == "coo" and matrix.nnz:
+        for indices, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
+            if indices.min() < 0 or indices.max() >= size:
+                raise ValueError(f"indices must be >= 0 and < {size}")
 
 
 def csr_rows(rows: csr_array, start: int, stop: int) -> csr_array:

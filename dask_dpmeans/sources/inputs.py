@@ -168,6 +168,7 @@ def as_source(
     threads: int | None = None,
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
+    stored_columns: int | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
     block_rows: int | None = None,
@@ -200,6 +201,8 @@ def as_source(
         Bytes that this process may use, where there is no cluster.
     centers : (k, d) array, optional
         Centers that the rows will be measured against: their squared distances must not overflow either.
+    stored_columns : int, optional
+        How many columns the data must have: as many as the run to predict with was fitted on.
     worker_timeout : float
         Seconds to wait for a worker, each time that the cluster has none.
     fill_missing : bool
@@ -232,6 +235,7 @@ def as_source(
         threads=threads,
         memory_limit=memory_limit,
         centers=centers,
+        stored_columns=stored_columns,
         worker_timeout=worker_timeout,
         fill_missing=fill_missing,
         block_rows=block_rows,
@@ -306,6 +310,7 @@ def lay_out(
     threads: int | None = None,
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
+    stored_columns: int | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
     block_rows: int | None = None,
@@ -322,6 +327,8 @@ def lay_out(
     )
     n, d = rows.shape
     _check_shapes(rows, weights, sets)
+    if stored_columns not in (None, d):
+        raise InputError(f"data has {d} columns, the run was fitted on {stored_columns}")
     chosen = _checked_columns(columns, d)
     prepare = Prepare(working_dtype(rows.dtype, "data"), chosen, features=features, sparse=sparse)
     used = d if chosen is None else len(chosen)

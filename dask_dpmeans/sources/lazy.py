@@ -117,8 +117,11 @@ def _part_answer(
 
 
 def opened_rows(data: Any) -> Any:
-    """The rows in a Zarr group, which are CSR; any other data as it is."""
-    return opened_input(data, "X", 2, False) if isinstance(data, zarr.Group) else data
+    """Rows in a Zarr group, which are CSR, or in a sparse array, once it is known to be valid; other data as it is.
+
+    What converts sparse arrays writes numbers wherever broken indices say, so that none may see them before.
+    """
+    return opened_input(data, "X", 2, False) if isinstance(data, zarr.Group) or issparse(data) else data
 
 
 def known_rows(data: Any) -> Any:

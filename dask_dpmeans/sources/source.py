@@ -1,14 +1,14 @@
 """The source that every method works on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dask_dpmeans.blocks import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
-from dask_dpmeans.kernels.block import Block, Features, Float64Array
-from dask_dpmeans.kernels.survey import Summary, Survey
+from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources.executors import Executor, one_blas_thread
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
 
@@ -108,11 +108,6 @@ class RowSource:
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
         return self.executor.run(jobs, shared, name)
-
-    def through(self, features: Features) -> "RowSource":
-        """The same rows, of which kernels see features alone: one pass, in the blocks and shards that there are."""
-        summary = self.fold(Survey(np.inf, features), name="survey")
-        return replace(self, prepare=replace(self.prepare, features=features), summary=summary, ledger=Ledger())
 
     def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:
         among = range(self.plan.n_blocks) if blocks is None else blocks

@@ -60,6 +60,18 @@ def test_large_matrices_go_to_lanczos_dense_or_sparse(monkeypatch):
         pairs_above(matrix, 2.0, 64, 0)
 
 
+@pytest.mark.parametrize("entries", [[], [(0, 0)], [(0, 1), (1, 0)]])
+def test_a_matrix_of_which_nothing_is_left_ends_the_search(entries):
+    matrix = csr_array((np.ones(len(entries)), np.array(entries, int).reshape(-1, 2).T), shape=(1100, 1100))
+    if entries:
+        values, vectors = pairs_above(matrix, 0.5, 64, 0)
+        np.testing.assert_allclose(values, [1.0])
+        np.testing.assert_allclose(matrix @ vectors, vectors, atol=1e-12)
+    else:
+        with pytest.raises(InputError, match=r"the largest found is 0: such a matrix tells no clusters apart"):
+            pairs_above(matrix, 0.5, 64, 0)
+
+
 def test_eigenvalues_that_do_not_converge_are_an_error_with_the_way_out(monkeypatch):
     monkeypatch.setattr(eigen, "MOST_RESTARTS", 1)
     with pytest.raises(InputError, match=r"of 16 eigenvalues converged in 1 restarts of Lanczos, .* raise the penalty"):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import dask.array as da
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
+from scipy.sparse import csr_array
 from strategies import chunkings, contents, grid_problems, labels_of, seeds, table, tables, weights_of
 
 from dask_dpmeans import reference
@@ -74,11 +76,12 @@ def fits(draw, kernels=KERNELS):
     rows = draw(tables(rows=(1, 40), kinds=("clouds",)))
     weights = draw(weights_of(len(rows), (0.0, 1e-3, 0.3, 1.0, 7.7)))
     source = as_source(rows, weights, threads=1, block_rows=2 ** draw(st.integers(0, 4)))
-    method = Method(1.0, draw(st.sampled_from(kernels)), degree=2, tol=draw(st.sampled_from([0.0, 1e-4])))
+    kernel = draw(st.sampled_from(kernels))
+    method = Method(1.0, kernel, degree=2 if kernel == "poly" else 3, tol=draw(st.sampled_from([0.0, 1e-4])))
     gram = gram_of(rows, method)
     scale = float(np.diag(gram).mean() - gram.mean()) or 1.0
     penalty = draw(st.sampled_from([0.003, 0.03, 0.3, 3.0])) * max(scale, 1e-3)
-    return rows, weights, source, Method(penalty, method.kernel, degree=2, tol=method.tol)
+    return rows, weights, source, replace(method, penalty=penalty)
 
 
 @FEWER
@@ -158,7 +161,7 @@ WEIGHTS = np.random.default_rng(4).choice([0.0, 0.5, 1.0, 3.0], 300)
 @settings(max_examples=12)
 @given(chunkings(300), st.sampled_from(KERNELS), st.integers(1, 2))
 def test_chunks_and_threads_change_no_byte(chunks, kernel, threads):
-    method = Method(0.3 if kernel in ("rbf", "cosine") else 20.0, kernel, degree=2)
+    method = Method(0.3 if kernel in ("rbf", "cosine") else 20.0, kernel, degree=2 if kernel == "poly" else 3)
     wanted = trace(as_source(ROWS, WEIGHTS, threads=1, block_rows=64), method)
     lazy = da.from_array(ROWS, chunks=(chunks, (2, 1)))
     assert trace(as_source(lazy, WEIGHTS, threads=threads, block_rows=64), method) == wanted
@@ -239,9 +242,40 @@ def test_what_is_no_gram_matrix_is_refused(matrix, options, message):
         Method(1.0, "precomputed").init(as_source(matrix, **options))
 
 
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda a, b: (a @ b.T) + a[:, :1], r"must be kernel\(B, A\)\.T, but gives .* for rows \d and \d, and"),
+        (lambda a, b: -(a @ b.T), r"the kernel gives -1 for row 0 and itself: squared lengths are >= 0"),
+        (lambda a, b: a @ b.T + 1j, r"must give an array of real numbers of shape \(4, 4\).*got ndarray of complex128"),
+        (lambda a, b: csr_array(a @ b.T), r"of shape \(4, 4\).*got csr_array of object, shape \(\)"),
+        (lambda a, b: None, r"of shape \(4, 4\).*got NoneType of object, shape \(\)"),
+    ],
+)
+def test_a_function_that_is_no_kernel_is_refused(function, message):
+    rows = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0], [5.0, 5.0]])
+    with pytest.raises(InputError, match=message):
+        states_of(as_source(rows), Method(1.0, function))
+
+
+def test_rows_so_far_from_the_origin_that_their_products_hide_distances_are_refused():
+    near = np.concatenate([ROWS, np.full((1, 3), 1e9, np.float32)]).astype(float)
+    far = as_source(near + 1e8, np.append(np.ones(300), 0.0))
+    with pytest.raises(InputError, match=r"reaches 3e\+16, whose rounding hides .* of penalty=20: subtract"):
+        states_of(far, Method(20.0, "linear"))
+    weightless = as_source(near, np.append(np.ones(300), 0.0))
+    assert states_of(weightless, Method(20.0, "linear"))[-1].objective > 0
+
+
+def test_weights_whose_sums_have_no_square_are_refused():
+    for weight in (1e-300, 1e300):
+        with pytest.raises(InputError, match=r"sums by weight overflow or vanish .* divide the data or the weights"):
+            states_of(as_source(ROWS, np.full(300, weight)), Method(0.3))
+
+
 def test_a_kernel_that_overflows_is_refused():
     source = as_source(np.array([[1e100], [2e100]]))
-    with pytest.raises(InputError, match=r"the kernel gives infinity or NaN, or its sums overflow"):
+    with pytest.raises(InputError, match=r"the kernel gives infinity or NaN, or its sums by weight overflow"):
         states_of(source, Method(1.0, "poly", gamma=1.0, degree=4))
 
 
@@ -258,6 +292,9 @@ def test_a_kernel_that_overflows_is_refused():
         ({"degree": 1.5}, r"degree must be an integer >= 1, got 1.5"),
         ({"coef0": math.nan}, r"coef0 must be a finite number, got nan"),
         ({"max_iter": 0}, r"max_iter must be an integer >= 1, got 0"),
+        ({"kernel": "linear", "gamma": 0.5}, r"gamma has no use where kernel='linear', got 0.5: leave it out"),
+        ({"kernel": np.dot, "degree": 2}, r"degree has no use where kernel=<.*, got 2: leave it out"),
+        ({"coef0": 0.0}, r"coef0 has no use where kernel='rbf', got 0.0: leave it out"),
     ],
 )
 def test_parameters_out_of_range_are_named(parameters, message):

@@ -17,7 +17,7 @@ from dask_dpmeans.algorithms.spectral import Spectrum, linear, nystroem, of_matr
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.loop import iterate
-from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources import as_source, featured
 
 FEWER = settings(max_examples=25)
 
@@ -91,7 +91,7 @@ def test_the_clusters_are_those_of_algorithm_1_on_the_rows_of_the_reference(prob
     ones = [1.0] * len(rows)
     means = [reference.mean_of(wanted, ones)]
     source = as_source(rows, threads=1)
-    source = source.through(linear(source, Spectrum(penalty)).projection)
+    source = featured(source, linear(source, Spectrum(penalty)).projection)
     for step in iterate(source, Method(threshold)):
         opened = step.state.opened.tolist()
         rest = [number for number in range(len(rows)) if number not in opened]
@@ -151,6 +151,13 @@ def test_rows_that_the_eigenvectors_hold_nothing_of_stand_at_zero():
     assert whole[2:].tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
+def test_eigenvalues_that_overflow_are_refused():
+    with pytest.raises(InputError, match=r"reaches 1e\+308, so that eigenvalues may overflow float64: divide it"):
+        symmetric(np.full((3, 3), 1e308))
+    with pytest.raises(InputError, match=r"the products of columns overflow float64: divide the data"):
+        linear(as_source(np.full((2, 3), 9e153)), Spectrum(1.0))
+
+
 def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
     matrix = np.diag([4.0, 2.0, 1.0])
     assert of_matrix(matrix, Spectrum(2.0, "precomputed"), seed=0, passes=0).eigenvalues.tolist() == [4.0]
@@ -167,6 +174,8 @@ def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
         ({"affinity": "cosine"}, "affinity must be one of linear, rbf, nearest_neighbors, precomputed, got 'cosine'"),
         ({"affinity": "rbf", "gamma": -1.0}, r"gamma must be a finite number > 0, got -1\.0"),
         ({"gamma": 1.0}, "gamma is of affinity='rbf', linear has no use for it"),
+        ({"n_neighbors": 3}, "n_neighbors is of affinity='nearest_neighbors', linear has no use for it: leave it out"),
+        ({"n_landmarks": 9, "affinity": "precomputed"}, "n_landmarks is of affinity='rbf', precomputed has no use"),
         ({"n_neighbors": 0}, "n_neighbors must be an integer >= 1, got 0"),
         ({"n_landmarks": 1.5}, r"n_landmarks must be an integer >= 1, got 1\.5"),
         ({"max_components": 0}, "max_components must be an integer >= 1, got 0"),

@@ -42,8 +42,8 @@ def test_a_fit_in_the_space_of_a_kernel_survives_a_worker(client, tmp_path):
     made[:] = ROWS
     on_threads = as_source(ROWS, WEIGHTS, threads=2, block_rows=64)
     on_workers = as_source(tmp_path / "rows.zarr", WEIGHTS, client=client, block_rows=64, fill_missing=True)
-    features = Approximation("nystroem", gamma=0.1, n_components=25).learn(on_threads, 0)
-    assert Approximation("nystroem", gamma=0.1, n_components=25).learn(on_workers, 0) == features
+    features = Approximation("nystroem", gamma=0.1, n_components=25).features(on_threads, 0)
+    assert Approximation("nystroem", gamma=0.1, n_components=25).features(on_workers, 0) == features
     seen = [featured(source, features).fold(Gather()).rows.tobytes() for source in (on_threads, on_workers)]
     assert seen[0] == seen[1]
     method = Method(0.4, gamma=0.1)

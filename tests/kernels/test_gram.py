@@ -32,9 +32,27 @@ def test_the_rbf_kernel_loses_nothing_far_from_the_origin():
     np.testing.assert_allclose(far, near, atol=1e-8)
 
 
+@pytest.mark.parametrize(("gamma", "size"), [(1e12, 1.0), (1.0, 1e140), (0.5, 2e200)])
+def test_the_rbf_kernel_of_a_row_and_its_copy_is_1_however_narrow_it_is(gamma, size):
+    rows = size * np.random.default_rng(0).normal(size=(40, 17))
+    rows[30] = rows[1]
+    if size > 1e150:
+        rows[:] = size / 3  # whose differences would overflow otherwise
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = NamedSimilarity("rbf", gamma)(rows, rows.copy())
+    np.testing.assert_array_equal(found, (rows[:, np.newaxis] == rows).all(axis=2))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_the_cosine_kernel_knows_no_lengths(size):
+    rows = np.random.default_rng(0).normal(size=(6, 3))
+    found = NamedSimilarity("cosine")(size * rows, rows)
+    np.testing.assert_allclose(found, NamedSimilarity("cosine")(rows, rows))
+
+
 def test_a_function_must_answer_for_all_pairs():
     gram = ComputedGram(lambda left, right: left[:, 0], np.ones((4, 2)))
-    with pytest.raises(InputError, match=r"kernel\(A, B\) must give an array of shape \(4, 3\).*got shape \(4,\)"):
+    with pytest.raises(InputError, match=r"kernel\(A, B\) must give an array .* of shape \(4, 3\).*, shape \(4,\)"):
         gram.columns(np.ones((3, 2)), slice(None))
 
 

@@ -9,7 +9,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
-from scipy.sparse import csc_array, csr_array, save_npz
+from scipy.sparse import coo_array, csc_array, csr_array, save_npz
 from strategies import Nested, chunkings, contents, seeds, tables, trace, weights_of
 from zarr.codecs import Crc32cCodec
 from zarr.storage import MemoryStore
@@ -194,6 +194,16 @@ def test_a_broken_csc_array_is_refused_before_it_is_converted():
     rows.indices = np.array([0, 1, 10**6], np.int32)
     with pytest.raises(InputError, match=r"data is no valid csc_array: "):
         as_source(rows)
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_a_broken_coo_array_is_refused_before_it_is_converted(index):
+    rows = coo_array(np.eye(3))
+    for indices in (rows.row, rows.col):
+        kept, indices[2] = indices[2], index
+        with pytest.raises(InputError, match=r"data is no valid coo_array: indices must be >= 0 and < 3"):
+            as_source(rows)
+        indices[2] = kept
 
 
 def test_rows_of_which_no_block_fits_are_refused_with_the_numbers():

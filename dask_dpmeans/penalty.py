@@ -37,9 +37,9 @@ def farthest_first(
     the squared distance at which the last one joined, read as a radius: ``DPMeans(penalty)``.  Outliers are what it
     finds first; `penalty_for` looks at what the fit makes of a penalty.
 
-    A pass brings candidates that lie far from each other, and bounds on the distances of all other rows, so that
-    several points are found in one where these decide.  The answer is that of the serial loop to the bit, with equal
-    distances to the lowest row number, for any chunking, threads and workers.
+    A pass brings the rows that are farthest, up to 1,024, and takes points from among them as long as no other row can
+    be farther.  The answer is that of the serial loop to the bit, with equal distances to the lowest row number, for
+    any chunking, threads and workers.
 
     Parameters
     ----------

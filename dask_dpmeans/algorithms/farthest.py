@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.blocks import Source
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, squared_distances
 from dask_dpmeans.kernels.outlying import Candidates, Outlying
@@ -32,10 +33,10 @@ class Traversal:
     """Over all rows."""
 
 
-def traverse(source: Source, first: Float64Array, k: int) -> Traversal:
+def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False) -> Traversal:
     """Take k rows, time after time the one farthest from all points, of which `first`, (1, d), is the first.
 
-    Fewer where no more lie at any distance.
+    Where no more lie at any distance it is an error, or, with `fewer`, the end.
     """
     points, numbers, squared, passes = first, np.empty(0, np.int64), np.empty(0), 0
     most = max(LEAST_CANDIDATES, min(CANDIDATES, NUMBERS // first.shape[1]))
@@ -48,6 +49,11 @@ def traverse(source: Source, first: Float64Array, k: int) -> Traversal:
         places = [place for place, _ in taken]
         points = np.concatenate([points, found.rows[places]])
         numbers, squared = np.append(numbers, found.numbers[places]), np.append(squared, [each for _, each in taken])
+    if len(numbers) < k and not fewer:
+        raise InputError(
+            f"{k} clusters are more than the rows that differ from each other and from their mean, {len(numbers)}: "
+            "ask for fewer"
+        )
     return Traversal(numbers, points[1:], squared, passes)
 
 

@@ -1,6 +1,7 @@
 """Which penalty: from numbers of clusters, or from how many clusters each penalty gives."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -30,7 +31,9 @@ from dask_dpmeans.groups import data_sets
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
+from dask_dpmeans.lock import only_job
 from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.store import FORMAT, RunStore, write
 
 SUMMARY_ROWS = 2**14
 """Rows of a summary, about: what the search's own coreset has at least."""
@@ -130,7 +133,9 @@ class PenaltyPath:
     def longest(self) -> int | None:
         """k of the longest interval in the logarithm of the penalty, among 2 <= k < the largest; None without any.
 
-        With ``search=True`` it is the number of clusters to look at first (Kulis & Jordan 2012, figure 2c).
+        With ``search=True`` it is the number of clusters to look at first (Kulis & Jordan 2012, figure 2c).  Where
+        penalties are radii k follows the extent of the data, and the longest interval may say little: on s1, which has
+        15 clusters, it was that of 5.
         """
         interval = longest(self.intervals)
         return None if interval is None else interval.n_clusters
@@ -243,6 +248,44 @@ def penalty_path(
         rows_used=work.source.plan.n_rows if full or work.whole else len(work.rows.rows),
         random_state=seed,
     )
+
+
+def write_path(path: PenaltyPath, out: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a path as a Zarr group.
+
+    ``penalty``, ``n_clusters``, ``inertia``, ``objective`` and, where it is known, ``stability`` over the penalties;
+    ``cluster_centers``, (center, feature), those of one penalty after the other; and ``interval_clusters``,
+    ``interval_low`` and ``interval_high`` over the intervals.  All else is in the attributes.
+
+    Parameters
+    ----------
+    path : what `penalty_path` found
+    out : path or URL of a new group
+    force : remove the path of ours that is there
+
+    Raises
+    ------
+    InputError
+        Where something else is there.
+    """
+    store = RunStore.at(out)
+    with only_job(store.path) as lock:
+        store.check_target("path", [], force=force)
+        store.remove()
+        said = ("search", "full", "rows_used", "random_state", "longest")
+        manifest = {"format": FORMAT, "kind": "path", **{name: getattr(path, name) for name in said}}
+        store.begin(manifest)
+        numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
+        ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
+        figures: dict[str, Any] = {"penalty": path.penalties, "n_clusters": path.n_clusters, "inertia": path.inertias}
+        figures |= {"objective": path.objectives} | ({} if path.stability is None else {"stability": path.stability})
+        for name, values in figures.items():
+            write(store / name, values, ("penalty",))
+        write(store / "cluster_centers", np.concatenate(path.centers), ("center", "feature"))
+        for name, values in (("clusters", numbers), ("low", ends[:, 0]), ("high", ends[:, 1])):
+            write(store / f"interval_{name}", values, ("interval",))
+        lock.check()
+        store.seal(manifest)
 
 
 class PenaltyFor(NamedTuple):

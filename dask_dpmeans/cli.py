@@ -31,7 +31,15 @@ from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
 from dask_dpmeans.graph import CUTS, GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
-from dask_dpmeans.penalty import SUMMARY_ROWS, PenaltyPath, farthest_first, penalty_for, penalty_path, write_path
+from dask_dpmeans.penalty import (
+    SUMMARY_ROWS,
+    PenaltyFor,
+    PenaltyPath,
+    farthest_first,
+    penalty_for,
+    penalty_path,
+    write_path,
+)
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
 from dask_dpmeans.spectral import SpectralDPMeans
@@ -481,7 +489,7 @@ def penalty_command(
         jumps = f": no penalty tried gives {clusters:,}" * (aimed.n_clusters != clusters)
         click.echo(
             f"by fits         {aimed.penalty:.9g}, {counted(aimed.n_clusters, 'cluster')} as a "
-            f"{'price' if search else 'radius'}, of {counted(aimed.rows_used, 'row')}{jumps}"
+            f"{'price' if search else 'radius'}, of {_seen(aimed)}{jumps}"
         )
 
 
@@ -702,6 +710,11 @@ def _say_result(run: str, as_json: bool) -> None:
         click.echo(_table(described))
 
 
+def _seen(found: PenaltyPath | PenaltyFor) -> str:
+    """The rows that fits saw."""
+    return f"{'all' if found.full else 'a summary of'} {counted(found.rows_used, 'row')}"
+
+
 def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
     """A path as JSON holds it, centers aside."""
     figures = ("penalties", "n_clusters", "inertias", "objectives")
@@ -730,8 +743,7 @@ def _path_table(found: PenaltyPath) -> str:
     lines += [
         f"{each.low:>13.6g}{each.high:>13.6g}{each.n_clusters:>10,}{each.length:>8.2f}" for each in found.intervals
     ]
-    whole = "all" if found.full else "a summary of"
-    lines += ["", f"of {whole} {counted(found.rows_used, 'row')}, as {'prices' if found.search else 'radii'}"]
+    lines += ["", f"of {_seen(found)}, as {'prices' if found.search else 'radii'}"]
     if not found.search:
         return "\n".join(lines)
     if found.longest is None:

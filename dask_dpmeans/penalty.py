@@ -231,7 +231,7 @@ def penalty_path(
     found, *indices = work.source.run(jobs, work.rows, "path")
     if full and not work.whole:
         found = work.on_all_rows(fits, found)
-    ends = standing(fits, found)
+    ends, exact = standing(fits, found), bool(full) or work.whole
     numbers, inertias = np.array([end.k for end in ends]), np.array([end.inertia for end in ends])
     used = fits.penalties
     intervals = envelope(found, used[0], used[-1]) if search else runs(used, numbers.tolist())
@@ -244,8 +244,8 @@ def penalty_path(
         intervals=tuple(intervals),
         stability=np.mean(indices, axis=0) if indices else None,
         search=bool(search),
-        full=bool(full) or work.whole,
-        rows_used=work.source.plan.n_rows if full or work.whole else len(work.rows.rows),
+        full=exact,
+        rows_used=work.source.plan.n_rows if exact else len(work.rows.rows),
         random_state=seed,
     )
 
@@ -299,6 +299,8 @@ class PenaltyFor(NamedTuple):
     """Clusters asked for."""
     tried: tuple[tuple[float, int], ...]
     """Penalties, rising, and the numbers of clusters that they gave."""
+    full: bool
+    """Whether the number of clusters is that of all rows."""
     rows_used: int
     """Rows that the fits saw, those of a summary where there are more."""
     random_state: int
@@ -359,10 +361,10 @@ def penalty_for(
     _check_count("n_clusters", n_clusters)
     seed = seed_of(random_state)
     work = _Work.of(X, sample_weight, metric, search, summary_rows, None, seed, where)
-    everywhere = full and not work.whole
-    found = work.aim(n_clusters, everywhere=everywhere)
-    rows_used = work.source.plan.n_rows if full or work.whole else len(work.rows.rows)
-    return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, rows_used, seed)
+    found = work.aim(n_clusters, everywhere=full and not work.whole)
+    exact = bool(full) or work.whole
+    rows_used = work.source.plan.n_rows if exact else len(work.rows.rows)
+    return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed)
 
 
 @dataclass(frozen=True)

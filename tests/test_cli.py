@@ -224,7 +224,7 @@ def test_penalty_says_what_the_library_finds(data: str, rows: np.ndarray) -> Non
     shown = succeed("penalty", data, "-k", 5, "--search", "--seed", 0).stdout
     found = penalty_for(rows, 5, search=True, random_state=0)
     assert found.n_clusters == 5
-    assert f"by fits         {found.penalty:.9g}, 5 clusters as a price, of 1,000 rows\n" in shown
+    assert f"by fits         {found.penalty:.9g}, 5 clusters as a price, of all 1,000 rows\n" in shown
     np.save("weights.npy", np.linspace(0, 2, 1000))
     how = ["--columns", "2,0", "--scale", "std", "--weights", "weights.npy", "--metric", "cosine", "--threads", 1]
     event = json.loads(succeed("penalty", data, "-k", 3, "--fit", "--full", "--json", *how).stdout)
@@ -239,7 +239,7 @@ def test_a_number_that_no_penalty_gives_is_said(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     np.save("square.npy", np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))
     said = succeed("penalty", "square.npy", "-k", 3, "--fit").stdout
-    assert "4 clusters as a radius, of 4 rows: no penalty tried gives 3" in said
+    assert "4 clusters as a radius, of all 4 rows: no penalty tried gives 3" in said
 
 
 def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> None:

@@ -249,7 +249,7 @@ def test_too_many_clusters_are_an_error():
 def test_the_penalty_found_gives_the_number_reached(search, wanted):
     rows = three_gaussians(1)
     found = penalty_for(rows, wanted, search=search, random_state=0)
-    assert (found.wanted, found.rows_used) == (wanted, 300)
+    assert (found.wanted, found.rows_used, found.full) == (wanted, 300, True)
     assert abs(found.n_clusters - wanted) <= (0 if wanted < 12 else 1)
     model = DPMeans(found.penalty, search=search, random_state=0).fit(rows)
     assert abs(model.n_clusters_ - found.n_clusters) <= (1 if search and wanted == 12 else 0)
@@ -266,6 +266,7 @@ def test_all_rows_may_be_asked():
     assert (price.n_clusters, price.rows_used) == (7, 4_000)
     some = penalty_for(rows, 7, search=True, summary_rows=500, random_state=0)
     assert some.penalty == price.penalty
+    assert not some.full
     assert 400 < some.rows_used < 600
 
 

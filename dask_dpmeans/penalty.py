@@ -41,6 +41,9 @@ USUAL_PENALTIES, USUAL_CLUSTERS = 40, 50
 """Of a path without penalties: how many, and about how many clusters the lowest gives."""
 
 
+Method = dpmeans.Method | search_algorithm.Method
+
+
 class FarthestFirst(NamedTuple):
     """What `farthest_first` finds."""
 
@@ -190,8 +193,9 @@ def penalty_path(
     metric : "euclidean" or "cosine"
         As `DPMeans` has it.
     halvings : int
-        How many times to cut the rows that fits see in two at random, fit both halves at each penalty, and see whether
-        all these rows get the same clusters from both: the mean adjusted Rand index, a second opinion.
+        How many times to cut the rows at random in two (those of the summary, with `full` too), fit both halves at each
+        penalty, and see whether all get the same clusters from both: the mean adjusted Rand index, a second opinion.
+        One cluster always agrees with itself.
     summary_rows : int
         About how many rows a summary has; 64 or more for each cluster are well.
     max_clusters : int, optional
@@ -224,7 +228,7 @@ def penalty_path(
         raise InputError(f"halvings must be an integer >= 0, got {halvings!r}")
     given = None if penalties is None else _checked_penalties(penalties)
     seed = seed_of(random_state)
-    work = _Work.of(X, sample_weight, metric, search, summary_rows, max_clusters, seed, where)
+    work = _Work.of(X, sample_weight, _method(search, metric, max_clusters), seed, summary_rows, where)
     fits = work.fits(given or work.usual())
     jobs: list[Callable[[HeldRows], Any]] = [fits]
     jobs += [Halving(fits, seed, number, 2.0 if search else 1.0) for number in range(halvings)]
@@ -360,7 +364,7 @@ def penalty_for(
     _check_switch("full", full)
     _check_count("n_clusters", n_clusters)
     seed = seed_of(random_state)
-    work = _Work.of(X, sample_weight, metric, search, summary_rows, None, seed, where)
+    work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
     found = work.aim(n_clusters, everywhere=full and not work.whole)
     exact = bool(full) or work.whole
     rows_used = work.source.plan.n_rows if exact else len(work.rows.rows)
@@ -378,26 +382,15 @@ class _Work:
     """All of positive weight, or a summary."""
     whole: bool
     """Whether they are all."""
-    method: dpmeans.Method | search_algorithm.Method
+    method: Method
 
     @classmethod
     def of(
-        cls,
-        X: Any,
-        sample_weight: Any,
-        metric: str,
-        search: bool,
-        summary_rows: int,
-        max_clusters: int | None,
-        seed: int,
-        where: dict[str, Any],
+        cls, X: Any, sample_weight: Any, method: Method, seed: int, summary_rows: int, where: dict[str, Any]
     ) -> "_Work":
         _check_count("summary_rows", summary_rows)
-        source, mean = _rows_and_mean(X, sample_weight, metric, where)
-        rows, whole = summary_of(source, summary_rows, seed)
-        kind = search_algorithm.Method if search else dpmeans.Method
-        method = kind(penalty=1.0, metric=metric, max_clusters=max_clusters).seeded(seed)
-        return cls(source, mean, rows, whole, method)
+        source, mean = _rows_and_mean(X, sample_weight, method.metric, where)
+        return cls(source, mean, *summary_of(source, summary_rows, seed), method.seeded(seed))
 
     def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
         """Fits at some penalties."""
@@ -413,7 +406,7 @@ class _Work:
         if not len(most):
             raise InputError("all rows are equal: there is one cluster at any penalty")
         if isinstance(self.method, dpmeans.Method):
-            low, high = float(most[-1]), float(most[0])
+            low, high = float(most[-1]), min(float(most[0]), self.method.geometry.farthest)
         else:
             high = float(self.source.summary.squares.sum())
             low = min(high, self.aim(len(most), everywhere=False).penalty)
@@ -422,14 +415,23 @@ class _Work:
     def aim(self, wanted: int, *, everywhere: bool) -> Aimed:
         """The penalty for so many clusters; where `everywhere`, of all rows."""
         fits = self.fits(())
+        job: RadiusFor | PriceFor
         if isinstance(fits, Radii):
             job = RadiusFor(fits, wanted, tuple(self.mean[0].tolist()))
-            return job(self.source) if everywhere else self.source.run([job], self.rows, "aim")[0]
+            if everywhere:
+                return job(self.source)
+        else:
+            job = PriceFor(fits, wanted)
+        if wanted > len(self.rows.rows) and not self.whole:
+            raise InputError(
+                f"{wanted:,} clusters are more than the {len(self.rows.rows):,} rows of the summary: raise summary_rows"
+            )
         traverse(self.rows, self.mean, wanted)  # refuses more than there are
-        found = self.source.run([PriceFor(fits, wanted)], self.rows, "aim")[0]
+        found = self.source.run([job], self.rows, "aim")[0]
         if not everywhere:
             return found
-        return replace(found, solution=self.on_all_rows(replace(fits, penalties=(found.penalty,)), [found.solution])[0])
+        at_it = replace(fits, penalties=(found.penalty,))
+        return replace(found, solution=self.on_all_rows(at_it, [found.solution])[0])
 
     def on_all_rows(self, fits: Prices | Radii, found: list[Solution]) -> list[Solution]:
         """What fits of all rows come to: as prices from each of the clusters found, in the middle of the penalties."""
@@ -445,6 +447,12 @@ class _Work:
         return [polished[id(end)] for end in ends]
 
 
+def _method(search: bool, metric: str, max_clusters: int | None) -> Method:
+    """What fits at some penalty."""
+    kind = search_algorithm.Method if search else dpmeans.Method
+    return kind(penalty=1.0, metric=metric, max_clusters=max_clusters)
+
+
 def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: dict[str, Any]) -> tuple[RowSource, Float64Array]:
     """The rows, and their mean, (1, d), as the metric has it."""
     geometry = metric_of(metric)
@@ -454,8 +462,11 @@ def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: dict[str, Any
 
 def _checked_penalties(penalties: Any) -> tuple[float, ...]:
     """Different penalties, rising."""
-    given = np.asarray(penalties, np.float64) if np.ndim(penalties) == 1 and len(penalties) else None
-    if given is None or not ((given > 0) & (given < np.inf)).all():
+    try:
+        given = np.asarray(penalties, np.float64)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    if given.ndim != 1 or not given.size or not ((given > 0) & (given < np.inf)).all():
         raise InputError(f"penalties must be a list of finite numbers > 0, got {penalties!r}")
     return tuple(np.unique(given).tolist())
 

@@ -205,13 +205,18 @@ def test_directions_have_a_path_too():
     path = penalty_path(rows, np.geomspace(0.5, 300, 12), search=True, metric="cosine", random_state=0)
     assert path.longest == 3
     assert all(np.sqrt((each**2).sum(axis=1)) == pytest.approx(1.0) for each in path.centers)
-    assert penalty_for(rows, 3, metric="cosine").n_clusters == 3
+    for wanted in (1, 3):
+        assert penalty_for(rows, wanted, metric="cosine").n_clusters == wanted
+    opposite = np.array([[1.0], [-1.0], [-2.0]])
+    assert penalty_for(opposite, 1, metric="cosine").tried == ((4.0, 1),)
+    assert penalty_path(opposite, metric="cosine").penalties[-1] == 4.0
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"penalties": []}, r"penalties must be a list of finite numbers > 0, got \[\]"),
+        ({"penalties": ["a"]}, r"penalties must be a list of finite numbers > 0, got \['a'\]"),
         ({"penalties": 4.0}, r"penalties must be a list of finite numbers > 0, got 4.0"),
         ({"penalties": [1.0, -1.0]}, r"penalties must be a list of finite numbers > 0, got \[1.0, -1.0\]"),
         ({"penalties": [1.0, np.nan]}, r"penalties must be a list of finite numbers > 0"),
@@ -281,6 +286,8 @@ def test_the_square_whose_numbers_jump():
 def test_more_clusters_than_rows_are_refused(search):
     with pytest.raises(InputError, match=r"7 clusters are more than the rows that differ .*, 6: ask for fewer"):
         penalty_for(np.repeat(three_gaussians(n=2), 2, axis=0), 7, search=search)
+    with pytest.raises(InputError, match=r"70 clusters are more than the \d\d rows of the summary: raise summary_rows"):
+        penalty_for(three_gaussians(), 70, search=search, summary_rows=40)
     with pytest.raises(InputError, match="n_clusters must be an integer >= 1, got 0"):
         penalty_for(np.zeros((3, 1)), 0, search=search)
 

@@ -89,9 +89,9 @@ class RadiusFor:
 
     def __call__(self, rows: Source) -> Aimed:
         """The penalty tried whose number of clusters is nearest to the one wanted, the highest of several."""
-        squared = traverse(rows, np.array([self.first]), self.wanted).squared
+        highest = self.fits.method.geometry.farthest
+        penalty = min(highest, float(traverse(rows, np.array([self.first]), self.wanted).squared[-1]))
         tried: dict[float, Solution] = {}
-        penalty, factor = float(squared[-1]), 2.0
         low, high = 0.0, math.inf
         while high > CLOSEST * low:
             tried[penalty] = self.fits.at(rows, penalty)
@@ -99,9 +99,9 @@ class RadiusFor:
             if k == self.wanted:
                 break
             low, high = (penalty, high) if k > self.wanted else (low, penalty)
-            if low == 0.0 or high == math.inf:
-                penalty = penalty * factor if high == math.inf else penalty / factor
+            if high == math.inf:
+                penalty = min(highest, 2 * penalty)
             else:
-                penalty = math.sqrt(low) * math.sqrt(high)
+                penalty = math.sqrt(low) * math.sqrt(high) if low else penalty / 2
         nearest = min(tried, key=lambda each: (abs(tried[each].k - self.wanted), -each))
         return Aimed(nearest, tried[nearest], tuple((each, tried[each].k) for each in sorted(tried)))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, grid_problems, seeds, tables, weights_of
 
-from dask_dpmeans import DPMeans, InputError, TooManyClustersError, reference
+from dask_dpmeans import DPMeans, InputError, TooManyClustersError, penalty, reference
 from dask_dpmeans.algorithms import farthest
 from dask_dpmeans.algorithms.dpmeans import inertia_of
 from dask_dpmeans.penalty import farthest_first, hdp_penalties, penalty_for, penalty_path
@@ -126,17 +126,26 @@ def path_bytes(path):
 
 
 def test_three_gaussians_are_three_clusters_over_the_longest_interval():
-    path = penalty_path(three_gaussians(), search=True, halvings=1, random_state=0)
+    path = penalty_path(three_gaussians(), np.geomspace(1, 1000, 16), search=True, halvings=1, random_state=0)
     assert path.longest == 3
     interval = next(each for each in path.intervals if each.n_clusters == 3)
     assert interval.low < path.penalty < interval.high
     assert interval.length > 2.5
     assert DPMeans(path.penalty, search=True, random_state=0).fit(three_gaussians()).n_clusters_ == 3
-    assert path.n_clusters[0] >= 45
-    assert path.n_clusters[-1] == 1
     assert (np.diff(path.n_clusters) <= 0).all()
     assert np.median(path.stability[path.n_clusters == 3]) > 0.98
     assert (path.stability[(path.n_clusters == 2) | (path.n_clusters > 5)] < 0.8).all()
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_usual_penalties_reach_from_one_cluster_to_many(search, monkeypatch):
+    monkeypatch.setattr(penalty, "USUAL_CLUSTERS", 12)
+    path = penalty_path(three_gaussians(), search=search, random_state=0)
+    assert len(path.penalties) == 40
+    assert path.n_clusters[-1] == 1
+    assert 10 <= path.n_clusters[0] <= 16
+    assert path.intervals[0].low == path.penalties[0]
+    assert path.intervals[-1].high == path.penalties[-1]
 
 
 @pytest.mark.parametrize(("name", "k"), [("s1", 15), ("a1", 20)])
@@ -165,7 +174,7 @@ def test_figures_are_those_of_the_clusters(search):
 def test_radii_in_full_are_what_the_estimator_gives(summary_rows):
     rows, weights = three_gaussians(n=80), np.random.default_rng(0).choice([0.0, 0.5, 1.0, 2.0], 240)
     path = penalty_path(rows, [0.5, 2.0, 30.0], full=True, sample_weight=weights, summary_rows=summary_rows)
-    models = [DPMeans(penalty).fit(rows, sample_weight=weights) for penalty in path.penalties]
+    models = [DPMeans(each).fit(rows, sample_weight=weights) for each in path.penalties]
     assert path.n_clusters.tolist() == [model.n_clusters_ for model in models]
     if summary_rows == 50:
         assert path.inertias.tolist() == [model.inertia_ for model in models]

@@ -198,6 +198,19 @@ def test_a_summary_is_said_and_its_figures_are_about_those_of_all_rows():
     assert not radii.full
 
 
+def test_a_summary_is_not_nearer_to_its_means_than_all_rows_are(monkeypatch):
+    """Rows without clusters: a tenth of them is drawn, and what that flatters is taken off."""
+    rows = np.random.default_rng(0).normal(size=(5_000, 6))
+    full = penalty_path(rows, [150.0], search=True, random_state=0)
+    shares = []
+    for optimism in (2.0, 0.0):
+        monkeypatch.setattr("dask_dpmeans.algorithms.search.OPTIMISM", optimism)
+        paths = [penalty_path(rows, [150.0], search=True, random_state=s, summary_rows=500) for s in range(3)]
+        shares.append(np.mean([path.inertias[0] for path in paths]) / full.inertias[0])
+    assert 0.9 < shares[0] < 1.1
+    assert shares[1] < 0.8
+
+
 @pytest.mark.parametrize("search", [False, True])
 @pytest.mark.parametrize("summary_rows", [64, 1000])
 def test_a_path_has_the_same_bytes_for_any_chunks_and_threads(search, summary_rows):

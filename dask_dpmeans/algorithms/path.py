@@ -106,6 +106,8 @@ class Prices:
 
     def at(self, rows: Source, penalty: float, start: Solution | None, tries: int = TRIES) -> Solution:
         """The end of a search from some clusters, or from the mean of all rows."""
+        if start is None and self.optimism:  # whose squared error says how much the rows flatter
+            start = replace(self, optimism=0.0).at(rows, penalty, None, tries=0)
         share = self.optimism / rows.plan.n_rows
         price = penalty + share * (start.inertia if start else 0.0)
         method = replace(self.method, penalty=price, coreset_rows=0, max_iter=search.NO_LIMIT)

@@ -13,6 +13,7 @@ from sklearn.metrics.cluster import contingency_matrix
 from strategies import TAME, chunkings, seeds, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, metrics, reference
+from dask_dpmeans.kernels.partition import Meetings
 from dask_dpmeans.metrics import agreement, contingency, partition
 
 
@@ -164,6 +165,15 @@ def test_the_contingency_table_is_scikit_learns_for_any_chunks(labels, data):
         np.testing.assert_array_equal(found.table.toarray(), contingency_matrix(*labels))
         np.testing.assert_array_equal(found.classes, np.unique(labels[0]))
         np.testing.assert_array_equal(found.clusters, np.unique(labels[1]))
+
+
+def test_pairs_of_rows_are_counted_beyond_64_bits():
+    """2**34 rows: their pairs are 2**68."""
+    half = 2**33
+    same = Meetings(np.array([0, 1]), np.array([5, 3]), np.array([half, half]))
+    assert same.adjusted_rand == 1.0
+    crossed = Meetings(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.full(4, half // 2))
+    assert crossed.adjusted_rand == pytest.approx(-1 / (2 * half), rel=1e-6)
 
 
 def test_many_blocks_and_stores(tmp_path):

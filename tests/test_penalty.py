@@ -53,13 +53,26 @@ def test_farthest_first_is_the_serial_loop_to_the_bit(rows, k, most, height, dat
                     farthest_first(table, k, **options)
 
 
-@given(grid_problems(), st.integers(1, 5))
-def test_farthest_first_begins_with_the_mean(problem, k):
+@settings(max_examples=150)
+@given(grid_problems(), st.integers(1, 8), st.integers(1, 4))
+def test_farthest_first_begins_with_the_mean_and_knows_ties(problem, k, most):
+    """On a grid the sums are exact, and many rows are equally far."""
     rows = problem.rows.astype(float).tolist()
     wanted = reference.farthest_first(rows, k, reference.mean_of(rows, problem.each), problem.each)
-    if wanted[-1][1] > 0:
-        found = farthest_first(problem.rows, k, sample_weight=problem.weights, block_rows=problem.block_rows)
-        assert list(zip(found.rows.tolist(), found.penalties.tolist(), strict=True)) == wanted
+    wanted = [each for each in wanted if each[1] > 0]
+    if wanted:
+        source = as_source(problem.rows, problem.weights, block_rows=problem.block_rows, threads=problem.threads)
+        with few_candidates(most):
+            found = farthest.traverse(source, source.summary.mean[np.newaxis], len(wanted))
+        assert list(zip(found.numbers.tolist(), found.squared.tolist(), strict=True)) == wanted
+
+
+def test_a_row_that_was_not_brought_may_be_the_first_of_equals():
+    """Of 10 and 8, which are brought, 8 comes as near to 10 as -2 is to the mean; -2 is the lower row."""
+    rows = np.array([[-2.0], [10.0], [8.0], *[[-1.0]] * 16])
+    with few_candidates(2):
+        found = farthest_first(rows, 3)
+    assert (found.rows.tolist(), found.penalties.tolist()) == ([1, 0, 2], [100.0, 4.0, 4.0])
 
 
 @pytest.mark.parametrize(("kind", "most"), [("blobs", 6), ("outliers", 1)])

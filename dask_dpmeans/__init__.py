@@ -1,5 +1,6 @@
 """DP-means clustering, from Zarr stores to Zarr stores, on threads and on Dask clusters."""
 
+from dask_dpmeans import metrics, penalty
 from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
@@ -28,5 +29,7 @@ __all__ = [
     "dry_run",
     "fit",
     "load",
+    "metrics",
+    "penalty",
     "predict",
 ]

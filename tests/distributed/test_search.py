@@ -17,6 +17,7 @@ from dask_dpmeans.algorithms.search import Method
 from dask_dpmeans.cli import main
 from dask_dpmeans.kernels import compiled
 from dask_dpmeans.loop import iterate
+from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.run import write_synthetic
 from dask_dpmeans.sources import as_source, connect
 from dask_dpmeans.sources.executors import DaskTasks
@@ -48,6 +49,20 @@ def client(tmp_path_factory):
 
 def trace(source, method):
     return [contents(step.state) | {"end": step.converged} for step in iterate(source, method)]
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_penalties_chosen_on_workers_are_those_of_threads(client, tmp_path, search):
+    stored = zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(50, 1))
+    options = {"search": search, "full": True, "summary_rows": 100, "random_state": 0}
+    ends = []
+    for where in ({"client": client}, {"threads": 2}):
+        path = penalty_path(stored, [30.0, 3000.0], halvings=1, **options, **where)
+        aimed = penalty_for(stored, 6, **options, **where)
+        first = farthest_first(stored, 9, block_rows=64, **where)
+        arrays = [path.inertias, path.stability, *path.centers, first.rows, first.penalties]
+        ends.append(([each.tobytes() for each in arrays], path.intervals, aimed))
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dask_dpmeans.algorithms import graphcut
+from dask_dpmeans.algorithms import gibbs, graphcut
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
 from dask_dpmeans.algorithms.spectral import Embedding, Spectrum
 from dask_dpmeans.approximation import Approximation, KernelFeatures
@@ -26,7 +26,7 @@ from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.lock import Lock, only_job
-from dask_dpmeans.loop import Algorithm, iterate
+from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.sources import Layout, RowSource, as_source, featured
 from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create
 from dask_dpmeans.synth import PART_ROWS, Synthetic
@@ -108,7 +108,7 @@ def fit(
                 check_resumable(store, manifest)  # before the work
             embedding, source = embed(source, spectrum, seed)
         converged = _fit(store, lock, manifest, source, method, embedding, resume, on_step)
-    if not converged:
+    if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
 
 
@@ -226,6 +226,8 @@ def predictions(result: Result) -> Kernel:
         )
     if result.manifest["method"] == graphcut.Method.name:
         raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
+    if result.manifest["method"] == gibbs.Method.name:
+        raise InputError("the clusters of the run are a draw given its own rows, whose labels are in it")
     if result.manifest["method"] == KernelMethod.name:
         method = KernelMethod(**asked)
         if method.precomputed:
@@ -375,6 +377,8 @@ def _described(value: Any) -> Any:
             f"the kernel {value!r} is a function, which a run cannot keep: name a kernel, or store the matrix of its "
             "values and use kernel='precomputed'"
         )
+    if isinstance(value, tuple):
+        return list(value)
     return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}" if isinstance(value, np.ndarray) else value
 
 

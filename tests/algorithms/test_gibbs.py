@@ -126,6 +126,12 @@ def test_what_is_drawn_without_clusters_to_choose_has_its_conditional_distributi
     assert stats.kstest(means, stats.norm(3.0 * RHO / (2.0 + RHO), np.sqrt(2.0 * RHO / (2.0 + RHO))).cdf).pvalue > 0.01
 
 
+def test_a_cluster_opens_at_a_mean_drawn_given_its_one_row():
+    seats = Method(mean_variance=RHO).seats(np.full((4000, 1), 3.0), 2.0, 1.0, np.random.default_rng(0))
+    spread = np.sqrt(2.0 * RHO / (2.0 + RHO))
+    assert stats.kstest(seats.fresh[:, 0], stats.norm(3.0 * RHO / (2.0 + RHO), spread).cdf).pvalue > 0.01
+
+
 def test_a_draw_belongs_together():
     rows = np.random.default_rng(0).standard_normal((50, 2)) * 3
     before = 1

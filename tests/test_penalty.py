@@ -1,14 +1,107 @@
 """Penalties from numbers of clusters."""
 
+from contextlib import contextmanager
+
 import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import chunkings, seeds, tables
+from strategies import chunkings, grid_problems, seeds, tables, weights_of
 
-from dask_dpmeans import InputError
-from dask_dpmeans.penalty import hdp_penalties
+from dask_dpmeans import InputError, reference
+from dask_dpmeans.algorithms import farthest
+from dask_dpmeans.penalty import farthest_first, hdp_penalties
+from dask_dpmeans.sources import as_source
+from dask_dpmeans.synth import Synthetic
+
+# ---------------------------------------------------------------- farthest-first
+
+
+@contextmanager
+def few_candidates(most):
+    """Passes bring no more rows than this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(farthest, "CANDIDATES", most)
+        patch.setattr(farthest, "LEAST_CANDIDATES", 1)
+        yield
+
+
+@given(tables(), st.integers(1, 6), st.integers(1, 7), st.integers(0, 3), st.data())
+def test_farthest_first_is_the_serial_loop_to_the_bit(rows, k, most, height, data):
+    n, weights = len(rows), data.draw(weights_of(len(rows)))
+    each = [1.0] * n if weights is None else weights.tolist()
+    first = as_source(rows, weights, block_rows=2**height).summary.mean
+    wanted = reference.farthest_first(rows.astype(float).tolist(), k, first.tolist(), each)
+    lazy = da.from_array(rows, chunks=(data.draw(chunkings(n, empty=False)), -1))
+    with few_candidates(most):
+        for table, where in ((rows, {}), (lazy, {"threads": 2})):
+            options = {"sample_weight": weights, "block_rows": 2**height, **where}
+            if wanted[-1][1] > 0:
+                found = farthest_first(table, k, **options)
+                assert list(zip(found.rows.tolist(), found.penalties.tolist(), strict=True)) == wanted
+                assert found.penalty == wanted[-1][1]
+                assert found.points.tobytes() == rows[found.rows].astype(float).tobytes()
+                assert found.n_passes <= k
+            else:
+                different = sum(squared > 0 for _, squared in wanted)
+                with pytest.raises(InputError, match=rf"k={k} is more than the rows that differ .*, {different}: ask"):
+                    farthest_first(table, k, **options)
+
+
+@given(grid_problems(), st.integers(1, 5))
+def test_farthest_first_begins_with_the_mean(problem, k):
+    rows = problem.rows.astype(float).tolist()
+    wanted = reference.farthest_first(rows, k, reference.mean_of(rows, problem.each), problem.each)
+    if wanted[-1][1] > 0:
+        found = farthest_first(problem.rows, k, sample_weight=problem.weights, block_rows=problem.block_rows)
+        assert list(zip(found.rows.tolist(), found.penalties.tolist(), strict=True)) == wanted
+
+
+@pytest.mark.parametrize(("kind", "most"), [("blobs", 6), ("outliers", 1)])
+def test_a_pass_takes_several_points_and_no_prefix_changes(kind, most):
+    """20 points of 40,000 rows in three blocks."""
+    rows = np.concatenate([part for _, part, _ in Synthetic(kind, 40_000, 3, 12, 0).parts()])
+    found = farthest_first(rows, 20)
+    assert found.n_passes <= most
+    assert (np.diff(found.penalties) <= 0).all()
+    for k in (1, 5, 13):
+        shorter = farthest_first(rows, k)
+        assert shorter.penalty == found.penalties[k - 1]
+        assert shorter.rows.tolist() == found.rows[:k].tolist()
+    with few_candidates(1):
+        alone = farthest_first(rows, 20)
+    assert alone.n_passes == 20
+    assert alone.penalties.tobytes() == found.penalties.tobytes()
+    assert alone.rows.tolist() == found.rows.tolist()
+
+
+def test_farthest_first_finds_directions_and_scaled_columns():
+    rows = np.random.default_rng(0).normal(size=(300, 3))
+    unit = rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    found = farthest_first(rows, 4, metric="cosine")
+    mean = unit.mean(axis=0)
+    assert found.penalties[0] == pytest.approx(2 - 2 * (unit @ mean).min() / np.sqrt(mean @ mean), rel=1e-12)
+    scaled = farthest_first(rows, 4, columns=[2, 0], scale="std")
+    wanted = farthest_first(rows[:, [2, 0]] / rows[:, [2, 0]].std(axis=0), 4)
+    assert scaled.penalties == pytest.approx(wanted.penalties, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "k", "message"),
+    [
+        (np.zeros((3, 2)), 0, "k must be an integer >= 1, got 0"),
+        (np.zeros((3, 2)), 2.0, "k must be an integer >= 1, got 2.0"),
+        (np.zeros((3, 2)), 1, "k=1 is more than the rows that differ from each other and from their mean, 0"),
+        (np.array([[0.0], [1.0]]), 3, "k=3 is more than the rows that differ from each other and from their mean, 2"),
+    ],
+)
+def test_numbers_of_clusters_that_cannot_be_are_refused(rows, k, message):
+    with pytest.raises(InputError, match=message):
+        farthest_first(rows, k)
+
+
+# ---------------------------------------------------------------- of several data sets
 
 
 def by_hand(rows, groups, k, g):

@@ -4,11 +4,12 @@ from itertools import islice, pairwise
 import dask.array as da
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dask_dpmeans import InputError, fit, load, predict
-from dask_dpmeans.cli import describe
+from dask_dpmeans.cli import describe, main
 from dask_dpmeans.gibbs import GibbsMixture
 
 CENTERS = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 8.0]])
@@ -70,6 +71,15 @@ def test_a_run_stores_the_draws_it_came_to_and_goes_on_with_more(blobs, tmp_path
     ]
     assert load(run).get_params() == GibbsMixture(max_iter=12, **asked).get_params()
     assert describe(run)["result"]["objective"] == model.objective_
+    assert fit(rows, run, GibbsMixture(max_iter=12, **asked), resume=True).n_iter_ == 12
+
+
+def test_a_run_is_shown_as_a_draw_of_a_mixture(blobs, tmp_path):
+    fit(blobs[0], tmp_path / "run.zarr", GibbsMixture(2.0, 0.5, max_iter=3, random_state=0))
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "run.zarr")]).output
+    assert "mixture     variance 2, concentration 0.5, mean variance 100\n" in shown
+    assert "in the last draw\n" in shown
+    assert "= -log of the joint density\n" in shown
 
 
 def test_a_run_refuses_other_parameters_predictions_and_weights(blobs, tmp_path):

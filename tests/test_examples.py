@@ -133,6 +133,15 @@ def test_image_patches_are_covered_with_leaves_and_the_same_for_a_seed(tmp_path:
     assert np.array_equal(images.write(tmp_path / "rows.zarr", 700)[:], first)
 
 
+def test_image_patches_settle_before_their_centers_repeat(tmp_path: Path) -> None:
+    images = example("image_patches.py")
+    images.write(tmp_path / "rows.zarr", 1000)
+    penalty = images.farthest_first(tmp_path / "rows.zarr", 8).penalty
+    speed = images.dp_means(tmp_path / "rows.zarr", tmp_path / "run.zarr", penalty)
+    assert speed.clusters > 1
+    assert 1 < speed.settled <= speed.iterations
+
+
 @pytest.mark.parametrize("name", ["three_gaussians.py", "local_minima.py"])
 def test_a_figure_without_matplotlib_is_refused_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = example(name)

@@ -49,24 +49,29 @@ def reseat(
     counts : (k',), rows of each; 0 where all have left
     """
     n, k = len(seats.rows), len(means)
-    opening = seats.opening + random.gumbel(size=n)
+    opening = seats.opening + gumbel(random, n)
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(n + 1.0))
     offers = -seats.half_precision * squared_distances(seats.rows, means)
-    offers += random.gumbel(size=offers.shape)
+    offers += gumbel(random, offers.shape)
     labels, counts = labels.copy(), np.bincount(labels, minlength=k)
     loop = compiled_serial.reseat_rows if compiled.AVAILABLE else reseat_rows
     done = 0
     while done < n:
         more = max(MORE_ROOM, k // 2)
         noise = np.empty((n, more))
-        noise[done:] = random.gumbel(size=(n - done, more))
+        noise[done:] = gumbel(random, (n - done, more))
         offers = np.concatenate([offers, noise], axis=1)
         means = np.concatenate([means, np.empty((more, means.shape[1]))])
         counts = np.concatenate([counts, np.zeros(more, np.int64)])
         given = seats.rows, seats.fresh, opening, logs, seats.half_precision
         done, k = loop(done, k, *given, labels, means, counts, offers)
     return labels, means[:k], counts[:k]
+
+
+def gumbel(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float64Array:
+    """Draws of the standard Gumbel distribution, in a quarter of the time that `Generator.gumbel` takes."""
+    return -np.log(random.standard_exponential(shape))
 
 
 def reseat_rows(

@@ -43,7 +43,7 @@ from dask_dpmeans.penalty import (
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
 from dask_dpmeans.spectral import SpectralDPMeans
-from dask_dpmeans.store import RunStore
+from dask_dpmeans.store import MIXTURE, RunStore
 from dask_dpmeans.synth import KINDS, Synthetic
 
 
@@ -856,6 +856,12 @@ def _spectrum(described: dict[str, Any]) -> list[str]:
 def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The metric, the penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
+    if "mean_variance" in asked:
+        return [
+            "mixture     " + ", ".join(f"{name.replace('_', ' ')} {asked[name]:g}" for name in MIXTURE),
+            f"clusters    {found['n_clusters']:,} in the last draw",
+            f"objective   {found['objective']:.9g} = -log of the joint density",
+        ]
     if "normalized" in asked:
         return [
             f"penalty     {asked['penalty']:g} on the {'normalized' if asked['normalized'] else 'ratio'} cut",

@@ -9,10 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import estimate
 from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms import dpmeans, hdp_search, search
+from dask_dpmeans.algorithms import dpmeans, gibbs, hdp_search, search
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
+from dask_dpmeans.gibbs import GibbsMixture, parameters_of
 from dask_dpmeans.graph import METHODS, GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
@@ -159,8 +160,8 @@ class DPMeans(CentersMixin, BaseEstimator):
 KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
 """Parameters of `KernelDPMeans` that a run keeps beside those of its method."""
 
-AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans, SpectralDPMeans, GraphCutDPMeans)
-Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans
+AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans, SpectralDPMeans, GraphCutDPMeans, GibbsMixture)
+Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
 
 
 def fit(
@@ -280,6 +281,8 @@ def load(run: str | os.PathLike[str]) -> Model:
 def _unfitted(result: Result) -> Model:
     """The estimator that a run was asked for."""
     parameters, method = result.manifest["parameters"], result.manifest["method"]
+    if method == gibbs.Method.name:
+        return GibbsMixture(**parameters_of(parameters), random_state=result.manifest["random_state"])
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
     shared["random_state"] = result.manifest["random_state"]
     shared["search"] = method in (search.Method.name, hdp_search.Method.name)

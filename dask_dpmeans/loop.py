@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -65,6 +65,16 @@ class Algorithm(Protocol[AnyState]):
         ...
 
 
+@runtime_checkable
+class Sampler(Protocol):
+    """A method whose states are draws from a distribution: each counts, whatever its objective, and none is the end."""
+
+    @property
+    def draws(self) -> Literal[True]:
+        """That this is so."""
+        ...
+
+
 @dataclass(frozen=True)
 class Step(Generic[AnyState]):
     """A committed state of a fit."""
@@ -80,7 +90,8 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
     """Step until the method is done or `max_iter` is reached, and yield each state whose objective is lower.
 
     Saving, progress, plots and stopping are consumers of this generator.  A step that does not lower the objective is
-    not committed: the state before it is yielded once more, as the end, with the rows read in trying.
+    not committed: the state before it is yielded once more, as the end, with the rows read in trying.  Of a `Sampler`
+    every state is yielded, until `max_iter`.
 
     Parameters
     ----------
@@ -93,7 +104,7 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
         started = perf_counter()
         after = method.step(source, before)
         seconds = perf_counter() - started
-        if not after.objective < before.objective:
+        if not (after.objective < before.objective or isinstance(method, Sampler)):
             yield Step(replace(before, rows_read=after.rows_read), True, seconds)
             return
         converged = method.done(before, after)

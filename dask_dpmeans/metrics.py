@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.metrics import mutual_info_score
 
-from dask_dpmeans.algorithms.dpmeans import check_penalty
+from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
@@ -46,7 +46,7 @@ class Partition:
 
     def objective(self, penalty: float) -> float:
         """Inertia + penalty * k (Kulis & Jordan 2012, eq. 1)."""
-        check_penalty(penalty)
+        checked_penalty(penalty)
         return self.inertia + penalty * len(self.labels)
 
 
@@ -119,7 +119,7 @@ def objective(X: Any, labels: Any, penalty: float, sample_weight: Any = None, **
 
     Parameters and errors as `partition` has them; `penalty` is a number > 0, in squared units of the rows times weight.
     """
-    check_penalty(penalty)
+    checked_penalty(penalty)
     return partition(X, labels, sample_weight, **options).objective(penalty)
 
 

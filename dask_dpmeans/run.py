@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans.algorithms import gibbs
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
 from dask_dpmeans.algorithms.spectral import Spectrum
 from dask_dpmeans.approximation import Approximation
@@ -25,7 +26,7 @@ from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.lock import Lock, only_job
-from dask_dpmeans.loop import Algorithm, iterate
+from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
 from dask_dpmeans.sources import Layout, RowSource, as_source
 from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create
@@ -99,7 +100,7 @@ def fit(
             check_resumable(store, manifest)  # before the work
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
         converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
-    if not converged:
+    if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
 
@@ -212,6 +213,8 @@ def predictions(result: Result) -> Kernel:
         )
     if "normalized" in asked:
         raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
+    if result.manifest["method"] == gibbs.Method.name:
+        raise InputError("the clusters of the run are a draw given its own rows, whose labels are in it")
     if result.manifest["method"] == KernelMethod.name:
         method = KernelMethod(**asked)
         if method.precomputed:
@@ -366,6 +369,8 @@ def _described(value: Any) -> Any:
         return f"sha256:{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, dict):
         return {key: _described(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return [_described(each) for each in value]
     if isinstance(value, Real) and not isinstance(value, int | float):
         return int(value) if isinstance(value, Integral) else float(value)
     return value

@@ -19,6 +19,7 @@ Layout::
       cluster_totals, center_labels, center_weights, center_rows, fitted_rows   the centers of a kernel DP-means: sums
                                     of K within clusters, (cluster,); the clusters and weights of the rows, (row,); the
                                     rows that are centers, (opener,); and the rows, (row, feature)
+      variance, concentration       (draw,)   of a Gibbs sampler: sigma and alpha of its last draw
       feature_components, ...       what an approximation of a kernel has learned
       objective, inertia, ...       (step,)   the history
       steps/                        attributes: what the run is, and the number of the last committed step
@@ -130,6 +131,7 @@ PENALTIES = ("penalty", "local_penalty", "global_penalty")
 LOCAL = ("local_groups", "local_centers", "local_weights")
 IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
 FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
+MIXTURE = ("variance", "concentration", "mean_variance")
 SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
 GRAPH = ("sigma",)
 PATH = ("penalty", "stability", "interval_clusters", "interval_low", "interval_high")
@@ -144,6 +146,7 @@ OUR_NAMES = {
     *FEATURES,
     *SPECTRAL,
     *GRAPH,
+    *MIXTURE,
     "label",
     "squared_distance",
     "beyond",
@@ -562,8 +565,9 @@ def _as_written(path: str) -> Iterator[None]:
 def _check_types(manifest: dict[str, Any]) -> None:
     """Refuse attributes of a result that are of other types than ours, be they signed."""
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
-    penalties = [asked[name] for name in PENALTIES if name in asked]
-    numbers = [asked["tol"], manifest["n_passes"]]
+    mixture = [asked[name] for name in MIXTURE if name in asked]
+    penalties = mixture or [asked[name] for name in PENALTIES if name in asked]
+    numbers = [0.0 if mixture else asked["tol"], manifest["n_passes"]]
     if "spectrum" in asked:
         penalties.append(asked["spectrum"]["penalty"])
         numbers.append(manifest["affinity_trace"])
@@ -574,7 +578,7 @@ def _check_types(manifest: dict[str, Any]) -> None:
         all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
         and all(type(each) is int for each in integers)
         and all(type(each) is bool for each in flags)
-        and type(asked["max_clusters"]) in (int, type(None))
+        and (mixture or type(asked["max_clusters"]) in (int, type(None)))
         and set(manifest["arrays"]) <= OUR_NAMES
         and penalties
         and (asked.get("normalized") is not None or min(penalties) > 0)

@@ -46,8 +46,7 @@ class Partition:
 
     def objective(self, penalty: float) -> float:
         """Inertia + penalty * k (Kulis & Jordan 2012, eq. 1)."""
-        checked_penalty(penalty)
-        return self.inertia + penalty * len(self.labels)
+        return self.inertia + checked_penalty(penalty) * len(self.labels)
 
 
 def partition(X: Any, labels: Any, sample_weight: Any = None, *, metric: str = "euclidean", **where: Any) -> Partition:

@@ -31,6 +31,15 @@ from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
 from dask_dpmeans.graph import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
+from dask_dpmeans.penalty import (
+    SUMMARY_ROWS,
+    PenaltyFor,
+    PenaltyPath,
+    farthest_first,
+    penalty_for,
+    penalty_path,
+    write_path,
+)
 from dask_dpmeans.progress import elapsed, progress
 from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, parse_bytes, why_processes
 from dask_dpmeans.spectral import SpectralDPMeans
@@ -90,6 +99,14 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[in
             raise click.BadParameter(f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5")
         columns.extend(range(int(first), int(last) + 1))
     return columns
+
+
+def _penalties(_: click.Context, __: click.Parameter, text: str | None) -> list[float] | None:
+    """Penalties of a text such as 1,2,4."""
+    try:
+        return None if text is None else [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a list of penalties such as 1,2,4") from error
 
 
 def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
@@ -177,7 +194,7 @@ ENDS = (
     JSON,
 )
 """How a fit ends, and what becomes of it."""
-HOW = (
+READING = (
     click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
     click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
     click.option(
@@ -186,9 +203,11 @@ HOW = (
     SEED,
     FILL,
     *WHERE,
-    *ENDS,
 )
+"""Of every command that reads rows to cluster them."""
+HOW = (*READING, *ENDS)
 """Of every command that fits."""
+FULL = click.option("--full", is_flag=True, help="Fit all rows, not only a summary where there are many.")
 
 
 @main.command("fit")
@@ -451,6 +470,101 @@ def predict_command(
         click.echo(f"{found.n_rows:,} rows labelled, {found.beyond:,} of them beyond every radius: {redacted(out)}")
 
 
+@main.command("penalty")
+@click.argument("data")
+@click.option("-k", "--clusters", type=int, required=True, help="About how many clusters there should be.")
+@click.option("--fit", "fitted", is_flag=True, help="Find, by bisection, the penalty at which fits give so many.")
+@click.option("--search", is_flag=True, help="Find it as a price, by searches; implies --fit.")
+@FULL
+@METRIC
+@_with(*READING)
+@JSON
+def penalty_command(
+    data: str, clusters: int, fitted: bool, search: bool, full: bool, seed: int | None, as_json: bool, **how: Any
+) -> None:
+    """The penalty that gives about so many clusters of the rows of DATA.
+
+    By farthest-first traversal (Kulis & Jordan 2012, section 6.1), and where asked by what fits give.
+    """
+    with _reading(data, **how) as rows:
+        found = farthest_first(k=clusters, **rows)
+        aimed = (
+            penalty_for(n_clusters=clusters, search=search, full=full, random_state=seed, **rows)
+            if fitted or search
+            else None
+        )
+    if as_json:
+        first = {"penalty": found.penalty, "penalties": found.penalties.tolist(), "rows": found.rows.tolist()}
+        fit_found = aimed and aimed._asdict()
+        click.echo(
+            json.dumps({"event": "penalty", "farthest_first": first | {"n_passes": found.n_passes}, "fit": fit_found})
+        )
+        return
+    click.echo(f"farthest-first  {found.penalty:.9g} for {counted(clusters, 'cluster')}, as a radius")
+    if aimed is not None:
+        jumps = f": no penalty tried gives {clusters:,}" * (aimed.n_clusters != clusters)
+        click.echo(
+            f"by fits         {aimed.penalty:.9g}, {counted(aimed.n_clusters, 'cluster')} as a "
+            f"{'price' if search else 'radius'}, of {_seen(aimed)}{jumps}"
+        )
+
+
+@main.command("path")
+@click.argument("data")
+@click.argument("out", required=False)
+@click.option("--penalties", callback=_penalties, help="Penalties to try, such as 1,2,4.")
+@click.option("--from", "low", type=float, help="The lowest of some in even steps of the logarithm, ...")
+@click.option("--to", "high", type=float, help="... the highest, ...")
+@click.option("--number", type=click.IntRange(2), default=40, show_default=True, help="... and how many.")
+@SEARCH
+@FULL
+@METRIC
+@click.option("--halvings", default=0, show_default=True, help="Fit halves of the rows too, and see how they agree.")
+@click.option(
+    "--summary-rows", default=SUMMARY_ROWS, show_default=True, help="Of what stands for twice as many or more."
+)
+@click.option("--max-clusters", type=int, help="Stop with an error where there are more.")
+@_with(*READING)
+@FORCE
+@JSON
+def path_command(
+    data: str,
+    out: str | None,
+    penalties: list[float] | None,
+    low: float | None,
+    high: float | None,
+    number: int,
+    seed: int | None,
+    force: bool,
+    as_json: bool,
+    search: bool,
+    full: bool,
+    halvings: int,
+    summary_rows: int,
+    max_clusters: int | None,
+    **how: Any,
+) -> None:
+    """How many clusters of the rows of DATA each penalty gives, and over which penalties a number stands.
+
+    By default 40 penalties, from one that gives about 50 clusters to one that gives one.  Written to OUT too, a Zarr
+    group, where that is given.
+    """
+    if (low is None) != (high is None) or (penalties is not None and low is not None):
+        raise click.UsageError("give --penalties, or --from and --to, or neither")
+    if low is not None and high is not None:
+        if not 0 < low < high < math.inf:
+            raise click.UsageError(f"--from {low:g} must be > 0 and below --to {high:g}")
+        penalties = np.geomspace(low, high, number).tolist()
+    if out is not None:
+        RunStore.at(out).check_target("path", [data, how["weights"]], force=force)
+    options: dict[str, Any] = {"search": search, "full": full, "halvings": halvings, "summary_rows": summary_rows}
+    with _reading(data, **how) as rows:
+        found = penalty_path(penalties=penalties, max_clusters=max_clusters, random_state=seed, **options, **rows)
+    if out is not None:
+        write_path(found, out, force=force)
+    click.echo(json.dumps(_path_event(found, out)) if as_json else _path_table(found))
+
+
 @main.command("show")
 @click.argument("run")
 @JSON
@@ -498,6 +612,29 @@ def demo_command(folder: str) -> None:
 
 
 # What commands share
+
+
+@contextmanager
+def _reading(
+    data: str,
+    weights: str | None,
+    columns: list[int] | None,
+    scale: str,
+    metric: str,
+    fill_missing: bool,
+    **where: Any,
+) -> Iterator[dict[str, Any]]:
+    """Rows, and where to work on them, as what chooses penalties takes them."""
+    with _place(data, fill_missing, False, **where) as place:
+        yield {
+            "X": data,
+            "sample_weight": weights,
+            "metric": metric,
+            "columns": columns,
+            "scale": None if scale == "none" else scale,
+            "fill_missing": fill_missing,
+            **place,
+        }
 
 
 @contextmanager
@@ -587,6 +724,47 @@ def _say_result(run: str, as_json: bool) -> None:
         click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
     else:
         click.echo(_table(described))
+
+
+def _seen(found: PenaltyPath | PenaltyFor) -> str:
+    """The rows that fits saw."""
+    return f"{'all' if found.full else 'a summary of'} {counted(found.rows_used, 'row')}"
+
+
+def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
+    """A path as JSON holds it, centers aside."""
+    figures = ("penalties", "n_clusters", "inertias", "objectives")
+    said = ("search", "full", "rows_used", "random_state", "longest", "penalty")
+    return {
+        "event": "path",
+        "out": out and redacted(out),
+        **{name: getattr(found, name).tolist() for name in figures},
+        "stability": None if found.stability is None else found.stability.tolist(),
+        "intervals": [interval._asdict() for interval in found.intervals],
+        **{name: getattr(found, name) for name in said},
+    }
+
+
+def _path_table(found: PenaltyPath) -> str:
+    """A path for people."""
+    stability = "" if found.stability is None else f"{'stability':>11}"
+    lines = [f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}{stability}"]
+    for place, penalty in enumerate(found.penalties):
+        index = "" if found.stability is None else f"{found.stability[place]:>11.2f}"
+        lines.append(
+            f"{penalty:>13.6g}{found.n_clusters[place]:>10,}{found.objectives[place]:>16.9g}"
+            f"{found.inertias[place]:>16.9g}{index}"
+        )
+    lines += ["", f"{'from':>13}{'to':>13}{'clusters':>10}{'length':>8}"]
+    lines += [
+        f"{each.low:>13.6g}{each.high:>13.6g}{each.n_clusters:>10,}{each.length:>8.2f}" for each in found.intervals
+    ]
+    lines += ["", f"of {_seen(found)}, as {'prices' if found.search else 'radii'}"]
+    if not found.search:
+        return "\n".join(lines)
+    if found.longest is None:
+        return "\n".join([*lines, "no interval is between those of the most clusters and of one: try more penalties"])
+    return "\n".join([*lines, f"longest: {found.longest:,} clusters, the middle is --penalty {found.penalty:.9g}"])
 
 
 TARGETS = {

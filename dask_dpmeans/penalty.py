@@ -1,13 +1,468 @@
-"""Penalties from numbers of clusters, as Kulis & Jordan 2012 choose them (section 6.1)."""
+"""Which penalty: from numbers of clusters, or from how many clusters each penalty gives."""
 
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.algorithms import search as search_algorithm
+from dask_dpmeans.algorithms.aim import Aimed, PriceFor, RadiusFor
+from dask_dpmeans.algorithms.farthest import traverse
+from dask_dpmeans.algorithms.metric import metric_of
+from dask_dpmeans.algorithms.path import (
+    Halving,
+    Interval,
+    Prices,
+    Radii,
+    Solution,
+    envelope,
+    longest,
+    runs,
+    standing,
+    summary_of,
+)
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.face import seed_of
 from dask_dpmeans.groups import data_sets
+from dask_dpmeans.held import HeldRows
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
-from dask_dpmeans.sources import as_source
+from dask_dpmeans.lock import only_job
+from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.store import FORMAT, RunStore, write
+
+SUMMARY_ROWS = 2**14
+"""Rows of a summary, about: what the search's own coreset has at least."""
+USUAL_PENALTIES, USUAL_CLUSTERS = 40, 50
+"""Of a path without penalties: how many, and about how many clusters the lowest gives."""
+
+
+class FarthestFirst(NamedTuple):
+    """What `farthest_first` finds."""
+
+    penalty: float
+    """The squared distance of the last row taken, in squared units of the rows."""
+    penalties: Float64Array
+    """(k,), the same for every number of clusters from 1 to k; never rises."""
+    rows: Int64Array
+    """(k,), numbers of the rows that were taken, in order."""
+    points: Float64Array
+    """(k, d), these rows, as the fit would see them."""
+    n_passes: int
+    """Passes over the rows, after the one that checks them."""
+
+
+def farthest_first(
+    X: Any, k: int, *, sample_weight: Any = None, metric: str = "euclidean", **where: Any
+) -> FarthestFirst:
+    """The penalty for about k clusters by farthest-first traversal (Kulis & Jordan 2012, section 6.1).
+
+    The first point is the mean of all rows; then k times the row farthest from all points joins them.  The penalty is
+    the squared distance at which the last one joined, read as a radius: ``DPMeans(penalty)``.  Outliers are what it
+    finds first; `penalty_for` looks at what the fit makes of a penalty.
+
+    A pass brings the rows that are farthest, up to 1,024, and takes points from among them as long as no other row can
+    be farther.  The answer is that of the serial loop to the bit, with equal distances to the lowest row number, for
+    any chunking, threads and workers.
+
+    Parameters
+    ----------
+    X : (n, d) rows as `DPMeans.fit` takes them, or the path or URL of a Zarr array or ``.npy`` file
+    k : about how many clusters there should be
+    sample_weight : (n,), optional
+        Weights >= 0 for the mean of all rows; those without weight are not taken.
+    metric : "euclidean" or "cosine"
+        As `DPMeans` has it.
+    **where : columns, scale, client, threads, memory_limit, as `dask_dpmeans.fit` takes them
+
+    Returns
+    -------
+    FarthestFirst
+
+    Raises
+    ------
+    InputError
+        Where there are fewer different rows than k.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_dpmeans.penalty import farthest_first
+    >>> found = farthest_first(np.array([[0.0], [1.0], [8.0], [9.0]]), 3)
+    >>> found.penalties.tolist(), found.rows.tolist()
+    ([20.25, 20.25, 1.0], [0, 3, 1])
+    """
+    _check_count("k", k)
+    source, first = _rows_and_mean(X, sample_weight, metric, where)
+    found = traverse(source, first, k)
+    return FarthestFirst(float(found.squared[-1]), found.squared, found.numbers, found.rows, found.passes)
+
+
+@dataclass(frozen=True)
+class PenaltyPath:
+    """What fits at p penalties came to."""
+
+    penalties: Float64Array
+    """(p,), rising, in squared units of the rows times weight."""
+    n_clusters: Int64Array
+    """(p,)."""
+    inertias: Float64Array
+    """(p,), squared error; where rows of a summary stand for all, what all would have, about."""
+    objectives: Float64Array
+    """(p,), inertia + penalty * k."""
+    centers: tuple[Float64Array, ...]
+    """Of each penalty, (k, d)."""
+    intervals: tuple[Interval, ...]
+    """The penalties over which each number of clusters stands, rising; `n_clusters`, `low` and `high` of each."""
+    stability: Float64Array | None
+    """(p,), the mean adjusted Rand index of fits of halves, where these were asked for."""
+    search: bool
+    """Whether penalties are prices."""
+    full: bool
+    """Whether the figures are those of all rows."""
+    rows_used: int
+    """Rows that the fits saw, those of a summary where there are more."""
+    random_state: int
+    """The seed."""
+
+    @property
+    def longest(self) -> int | None:
+        """k of the longest interval in the logarithm of the penalty, among 2 <= k < the largest; None without any.
+
+        With ``search=True`` it is the number of clusters to look at first (Kulis & Jordan 2012, figure 2c).  Where
+        penalties are radii k follows the extent of the data, and the longest interval may say little: on s1, which has
+        15 clusters, it was that of 5.
+        """
+        interval = longest(self.intervals)
+        return None if interval is None else interval.n_clusters
+
+    @property
+    def penalty(self) -> float | None:
+        """The middle of that interval, in the logarithm."""
+        interval = longest(self.intervals)
+        return None if interval is None else interval.middle
+
+
+def penalty_path(
+    X: Any,
+    penalties: Any = None,
+    *,
+    search: bool = False,
+    full: bool = False,
+    sample_weight: Any = None,
+    metric: str = "euclidean",
+    halvings: int = 0,
+    summary_rows: int = SUMMARY_ROWS,
+    max_clusters: int | None = None,
+    random_state: Any = None,
+    **where: Any,
+) -> PenaltyPath:
+    """How many clusters each penalty gives, and over which intervals of penalties a number stands.
+
+    A number that stands over a long interval of penalties, in the logarithm, is one that the data has (Kulis & Jordan
+    2012, figure 2c).  Penalties are read as radii, or as prices with `search`, as `DPMeans` has it:
+
+    - As prices, each fit starts from the best clusters known, from the highest penalty to the lowest.  All clusters
+      that any fit ended with are compared at every penalty, so that k falls as the penalty rises, and the ends of
+      intervals are those penalties at which two numbers of clusters cost the same, not just penalties tried.
+    - As radii, each fit is Algorithm 1 from the mean of all rows, which is what ``DPMeans(penalty)`` does; started from
+      other centers it would end with other numbers.  Intervals are runs of penalties tried.
+
+    **Fits see a summary of the rows where there are more than twice `summary_rows`**: a coreset (Bachem et al. 2015),
+    about that many weighted rows.  Radii need `full` then: far rows, which open clusters, are not all in a summary.
+    Where there are fewer rows, all are seen.
+
+    Parameters
+    ----------
+    X : (n, d) rows as `DPMeans.fit` takes them, or the path or URL of a Zarr array or ``.npy`` file
+    penalties : numbers > 0, such as ``np.geomspace(1, 100, 30)``, optional
+        By default 40 in even steps of the logarithm, from one that gives about 50 clusters to one that gives one.
+    search : bool
+        Take penalties as prices.
+    full : bool
+        Fit all rows: as radii anew at each penalty, as prices from the clusters that the summary led to.
+    sample_weight : (n,), optional
+        Weights >= 0.
+    metric : "euclidean" or "cosine"
+        As `DPMeans` has it.
+    halvings : int
+        How many times to cut the rows that fits see in two at random, fit both halves at each penalty, and see whether
+        all these rows get the same clusters from both: the mean adjusted Rand index, a second opinion.
+    summary_rows : int
+        About how many rows a summary has; 64 or more for each cluster are well.
+    max_clusters : int, optional
+        `TooManyClustersError` where a penalty gives more.
+    random_state : int, RandomState instance or None
+        Drawn once, and kept in the result.
+    **where : columns, scale, client, threads, memory_limit, as `dask_dpmeans.fit` takes them
+
+    Returns
+    -------
+    PenaltyPath
+
+    Raises
+    ------
+    InputError
+        Penalties that are none, and rows that are all equal where penalties are not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_dpmeans.penalty import penalty_path
+    >>> X = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0]])
+    >>> path = penalty_path(X, np.geomspace(0.1, 500, 20), search=True, random_state=0)
+    >>> path.longest, [(each.n_clusters, round(each.low, 1), round(each.high, 1)) for each in path.intervals]
+    (3, [(6, 0.1, 0.5), (3, 0.5, 64.0), (2, 64.0, 341.3), (1, 341.3, 500.0)])
+    """
+    _check_switch("search", search)
+    _check_switch("full", full)
+    if not (isinstance(halvings, int | np.integer) and not isinstance(halvings, bool) and halvings >= 0):
+        raise InputError(f"halvings must be an integer >= 0, got {halvings!r}")
+    given = None if penalties is None else _checked_penalties(penalties)
+    seed = seed_of(random_state)
+    work = _Work.of(X, sample_weight, metric, search, summary_rows, max_clusters, seed, where)
+    fits = work.fits(given or work.usual())
+    jobs: list[Callable[[HeldRows], Any]] = [fits]
+    jobs += [Halving(fits, seed, number, 2.0 if search else 1.0) for number in range(halvings)]
+    found, *indices = work.source.run(jobs, work.rows, "path")
+    if full and not work.whole:
+        found = work.on_all_rows(fits, found)
+    ends, exact = standing(fits, found), bool(full) or work.whole
+    numbers, inertias = np.array([end.k for end in ends]), np.array([end.inertia for end in ends])
+    used = fits.penalties
+    intervals = envelope(found, used[0], used[-1]) if search else runs(used, numbers.tolist())
+    return PenaltyPath(
+        penalties=np.array(used),
+        n_clusters=numbers,
+        inertias=inertias,
+        objectives=inertias + np.array(used) * numbers,
+        centers=tuple(end.centers for end in ends),
+        intervals=tuple(intervals),
+        stability=np.mean(indices, axis=0) if indices else None,
+        search=bool(search),
+        full=exact,
+        rows_used=work.source.plan.n_rows if exact else len(work.rows.rows),
+        random_state=seed,
+    )
+
+
+def write_path(path: PenaltyPath, out: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a path as a Zarr group.
+
+    ``penalty``, ``n_clusters``, ``inertia``, ``objective`` and, where it is known, ``stability`` over the penalties;
+    ``cluster_centers``, (center, feature), those of one penalty after the other; and ``interval_clusters``,
+    ``interval_low`` and ``interval_high`` over the intervals.  All else is in the attributes.
+
+    Parameters
+    ----------
+    path : what `penalty_path` found
+    out : path or URL of a new group
+    force : remove the path of ours that is there
+
+    Raises
+    ------
+    InputError
+        Where something else is there.
+    """
+    store = RunStore.at(out)
+    with only_job(store.path) as lock:
+        store.check_target("path", [], force=force)
+        store.remove()
+        said = ("search", "full", "rows_used", "random_state", "longest")
+        manifest = {"format": FORMAT, "kind": "path", **{name: getattr(path, name) for name in said}}
+        store.begin(manifest)
+        numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
+        ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
+        figures: dict[str, Any] = {"penalty": path.penalties, "n_clusters": path.n_clusters, "inertia": path.inertias}
+        figures |= {"objective": path.objectives} | ({} if path.stability is None else {"stability": path.stability})
+        for name, values in figures.items():
+            write(store / name, values, ("penalty",))
+        write(store / "cluster_centers", np.concatenate(path.centers), ("center", "feature"))
+        for name, values in (("clusters", numbers), ("low", ends[:, 0]), ("high", ends[:, 1])):
+            write(store / f"interval_{name}", values, ("interval",))
+        lock.check()
+        store.seal(manifest)
+
+
+class PenaltyFor(NamedTuple):
+    """What `penalty_for` finds."""
+
+    penalty: float
+    """In squared units of the rows times weight."""
+    n_clusters: int
+    """Clusters that it gave: other than wanted where no penalty tried gives that number, since k jumps."""
+    wanted: int
+    """Clusters asked for."""
+    tried: tuple[tuple[float, int], ...]
+    """Penalties, rising, and the numbers of clusters that they gave."""
+    full: bool
+    """Whether the number of clusters is that of all rows."""
+    rows_used: int
+    """Rows that the fits saw, those of a summary where there are more."""
+    random_state: int
+    """The seed."""
+
+
+def penalty_for(
+    X: Any,
+    n_clusters: int,
+    *,
+    search: bool = False,
+    full: bool = False,
+    sample_weight: Any = None,
+    metric: str = "euclidean",
+    summary_rows: int = SUMMARY_ROWS,
+    random_state: Any = None,
+    **where: Any,
+) -> PenaltyFor:
+    """The penalty at which a fit gives about so many clusters, by bisection.
+
+    As a radius it starts from the penalty of farthest-first traversal, with Algorithm 1 at each penalty tried, until
+    two are within a thousandth of each other.  As a price, with `search`, it looks between two numbers of clusters at
+    the penalty at which both cost the same; the answer is the middle of the interval over which the number stands.
+    Either number may jump over the one wanted: what was reached is in the result.
+
+    **Fits see a summary of the rows where there are more than twice `summary_rows`**, as `penalty_path` has it.
+
+    Parameters
+    ----------
+    X : (n, d) rows as `DPMeans.fit` takes them, or the path or URL of a Zarr array or ``.npy`` file
+    n_clusters : the number wanted
+    search : bool
+        Take penalties as prices.
+    full : bool
+        Fit all rows: as radii at each penalty tried, as a price once, at the penalty that the summary led to.
+    sample_weight, metric, summary_rows, random_state, **where : as `penalty_path` takes them
+
+    Returns
+    -------
+    PenaltyFor
+
+    Raises
+    ------
+    InputError
+        Where there are fewer different rows than clusters wanted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_dpmeans.penalty import penalty_for
+    >>> X = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0]])
+    >>> found = penalty_for(X, 2, search=True, random_state=0)
+    >>> found.n_clusters, round(found.penalty, 1)
+    (2, 147.8)
+    """
+    _check_switch("search", search)
+    _check_switch("full", full)
+    _check_count("n_clusters", n_clusters)
+    seed = seed_of(random_state)
+    work = _Work.of(X, sample_weight, metric, search, summary_rows, None, seed, where)
+    found = work.aim(n_clusters, everywhere=full and not work.whole)
+    exact = bool(full) or work.whole
+    rows_used = work.source.plan.n_rows if exact else len(work.rows.rows)
+    return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Rows, what stands for them, and how they are fitted."""
+
+    source: RowSource
+    mean: Float64Array
+    """(1, d)."""
+    rows: HeldRows
+    """All of positive weight, or a summary."""
+    whole: bool
+    """Whether they are all."""
+    method: dpmeans.Method | search_algorithm.Method
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        sample_weight: Any,
+        metric: str,
+        search: bool,
+        summary_rows: int,
+        max_clusters: int | None,
+        seed: int,
+        where: dict[str, Any],
+    ) -> "_Work":
+        _check_count("summary_rows", summary_rows)
+        source, mean = _rows_and_mean(X, sample_weight, metric, where)
+        rows, whole = summary_of(source, summary_rows, seed)
+        kind = search_algorithm.Method if search else dpmeans.Method
+        method = kind(penalty=1.0, metric=metric, max_clusters=max_clusters).seeded(seed)
+        return cls(source, mean, rows, whole, method)
+
+    def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
+        """Fits at some penalties."""
+        for penalty in penalties:
+            replace(self.method, penalty=penalty)  # refuses what none would open a cluster at
+        if isinstance(self.method, dpmeans.Method):
+            return Radii(self.method, penalties)
+        return Prices(self.method, penalties, 0.0 if self.whole else search_algorithm.OPTIMISM)
+
+    def usual(self) -> tuple[float, ...]:
+        """Penalties from one that gives about `USUAL_CLUSTERS` clusters, or as many as there can be, to one for one."""
+        most = traverse(self.rows, self.mean, USUAL_CLUSTERS, fewer=True).squared
+        if not len(most):
+            raise InputError("all rows are equal: there is one cluster at any penalty")
+        if isinstance(self.method, dpmeans.Method):
+            low, high = float(most[-1]), float(most[0])
+        else:
+            high = float(self.source.summary.squares.sum())
+            low = min(high, self.aim(len(most), everywhere=False).penalty)
+        return tuple(np.geomspace(low, high, USUAL_PENALTIES).tolist())
+
+    def aim(self, wanted: int, *, everywhere: bool) -> Aimed:
+        """The penalty for so many clusters; where `everywhere`, of all rows."""
+        fits = self.fits(())
+        if isinstance(fits, Radii):
+            job = RadiusFor(fits, wanted, tuple(self.mean[0].tolist()))
+            return job(self.source) if everywhere else self.source.run([job], self.rows, "aim")[0]
+        traverse(self.rows, self.mean, wanted)  # refuses more than there are
+        found = self.source.run([PriceFor(fits, wanted)], self.rows, "aim")[0]
+        if not everywhere:
+            return found
+        return replace(found, solution=self.on_all_rows(replace(fits, penalties=(found.penalty,)), [found.solution])[0])
+
+    def on_all_rows(self, fits: Prices | Radii, found: list[Solution]) -> list[Solution]:
+        """What fits of all rows come to: as prices from each of the clusters found, in the middle of the penalties."""
+        if isinstance(fits, Radii):
+            return fits(self.source)
+        ends = standing(fits, found)
+        exact = replace(fits, optimism=0.0)
+        polished = {}
+        for number in sorted({id(end): place for place, end in enumerate(ends)}.values()):
+            at = [penalty for penalty, end in zip(fits.penalties, ends, strict=True) if end is ends[number]]
+            middle = math.sqrt(at[0]) * math.sqrt(at[-1])
+            polished[id(ends[number])] = exact.at(self.source, middle, ends[number])
+        return [polished[id(end)] for end in ends]
+
+
+def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: dict[str, Any]) -> tuple[RowSource, Float64Array]:
+    """The rows, and their mean, (1, d), as the metric has it."""
+    geometry = metric_of(metric)
+    source = as_source(X, sample_weight, features=geometry.features, **where)
+    return source, geometry.means(source.summary.mean[np.newaxis], np.eye(1, source.n_features))
+
+
+def _checked_penalties(penalties: Any) -> tuple[float, ...]:
+    """Different penalties, rising."""
+    given = np.asarray(penalties, np.float64) if np.ndim(penalties) == 1 and len(penalties) else None
+    if given is None or not ((given > 0) & (given < np.inf)).all():
+        raise InputError(f"penalties must be a list of finite numbers > 0, got {penalties!r}")
+    return tuple(np.unique(given).tolist())
+
+
+def _check_switch(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}")
 
 
 class HDPPenalties(NamedTuple):
@@ -41,9 +496,8 @@ def hdp_penalties(
     HDPPenalties
         One pass over the rows for each of the clusters asked for, and two more.
     """
-    for name, number in (("local_clusters", local_clusters), ("global_clusters", global_clusters)):
-        if not (isinstance(number, int | np.integer) and number >= 1):
-            raise InputError(f"{name} must be an integer >= 1, got {number!r}")
+    _check_count("local_clusters", local_clusters)
+    _check_count("global_clusters", global_clusters)
     rows, sets = data_sets(data, groups)
     if sets is None:
         raise InputError("groups are missing: pass the number of each row's data set, or a list of data sets")
@@ -67,3 +521,8 @@ def hdp_penalties(
     if not min(penalties) > 0:
         raise InputError(f"the data sets have fewer different rows than {local_clusters} or {global_clusters} clusters")
     return penalties
+
+
+def _check_count(name: str, number: int) -> None:
+    if not (isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 1):
+        raise InputError(f"{name} must be an integer >= 1, got {number!r}")

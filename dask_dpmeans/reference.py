@@ -91,6 +91,24 @@ def dpmeans(
     return sweeps
 
 
+def farthest_first(rows: Sequence[Row], k: int, first: Row, weights: Sequence[float]) -> list[tuple[int, float]]:
+    """Kulis & Jordan 2012, section 6.1: k times the row farthest from all points taken joins them, after `first`.
+
+    Its number, the lowest among equals, and its squared distance; rows without weight are not taken.
+    """
+    points = [first]
+    taken = []
+    for _ in range(k):
+        farthest, most = -1, -1.0
+        for number, row in enumerate(rows):
+            squared = nearest_center(row, points)[1]
+            if weights[number] > 0 and squared > most:
+                farthest, most = number, squared
+        points.append(rows[farthest])
+        taken.append((farthest, most))
+    return taken
+
+
 def direction(row: Row, otherwise: Row) -> list[float]:
     """A row divided by its length; `otherwise` where this is 0, or no more than rounding leaves of directions."""
     length = math.sqrt(squared_distance(row, [0.0] * len(row)))

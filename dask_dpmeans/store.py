@@ -131,9 +131,12 @@ IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", 
 FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
 SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
 GRAPH = ("sigma",)
+PATH = ("penalty", "stability", "interval_clusters", "interval_low", "interval_high")
+"""Arrays of a path of penalties, beside `cluster_centers` and figures that are called as those of a run."""
 OUR_NAMES = {
     "zarr.json",
     "steps",
+    *PATH,
     *RESULT,
     *LOCAL,
     *IMPLICIT,
@@ -203,7 +206,7 @@ class RunStore:
             raise InputError(f"{self.path} holds {'a run' if kind == 'run' else kind}: {ways}")
 
     def kind(self) -> str | None:
-        """What of ours is there, whole or begun: a run, predictions or synthetic data."""
+        """What of ours is there, whole or begun: a run, predictions, a path or synthetic data."""
         path = self.path if self.finished() else self / "steps"
         return str(_attributes(path)[MARKER]["kind"]) if self.finished() or self.begun() else None
 

@@ -19,6 +19,7 @@ from zarr.codecs import ZstdCodec
 from dask_dpmeans import DPMeans, cli, fit, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.lock import only_job
+from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.sources import connect, inputs
 from dask_dpmeans.sources.reading import Trial
@@ -217,6 +218,85 @@ def test_a_dry_run_on_workers_counts_their_threads(data: str) -> None:
     assert not Path("run.zarr").exists()
 
 
+def test_penalty_says_what_the_library_finds(data: str, rows: np.ndarray) -> None:
+    shown = succeed("penalty", data, "-k", 5)
+    assert shown.stdout == f"farthest-first  {farthest_first(rows, 5).penalty:.9g} for 5 clusters, as a radius\n"
+    shown = succeed("penalty", data, "-k", 5, "--search", "--seed", 0).stdout
+    found = penalty_for(rows, 5, search=True, random_state=0)
+    assert found.n_clusters == 5
+    assert f"by fits         {found.penalty:.9g}, 5 clusters as a price, of all 1,000 rows\n" in shown
+    np.save("weights.npy", np.linspace(0, 2, 1000))
+    how = ["--columns", "2,0", "--scale", "std", "--weights", "weights.npy", "--metric", "cosine", "--threads", 1]
+    event = json.loads(succeed("penalty", data, "-k", 3, "--fit", "--full", "--json", *how).stdout)
+    options = {"columns": [2, 0], "scale": "std", "metric": "cosine", "sample_weight": np.linspace(0, 2, 1000)}
+    first = farthest_first(rows, 3, **options)
+    assert event["farthest_first"]["penalties"] == first.penalties.tolist()
+    assert event["farthest_first"]["rows"] == first.rows.tolist()
+    assert (event["fit"]["wanted"], event["fit"]["penalty"]) == (3, penalty_for(rows, 3, **options).penalty)
+
+
+def test_a_number_that_no_penalty_gives_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("square.npy", np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))
+    said = succeed("penalty", "square.npy", "-k", 3, "--fit").stdout
+    assert "4 clusters as a radius, of all 4 rows: no penalty tried gives 3" in said
+
+
+def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> None:
+    how = ["--search", "--from", 20, "--to", 4000, "--number", 5, "--seed", 0, "--halvings", 1]
+    shown = succeed("path", data, "path.zarr", *how).stdout
+    found = penalty_path(rows, np.geomspace(20, 4000, 5), search=True, halvings=1, random_state=0)
+    assert f"longest: {found.longest} clusters, the middle is --penalty {found.penalty:.9g}" in shown
+    assert "of all 1,000 rows, as prices" in shown
+    lines = shown.splitlines()
+    assert lines[0].split() == ["penalty", "clusters", "objective", "inertia", "stability"]
+    assert [int(line.split()[1]) for line in lines[1:6]] == found.n_clusters.tolist()
+    assert [int(line.split()[2]) for line in lines[8:-2] if line] == [each.n_clusters for each in found.intervals]
+    stored = xarray.open_zarr("path.zarr")
+    for name, values in (("objective", found.objectives), ("stability", found.stability)):
+        np.testing.assert_array_equal(stored[name], values)
+    np.testing.assert_array_equal(stored.cluster_centers, np.concatenate(found.centers))
+    assert stored.attrs["dask_dpmeans"]["longest"] == found.longest
+    assert stored.interval_high.values.tolist() == [each.high for each in found.intervals]
+    again = call("path", data, "path.zarr", "--penalties", "9")
+    assert again.exit_code == 2
+    assert "holds path: --force removes it first" in " ".join(again.output.split())
+    event = json.loads(succeed("path", data, "path.zarr", "--penalties", "90,9", "--force", "--json").stdout)
+    radii = penalty_path(rows, [9, 90])
+    assert (event["penalties"], event["n_clusters"]) == ([9.0, 90.0], radii.n_clusters.tolist())
+    assert (event["search"], event["full"], event["stability"]) == (False, True, None)
+    assert "longest" not in succeed("path", data, "--penalties", "90,9").stdout
+    assert [list(each.values()) for each in event["intervals"]] == [list(each) for each in radii.intervals]
+
+
+def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
+    shown = succeed("path", data, "--penalties", "1e9", "--summary-rows", 100, "--seed", 0, "--search").stdout
+    assert "of a summary of " in shown
+    assert "no interval is between those of the most clusters and of one: try more penalties" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["penalty", "{data}"], "Missing option '-k'"),
+        (["penalty", "{data}", "-k", 0], "k must be an integer >= 1, got 0"),
+        (["penalty", "nowhere.zarr", "-k", 2], "there is no Zarr array at nowhere.zarr"),
+        (["path", "{data}", "--penalties", "1,two"], "'1,two' is not a list of penalties such as 1,2,4"),
+        (["path", "{data}", "--penalties", "1,-2"], "penalties must be a list of finite numbers > 0, got [1.0, -2.0]"),
+        (["path", "{data}", "--from", 1], "give --penalties, or --from and --to, or neither"),
+        (["path", "{data}", "--penalties", "1", "--from", 1, "--to", 2], "give --penalties, or --from and --to"),
+        (["path", "{data}", "--from", 3, "--to", 2], "--from 3 must be > 0 and below --to 2"),
+        (["path", "{data}", "{data}/out", "--penalties", "1"], "lie one within the other: give another output"),
+    ],
+)
+def test_wrong_use_of_penalty_and_path_exits_2(data: str, tmp_path: Path, arguments: list, message: str) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    result = call(*[str(argument).format(data=data) for argument in arguments])
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.output.split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -322,7 +402,7 @@ def test_the_same_commands_under_dask() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "dask", "dpmeans", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    for command in ("fit", "predict", "show", "synth", "demo"):
+    for command in ("fit", "penalty", "path", "predict", "show", "synth", "demo"):
         assert command in shown
 
 

@@ -1,14 +1,291 @@
 """Penalties from numbers of clusters."""
 
+from contextlib import contextmanager
+from pathlib import Path
+
 import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import chunkings, seeds, tables
+from strategies import chunkings, grid_problems, seeds, tables, weights_of
 
-from dask_dpmeans import InputError
-from dask_dpmeans.penalty import hdp_penalties
+from dask_dpmeans import DPMeans, InputError, TooManyClustersError, reference
+from dask_dpmeans.algorithms import farthest
+from dask_dpmeans.algorithms.dpmeans import inertia_of
+from dask_dpmeans.penalty import farthest_first, hdp_penalties, penalty_for, penalty_path
+from dask_dpmeans.sources import as_source
+from dask_dpmeans.synth import Synthetic
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+# ---------------------------------------------------------------- farthest-first
+
+
+@contextmanager
+def few_candidates(most):
+    """Passes bring no more rows than this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(farthest, "CANDIDATES", most)
+        patch.setattr(farthest, "LEAST_CANDIDATES", 1)
+        yield
+
+
+@given(tables(), st.integers(1, 6), st.integers(1, 7), st.integers(0, 3), st.data())
+def test_farthest_first_is_the_serial_loop_to_the_bit(rows, k, most, height, data):
+    n, weights = len(rows), data.draw(weights_of(len(rows)))
+    each = [1.0] * n if weights is None else weights.tolist()
+    first = as_source(rows, weights, block_rows=2**height).summary.mean
+    wanted = reference.farthest_first(rows.astype(float).tolist(), k, first.tolist(), each)
+    lazy = da.from_array(rows, chunks=(data.draw(chunkings(n, empty=False)), -1))
+    with few_candidates(most):
+        for table, where in ((rows, {}), (lazy, {"threads": 2})):
+            options = {"sample_weight": weights, "block_rows": 2**height, **where}
+            if wanted[-1][1] > 0:
+                found = farthest_first(table, k, **options)
+                assert list(zip(found.rows.tolist(), found.penalties.tolist(), strict=True)) == wanted
+                assert found.penalty == wanted[-1][1]
+                assert found.points.tobytes() == rows[found.rows].astype(float).tobytes()
+                assert found.n_passes <= k
+            else:
+                different = sum(squared > 0 for _, squared in wanted)
+                with pytest.raises(InputError, match=rf"{k} clusters are more than .* mean, {different}: ask"):
+                    farthest_first(table, k, **options)
+
+
+@given(grid_problems(), st.integers(1, 5))
+def test_farthest_first_begins_with_the_mean(problem, k):
+    rows = problem.rows.astype(float).tolist()
+    wanted = reference.farthest_first(rows, k, reference.mean_of(rows, problem.each), problem.each)
+    if wanted[-1][1] > 0:
+        found = farthest_first(problem.rows, k, sample_weight=problem.weights, block_rows=problem.block_rows)
+        assert list(zip(found.rows.tolist(), found.penalties.tolist(), strict=True)) == wanted
+
+
+@pytest.mark.parametrize(("kind", "most"), [("blobs", 6), ("outliers", 1)])
+def test_a_pass_takes_several_points_and_no_prefix_changes(kind, most):
+    """20 points of 40,000 rows in three blocks."""
+    rows = np.concatenate([part for _, part, _ in Synthetic(kind, 40_000, 3, 12, 0).parts()])
+    found = farthest_first(rows, 20)
+    assert found.n_passes <= most
+    assert (np.diff(found.penalties) <= 0).all()
+    for k in (1, 5, 13):
+        shorter = farthest_first(rows, k)
+        assert shorter.penalty == found.penalties[k - 1]
+        assert shorter.rows.tolist() == found.rows[:k].tolist()
+    with few_candidates(1):
+        alone = farthest_first(rows, 20)
+    assert alone.n_passes == 20
+    assert alone.penalties.tobytes() == found.penalties.tobytes()
+    assert alone.rows.tolist() == found.rows.tolist()
+
+
+def test_farthest_first_finds_directions_and_scaled_columns():
+    rows = np.random.default_rng(0).normal(size=(300, 3))
+    unit = rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    found = farthest_first(rows, 4, metric="cosine")
+    mean = unit.mean(axis=0)
+    assert found.penalties[0] == pytest.approx(2 - 2 * (unit @ mean).min() / np.sqrt(mean @ mean), rel=1e-12)
+    scaled = farthest_first(rows, 4, columns=[2, 0], scale="std")
+    wanted = farthest_first(rows[:, [2, 0]] / rows[:, [2, 0]].std(axis=0), 4)
+    assert scaled.penalties == pytest.approx(wanted.penalties, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "k", "message"),
+    [
+        (np.zeros((3, 2)), 0, "k must be an integer >= 1, got 0"),
+        (np.zeros((3, 2)), 2.0, "k must be an integer >= 1, got 2.0"),
+        (np.zeros((3, 2)), 1, "1 clusters are more than the rows that differ from each other and .* mean, 0"),
+        (
+            np.array([[0.0], [1.0]]),
+            3,
+            "3 clusters are more than the rows that differ from each other and .* mean, 2",
+        ),
+    ],
+)
+def test_numbers_of_clusters_that_cannot_be_are_refused(rows, k, message):
+    with pytest.raises(InputError, match=message):
+        farthest_first(rows, k)
+
+
+# ---------------------------------------------------------------- paths
+
+
+def three_gaussians(seed=0, n=100):
+    """As figure 2a of Kulis & Jordan 2012 shows them."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.normal(center, 0.5, (n, 2)) for center in ((0, 0), (3, 0), (1.5, 2.6))])
+
+
+def path_bytes(path):
+    return [
+        value.tobytes() if isinstance(value, np.ndarray) else [each.tobytes() for each in value]
+        for value in (path.penalties, path.n_clusters, path.inertias, path.objectives, path.stability, path.centers)
+    ] + [path.intervals, path.rows_used]
+
+
+def test_three_gaussians_are_three_clusters_over_the_longest_interval():
+    path = penalty_path(three_gaussians(), search=True, halvings=1, random_state=0)
+    assert path.longest == 3
+    interval = next(each for each in path.intervals if each.n_clusters == 3)
+    assert interval.low < path.penalty < interval.high
+    assert interval.length > 2.5
+    assert DPMeans(path.penalty, search=True, random_state=0).fit(three_gaussians()).n_clusters_ == 3
+    assert path.n_clusters[0] >= 45
+    assert path.n_clusters[-1] == 1
+    assert (np.diff(path.n_clusters) <= 0).all()
+    assert np.median(path.stability[path.n_clusters == 3]) > 0.98
+    assert (path.stability[(path.n_clusters == 2) | (path.n_clusters > 5)] < 0.8).all()
+
+
+@pytest.mark.parametrize(("name", "k"), [("s1", 15), ("a1", 20)])
+def test_the_longest_interval_of_published_sets(name, k):
+    if not (DATA / f"{name}.npz").exists():
+        pytest.skip(f"needs {name}.npz")
+    rows = np.load(DATA / f"{name}.npz")["X"]
+    total = float(((rows - rows.mean(axis=0)) ** 2).sum())
+    path = penalty_path(rows, np.geomspace(1e-4 * total, total, 16), search=True, random_state=0)
+    assert path.longest == k
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_figures_are_those_of_the_clusters(search):
+    rows = three_gaussians()
+    path = penalty_path(rows, [200.0, 2.0, 40.0, 2.0], search=search, random_state=0)
+    assert path.penalties.tolist() == [2.0, 40.0, 200.0]
+    assert (path.full, path.rows_used, path.random_state, path.stability) == (True, 300, 0, None)
+    for k, inertia, centers in zip(path.n_clusters, path.inertias, path.centers, strict=True):
+        assert len(centers) == k
+        assert inertia == -DPMeans(1.0, init=centers, max_iter=1).fit(centers).score(rows)
+    np.testing.assert_array_equal(path.objectives, path.inertias + path.penalties * path.n_clusters)
+
+
+@pytest.mark.parametrize("summary_rows", [1000, 50])
+def test_radii_in_full_are_what_the_estimator_gives(summary_rows):
+    rows, weights = three_gaussians(n=80), np.random.default_rng(0).choice([0.0, 0.5, 1.0, 2.0], 240)
+    path = penalty_path(rows, [0.5, 2.0, 30.0], full=True, sample_weight=weights, summary_rows=summary_rows)
+    models = [DPMeans(penalty).fit(rows, sample_weight=weights) for penalty in path.penalties]
+    assert path.n_clusters.tolist() == [model.n_clusters_ for model in models]
+    if summary_rows == 50:
+        assert path.inertias.tolist() == [model.inertia_ for model in models]
+        assert [each.tobytes() for each in path.centers] == [model.cluster_centers_.tobytes() for model in models]
+
+
+def test_a_summary_is_said_and_its_figures_are_about_those_of_all_rows():
+    rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 4, 8, 1).parts()])
+    options = {"search": True, "random_state": 0, "summary_rows": 1000}
+    penalties = [3e3, 2e4, 9e4]
+    path = penalty_path(rows, penalties, **options)
+    assert not path.full
+    assert 800 < path.rows_used < 1200
+    full = penalty_path(rows, penalties, full=True, **options)
+    assert (full.full, full.rows_used) == (True, 6_000)
+    assert full.n_clusters.tolist() == path.n_clusters.tolist() == [8, 8, 6]
+    np.testing.assert_allclose(path.inertias, full.inertias, rtol=0.1)
+    for centers, inertia in zip(full.centers, full.inertias, strict=True):
+        assert inertia == inertia_of(as_source(rows), centers)
+    radii = penalty_path(rows, [30.0], summary_rows=1000, random_state=0)
+    assert not radii.full
+
+
+@pytest.mark.parametrize("search", [False, True])
+@pytest.mark.parametrize("summary_rows", [64, 1000])
+def test_a_path_has_the_same_bytes_for_any_chunks_and_threads(search, summary_rows):
+    rows = three_gaussians().astype(np.float32)
+    options = {"search": search, "summary_rows": summary_rows, "halvings": 1, "random_state": 1, "full": True}
+    wanted = path_bytes(penalty_path(rows, [3.0, 50.0], **options))
+    for chunks, threads in (((100, 2), 1), ((7, 1), 2)):
+        lazy = da.from_array(rows, chunks=chunks)
+        assert path_bytes(penalty_path(lazy, [3.0, 50.0], threads=threads, **options)) == wanted
+
+
+def test_directions_have_a_path_too():
+    rows = three_gaussians() - [1.5, 0.9]
+    path = penalty_path(rows, np.geomspace(0.5, 300, 12), search=True, metric="cosine", random_state=0)
+    assert path.longest == 3
+    assert all(np.sqrt((each**2).sum(axis=1)) == pytest.approx(1.0) for each in path.centers)
+    assert penalty_for(rows, 3, metric="cosine").n_clusters == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penalties": []}, r"penalties must be a list of finite numbers > 0, got \[\]"),
+        ({"penalties": 4.0}, r"penalties must be a list of finite numbers > 0, got 4.0"),
+        ({"penalties": [1.0, -1.0]}, r"penalties must be a list of finite numbers > 0, got \[1.0, -1.0\]"),
+        ({"penalties": [1.0, np.nan]}, r"penalties must be a list of finite numbers > 0"),
+        ({"penalties": [3.0, 5.0], "metric": "cosine"}, r"penalty must be <= 4 where metric='cosine', got 5.0"),
+        ({"halvings": -1}, r"halvings must be an integer >= 0, got -1"),
+        ({"summary_rows": 0}, r"summary_rows must be an integer >= 1, got 0"),
+        ({"search": "yes"}, r"search must be True or False, got 'yes'"),
+        ({"full": 1}, r"full must be True or False, got 1"),
+        ({"metric": "far"}, r"metric must be one of euclidean, cosine, got 'far'"),
+        ({"max_clusters": 0}, r"max_clusters must be an integer >= 1 or None, got 0"),
+    ],
+)
+def test_what_makes_no_path_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        penalty_path(three_gaussians(n=5), **{"penalties": [1.0], **options})
+
+
+def test_equal_rows_have_no_usual_penalties():
+    with pytest.raises(InputError, match="all rows are equal: there is one cluster at any penalty"):
+        penalty_path(np.ones((5, 2)))
+
+
+def test_too_many_clusters_are_an_error():
+    with pytest.raises(
+        TooManyClustersError, match=r"penalty=0.01 makes at least \d+ clusters, more than max_clusters=9"
+    ):
+        penalty_path(three_gaussians(), [0.01], max_clusters=9)
+
+
+# ---------------------------------------------------------------- penalties for numbers of clusters
+
+
+@pytest.mark.parametrize("search", [False, True])
+@pytest.mark.parametrize("wanted", [1, 3, 12])
+def test_the_penalty_found_gives_the_number_reached(search, wanted):
+    rows = three_gaussians(1)
+    found = penalty_for(rows, wanted, search=search, random_state=0)
+    assert (found.wanted, found.rows_used, found.full) == (wanted, 300, True)
+    assert abs(found.n_clusters - wanted) <= (0 if wanted < 12 else 1)
+    model = DPMeans(found.penalty, search=search, random_state=0).fit(rows)
+    assert abs(model.n_clusters_ - found.n_clusters) <= (1 if search and wanted == 12 else 0)
+    if not search:
+        assert (found.penalty, found.n_clusters) in found.tried
+
+
+def test_all_rows_may_be_asked():
+    rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 4_000, 3, 7, 1).parts()])
+    radius = penalty_for(rows, 7, full=True, summary_rows=500, random_state=0)
+    assert radius.rows_used == 4_000
+    assert DPMeans(radius.penalty).fit(rows).n_clusters_ == radius.n_clusters == 7
+    price = penalty_for(rows, 7, search=True, full=True, summary_rows=500, random_state=0)
+    assert (price.n_clusters, price.rows_used) == (7, 4_000)
+    some = penalty_for(rows, 7, search=True, summary_rows=500, random_state=0)
+    assert some.penalty == price.penalty
+    assert not some.full
+    assert 400 < some.rows_used < 600
+
+
+def test_the_square_whose_numbers_jump():
+    square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    found = penalty_for(square, 3)
+    assert (found.n_clusters, found.wanted) == (4, 3)
+    assert {k for _, k in found.tried} == {1, 4}
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_more_clusters_than_rows_are_refused(search):
+    with pytest.raises(InputError, match=r"7 clusters are more than the rows that differ .*, 6: ask for fewer"):
+        penalty_for(np.repeat(three_gaussians(n=2), 2, axis=0), 7, search=search)
+    with pytest.raises(InputError, match="n_clusters must be an integer >= 1, got 0"):
+        penalty_for(np.zeros((3, 1)), 0, search=search)
+
+
+# ---------------------------------------------------------------- of several data sets
 
 
 def by_hand(rows, groups, k, g):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.metric import METRICS, Metric
+from dask_dpmeans.algorithms.metric import Metric, metric_of
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Int64Array
@@ -139,13 +139,12 @@ class Parameters:
         ):
             raise InputError(f"the first centers must be finite numbers of shape (k, d), k >= 1, got {self.centers!r}")
         check_limits(self.max_iter, self.tol, self.max_clusters)
-        if not (isinstance(self.metric, str) and self.metric in METRICS):
-            raise InputError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
+        metric_of(self.metric)
 
     @property
     def geometry(self) -> Metric:
         """The metric."""
-        return METRICS[self.metric]
+        return metric_of(self.metric)
 
     @property
     def sparse(self) -> bool:

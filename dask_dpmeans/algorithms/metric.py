@@ -181,6 +181,13 @@ METRICS: Mapping[str, Metric] = MappingProxyType({"euclidean": EUCLIDEAN, "cosin
 """By name."""
 
 
+def metric_of(name: str) -> Metric:
+    """The metric of a name that someone gave."""
+    if not (isinstance(name, str) and name in METRICS):
+        raise InputError(f"metric must be one of {', '.join(METRICS)}, got {name!r}")
+    return METRICS[name]
+
+
 def ratio(above: Float64Array, below: Float64Array, otherwise: float = 0.0) -> Float64Array:
     """The quotient, `otherwise` where the divisor is 0."""
     quotient: Float64Array = np.full(np.broadcast_shapes(above.shape, below.shape), otherwise)

@@ -394,15 +394,19 @@ class Method(Parameters):
 
 @dataclass(frozen=True)
 class Restart:
-    """A search of a coreset, as a job."""
+    """A search without a coreset of its own, as a job."""
 
     method: Method
     tries: int
     """Rounds of trials that must fail before a share is given up; none at all where it is 0."""
+    warm: State | None = None
+    """The end of another search, from whose centers this one starts; None for those of the method."""
 
-    def __call__(self, rows: HeldRows) -> State:
+    def __call__(self, rows: Source) -> State:
         """The state that it ends with."""
         start = self.method.init(rows)
+        if self.warm is not None:
+            start = replace(start, next_centers=self.warm.centers, next_children=self.warm.children)
         start = replace(start, share=start.share if self.tries else len(SHARES), finest=False, tries=self.tries)
         *_, end = iterate(rows, self.method, start)
         return end.state

@@ -5,6 +5,7 @@ from dask.utils import format_bytes, parse_bytes
 from dask_dpmeans.sources.cluster import connect, own_threads
 from dask_dpmeans.sources.executors import Threads, one_blas_thread
 from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, featured, lay_out, open_groups, working_dtype
+from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
@@ -27,6 +28,7 @@ __all__ = [
     "is_lazy",
     "is_stored",
     "known_rows",
+    "label_pairs",
     "lay_out",
     "lazy_map",
     "lazy_rows",

@@ -161,6 +161,7 @@ def as_source(
     sample_weight: Any = None,
     *,
     groups: Any = None,
+    groups_are: str = "groups",
     columns: Sequence[int] | None = None,
     scale: Float64Array | str | None = None,
     features: Features | None = None,
@@ -185,6 +186,8 @@ def as_source(
         Weights >= 0, not all 0.
     groups : the same kinds, (n,), integers, optional
         The number of the data set that each row belongs to, from 0 on, in any order.
+    groups_are : str
+        What errors call them: the name of the argument that they come from.
     columns : sequence of int, optional
         Columns to use, in order.
     scale : "std" or (d,) array, optional
@@ -226,6 +229,7 @@ def as_source(
         data,
         sample_weight,
         groups=groups,
+        groups_are=groups_are,
         columns=columns,
         features=features,
         client=client,
@@ -247,7 +251,7 @@ def as_source(
         return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
 
     summary, prepare = _surveyed(layout, fold, scale)
-    _check_summary(summary, layout.rows, prepare, centers)
+    _check_summary(summary, layout.rows, prepare, centers, groups_are)
     return RowSource(
         plan,
         tuple(shards),
@@ -300,6 +304,7 @@ def lay_out(
     sample_weight: Any = None,
     *,
     groups: Any = None,
+    groups_are: str = "groups",
     columns: Sequence[int] | None = None,
     features: Features | None = None,
     client: Client | None = None,
@@ -318,10 +323,10 @@ def lay_out(
     rows, weights, sets = _together(
         opened,
         opened_input(sample_weight, "sample_weight", 1, fill_missing),
-        opened_input(groups, "groups", 1, fill_missing),
+        opened_input(groups, groups_are, 1, fill_missing),
     )
     n, d = rows.shape
-    _check_shapes(rows, weights, sets)
+    _check_shapes(rows, weights, sets, groups_are)
     chosen = _checked_columns(columns, d)
     prepare = Prepare(working_dtype(rows.dtype, "data"), chosen, features=features, sparse=sparse)
     used = d if chosen is None else len(chosen)
@@ -534,7 +539,7 @@ def lazy_array(array: Any) -> da.Array:
     return da.from_array(array) if stored_values(array) is None else lazy_csr(array, read_rows(array))
 
 
-def _check_shapes(rows: Any, weights: Any, groups: Any) -> None:
+def _check_shapes(rows: Any, weights: Any, groups: Any, groups_are: str) -> None:
     n, d = rows.shape
     if n < 1:
         raise InputError(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
@@ -545,24 +550,24 @@ def _check_shapes(rows: Any, weights: Any, groups: Any) -> None:
         if weights.shape[0] != n:
             raise InputError(f"sample_weight must hold one weight a row: {n:,} rows, but {weights.shape[0]:,} weights")
     if groups is not None:
-        _check_groups(groups, n)
+        _check_groups(groups, groups_are, n)
 
 
 def open_groups(groups: Any, n_rows: int) -> Any:
     """The data set of each of so many rows as an array, with known chunks where it is Dask's."""
     opened = opened_input(groups, "groups", 1, False)
-    _check_groups(opened, n_rows)
+    _check_groups(opened, "groups", n_rows)
     return opened
 
 
-def _check_groups(groups: Any, n_rows: int) -> None:
+def _check_groups(groups: Any, name: str, n_rows: int) -> None:
     if groups.dtype.kind not in "biu":
         raise InputError(
-            f"groups must be integers from 0 on, got {groups.dtype}: fill what is missing, then number the groups, "
-            "as np.unique(groups, return_inverse=True) does"
+            f"{name} must be integers from 0 on, got {groups.dtype}: fill what is missing, then number the {name}, "
+            f"as np.unique({name}, return_inverse=True) does"
         )
     if groups.shape[0] != n_rows:
-        raise InputError(f"groups must hold one number a row: {n_rows:,} rows, but {groups.shape[0]:,} numbers")
+        raise InputError(f"{name} must hold one number a row: {n_rows:,} rows, but {groups.shape[0]:,} numbers")
 
 
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
@@ -678,12 +683,13 @@ def limit_of(dtype: np.dtype[Any]) -> float:
     return EXACT_INTEGERS if dtype.kind in "iu" else np.inf
 
 
-def describe_flaw(flaw: Flaw, place: str) -> str:
+def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
     """What is wrong with a value, where, and what to do."""
     if flaw.column == -2:
+        kinds = "data sets" if groups_are == "groups" else groups_are
         return (
-            f"groups holds {flaw.value} at {place}: data sets are numbered from 0 to below {MOST_GROUPS:,}, "
-            "as np.unique(groups, return_inverse=True) does"
+            f"{groups_are} holds {flaw.value} at {place}: {kinds} are numbered from 0 to below {MOST_GROUPS:,}, "
+            f"as np.unique({groups_are}, return_inverse=True) does"
         )
     if flaw.column == -1:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"
@@ -696,7 +702,9 @@ def describe_flaw(flaw: Flaw, place: str) -> str:
     return f"data contains {kind} ({flaw.value}) at {place}: remove or replace such rows first"
 
 
-def _check_summary(summary: Summary, rows: Any, prepare: Prepare, centers: Float64Array | None) -> None:
+def _check_summary(
+    summary: Summary, rows: Any, prepare: Prepare, centers: Float64Array | None, groups_are: str = "groups"
+) -> None:
     """Refuse what the first pass found wrong."""
     columns, features = prepare.columns, prepare.features
     if summary.flaw is not None:
@@ -704,7 +712,8 @@ def _check_summary(summary: Summary, rows: Any, prepare: Prepare, centers: Float
         if features is not None and flaw.column == -3:
             raise InputError(features.complaint(f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"))
         column = "" if flaw.column < 0 else f", column {flaw.column if columns is None else columns[flaw.column]}"
-        raise InputError(describe_flaw(flaw, f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}{column}"))
+        place = f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}{column}"
+        raise InputError(describe_flaw(flaw, place, groups_are))
     if summary.weight == 0:
         raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
     if summary.weight == np.inf:

@@ -75,6 +75,8 @@ class DPMeans(CentersMixin, BaseEstimator):
         ``zarr.Array``.
     cluster_weights_ : (k,) float64
         Rows of each cluster, by weight.
+    cluster_inertias_ : (k,) float64
+        Weighted sum of squared distances of the rows of each cluster to its center.
     n_clusters_ : int
     inertia_ : float
         Weighted sum of squared distances of the rows to their centers; with ``metric="cosine"`` of 2 (1 - cosine).

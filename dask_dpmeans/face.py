@@ -29,15 +29,20 @@ class ClustersMixin(ClusterMixin):
         """What its method sees in place of the rows, where that has to be learned from them first."""
         return None
 
-    def _set_fitted(self, weights: Float64Array, history: list[Record]) -> None:
+    def _set_fitted(self, weights: Float64Array, inertias: Float64Array, history: list[Record]) -> None:
         last = history[-1]
         self.cluster_weights_ = weights
+        self.cluster_inertias_ = inertias
         self.n_clusters_ = last.n_clusters
         self.inertia_ = last.inertia
         self.objective_ = last.objective
         self.n_iter_ = len(history)
         self.n_passes_ = last.passes
         self.history_ = history
+
+    def _restore_clusters(self, result: Result) -> None:
+        """Note what every run came to."""
+        self._set_fitted(result.arrays["cluster_weights"], result.arrays["cluster_inertias"], result.history)
 
 
 class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin):
@@ -114,7 +119,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
         step, history = stepped(source, method)
         self.feature_columns_ = self.feature_scale_ = None
         self.features_ = source.prepare.features
-        self._set_fitted(step.state.weights, history)
+        self._set_fitted(step.state.weights, step.state.inertias, history)
         self.n_passes_ += learned.passes
         self._set_centers(method, source, step.state)
         kernel = method.labels(source, step.state)
@@ -140,7 +145,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
 
     def _restore(self, result: Result) -> None:
         """Note what a run came to."""
-        self._set_fitted(result.arrays["cluster_weights"], result.history)
+        self._restore_clusters(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
 
     @property

@@ -57,6 +57,8 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         Their means, as they were drawn.
     cluster_weights_ : (k,) float64
         Their rows.
+    cluster_inertias_ : (k,) float64
+        Squared errors of the clusters.
     n_clusters_ : int
     variance_, concentration_ : float
         Those of the last draw.
@@ -117,7 +119,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         self.labels_ = last.labels
         self.cluster_centers_ = last.centers
         self.variance_, self.concentration_ = last.variance, last.concentration
-        self._set_fitted(last.weights, self.history_)
+        self._set_fitted(last.weights, last.inertias, self.history_)
         return self
 
     def draws(self, X: Any) -> Iterator[State]:
@@ -140,7 +142,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
     def _restore(self, result: Result) -> None:
         """Note what a run came to."""
-        self._set_fitted(result.arrays["cluster_weights"], result.history)
+        super()._restore(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
         self.variance_ = float(result.arrays["variance"][0])
         self.concentration_ = float(result.arrays["concentration"][0])

@@ -66,6 +66,8 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     n_clusters_ : int
     cluster_weights_ : (k,) float64
         The degrees of the clusters, links inside counted from both ends; their nodes under the ratio cut.
+    cluster_inertias_ : (k,) float64
+        What each cluster adds to the cut.
     sigma_ : float
         With init="mean": what the diagonal of the kernel is raised by to make it positive semidefinite, by
         Gershgorin's circles.
@@ -133,7 +135,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         step, history = stepped(source, method.seeded(self.random_state_))
         self.n_features_in_ = source.plan.n_rows
         self.labels_ = step.state.labels
-        self._set_fitted(step.state.weights, history)
+        self._set_fitted(step.state.weights, step.state.inertias, history)
         if isinstance(step.state, graph_sweep.State):
             self.sigma_ = step.state.sigma
         if not step.converged:
@@ -152,7 +154,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
     def _restore(self, result: Result) -> None:
         """Note what a run came to."""
-        self._set_fitted(result.arrays["cluster_weights"], result.history)
+        self._restore_clusters(result)
         if "sigma" in result.arrays:
             self.sigma_ = float(result.arrays["sigma"][0])
 

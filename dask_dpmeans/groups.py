@@ -55,6 +55,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
         The weight that each data set has in each global cluster; its entries are the local clusters.
     cluster_weights_ : (g,) float64
         Rows of each global cluster, by weight.
+    cluster_inertias_ : (g,) float64
+        Weighted sum of squared distances of the rows of each global cluster to its center.
     n_clusters_, n_local_clusters_ : int
         Global clusters, and local ones of all data sets.
     inertia_ : float

@@ -77,6 +77,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         ``zarr.Array``.
     cluster_weights_ : (k,) float64
         Rows of each cluster, by weight.
+    cluster_inertias_ : (k,) float64
+        Weighted sum of squared distances of the rows of each cluster to its center, in the space of the kernel.
     n_clusters_ : int
     inertia_ : float
         Weighted sum of squared distances of the rows to their centers.
@@ -210,7 +212,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
     def _restore(self, result: Result) -> None:
         self.implicit_centers_, recipe = None, self._recipe()
         if recipe is None:
-            self._set_fitted(result.arrays["cluster_weights"], result.history)
+            self._restore_clusters(result)
             self.implicit_centers_ = kernel.Method(**result.manifest["parameters"]).restored(result.arrays)
         else:
             super()._restore(result)

@@ -93,7 +93,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         both are of the matrix that stands for K, and bound nothing about K itself.
     inertia_, objective_, history_, n_iter_
         Of DP-means on the rows of Y; the objective is ``inertia_ + threshold * n_clusters_``.
-    cluster_weights_, n_passes_, random_state_, n_features_in_
+    cluster_weights_, cluster_inertias_, n_passes_, random_state_, n_features_in_
         As `DPMeans` has them.
 
     Examples

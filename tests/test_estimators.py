@@ -60,6 +60,8 @@ def test_what_is_fitted_belongs_together(rows: np.ndarray, fitted: DPMeans) -> N
     squared = ((rows[:, np.newaxis].astype(np.float64) - fitted.cluster_centers_) ** 2).sum(axis=2)
     np.testing.assert_array_equal(fitted.labels_, squared.argmin(axis=1))
     np.testing.assert_array_equal(fitted.cluster_weights_, np.bincount(fitted.labels_))
+    wanted = np.bincount(fitted.labels_, squared.min(axis=1))
+    np.testing.assert_allclose(fitted.cluster_inertias_, wanted, rtol=1e-12)
     assert fitted.inertia_ == pytest.approx(squared.min(axis=1).sum(), rel=1e-12)
     assert fitted.objective_ == fitted.inertia_ + 20.0 * fitted.n_clusters_
     assert fitted.n_clusters_ == len(fitted.cluster_centers_) == fitted.history_[-1].n_clusters

@@ -43,6 +43,7 @@ def stored(graph, tmp_path):
 def same(one, other):
     np.testing.assert_array_equal(np.asarray(one.labels_), np.asarray(other.labels_))
     np.testing.assert_array_equal(one.cluster_weights_, other.cluster_weights_)
+    np.testing.assert_array_equal(one.cluster_inertias_, other.cluster_inertias_)
     assert (one.objective_, one.cut_, one.n_iter_) == (other.objective_, other.cut_, other.n_iter_)
     assert [record.objective for record in one.history_] == [record.objective for record in other.history_]
 
@@ -53,6 +54,7 @@ def test_attributes_belong_together(graph, model):
     assert model.objective_ == pytest.approx(cut_cost(graph, model.labels_, PENALTY, True))
     assert model.objective_ == pytest.approx(model.cut_ + PENALTY * model.n_clusters_)
     assert model.cluster_weights_.sum() == graph.sum()
+    assert model.cluster_inertias_.sum() == pytest.approx(model.cut_)
     assert (model.n_features_in_, model.n_iter_) == (180, len(model.history_))
 
 

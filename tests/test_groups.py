@@ -122,7 +122,7 @@ def test_from_store_to_store_and_back(tmp_path, table):
     with pytest.raises(StopError):
         fit(*paths, MODEL, groups=tmp_path / "groups.zarr", on_step=stop)
     found = fit(*paths, MODEL, groups=tmp_path / "groups.zarr", resume=True, threads=2, memory_limit=20_000)
-    for name in ("cluster_centers_", "cluster_weights_", "labels_", "objective_", "n_iter_"):
+    for name in ("cluster_centers_", "cluster_weights_", "cluster_inertias_", "labels_", "objective_", "n_iter_"):
         np.testing.assert_array_equal(np.asarray(getattr(found, name)), getattr(plain, name))
     assert (found.local_clusters_ != plain.local_clusters_).nnz == 0
     assert [vars(record) | {"seconds": 0} for record in found.history_] == [

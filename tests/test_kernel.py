@@ -53,7 +53,7 @@ def fitted():
 
 
 def same(model, other):
-    for name in ("cluster_weights_", "labels_"):
+    for name in ("cluster_weights_", "cluster_inertias_", "labels_"):
         assert np.asarray(getattr(model, name)).tobytes() == np.asarray(getattr(other, name)).tobytes()
     for mine, theirs in zip(model.history_, other.history_, strict=True):
         assert vars(mine) | {"seconds": 0} == vars(theirs) | {"seconds": 0}

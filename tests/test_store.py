@@ -301,6 +301,7 @@ def test_load_gives_back_the_estimator(data: str, run: Path) -> None:
     assert [replace(record, seconds=0.0) for record in model.history_] == [
         replace(record, seconds=0.0) for record in fresh.history_
     ]
+    np.testing.assert_array_equal(model.cluster_inertias_, fresh.cluster_inertias_)
     np.testing.assert_array_equal(model.labels_.compute(), fresh.labels_)
     np.testing.assert_array_equal(model.predict(rows), fresh.predict(rows))
 

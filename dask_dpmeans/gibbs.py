@@ -142,7 +142,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
     def _restore(self, result: Result) -> None:
         """Note what a run came to."""
-        super()._restore(result)
+        self._restore_clusters(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
         self.variance_ = float(result.arrays["variance"][0])
         self.concentration_ = float(result.arrays["concentration"][0])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans.algorithms.gibbs import Method, State, gathered, limit_concentration
@@ -153,6 +154,12 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
 
 def parameters_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the model and of the chain among those given; priors that are lists, as JSON has them, too."""
-    values = {name: given[name] for name in PARAMETERS}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    """The parameters of the model and of the chain among those given, in Python's own types."""
+    return {name: _plain(given[name]) for name in PARAMETERS}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON can hold, and priors as tuples, which it has as lists."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value

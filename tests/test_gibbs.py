@@ -75,7 +75,7 @@ def test_a_run_stores_the_draws_it_came_to_and_goes_on_with_more(blobs, tmp_path
 
 
 def test_a_run_is_shown_as_a_draw_of_a_mixture(blobs, tmp_path):
-    fit(blobs[0], tmp_path / "run.zarr", GibbsMixture(2.0, 0.5, max_iter=3, random_state=0))
+    fit(blobs[0], tmp_path / "run.zarr", GibbsMixture(np.float32(2.0), 0.5, max_iter=np.int64(3), random_state=0))
     shown = CliRunner().invoke(main, ["show", str(tmp_path / "run.zarr")]).output
     assert "mixture     variance 2, concentration 0.5, mean variance 100\n" in shown
     assert "in the last draw\n" in shown

@@ -27,7 +27,7 @@ from dask_dpmeans.errors import (
     redacted,
 )
 from dask_dpmeans.estimate import Estimate, counted
-from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
+from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit, load
 from dask_dpmeans.graph import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
@@ -45,6 +45,7 @@ from dask_dpmeans.sources import connect, format_bytes, lay_out, own_threads, pa
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import MIXTURE, RunStore
 from dask_dpmeans.synth import KINDS, Synthetic
+from dask_dpmeans.tree import cluster_tree, write_tree
 
 
 class WrongUseError(click.ClickException):
@@ -567,6 +568,34 @@ def path_command(
     if out is not None:
         write_path(found, out, force=force)
     click.echo(json.dumps(_path_event(found, out)) if as_json else _path_table(found))
+
+
+@main.command("tree")
+@click.argument("run")
+@click.argument("out", required=False)
+@click.option(
+    "--penalties", callback=_penalties, help="One level each, rising, such as 1e3,1e4. By default they double."
+)
+@FORCE
+@JSON
+def tree_command(run: str, out: str | None, penalties: list[float] | None, force: bool, as_json: bool) -> None:
+    """Cluster the clusters of RUN, level by level up to one; written to OUT too, a Zarr group, where that is given."""
+    if out is not None:
+        RunStore.at(out).check_target("tree", [run], force=force)
+    found = cluster_tree(load(run), penalties)
+    if out is not None:
+        write_tree(found, out, force=force)
+    levels = [
+        {name: getattr(level, name) for name in ("penalty", "n_clusters", "objective", "inertia")}
+        | {"clusters": level.clusters.tolist()}
+        for level in (found.leaves, *found.levels)
+    ]
+    if as_json:
+        click.echo(json.dumps({"event": "tree", "out": out and redacted(out), "levels": levels}))
+        return
+    click.echo(f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}")
+    for level in levels:
+        click.echo("{penalty:>13.6g}{n_clusters:>10,}{objective:>16.9g}{inertia:>16.9g}".format(**level))
 
 
 @main.command("show")

@@ -134,6 +134,7 @@ FEATURES = ("feature_components", "feature_normalization", "feature_frequencies"
 MIXTURE = ("variance", "concentration", "mean_variance")
 SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
 GRAPH = ("sigma",)
+TREE = ("clusters",)
 PATH = ("penalty", "stability", "interval_clusters", "interval_low", "interval_high")
 """Arrays of a path of penalties, beside `cluster_centers` and figures that are called as those of a run."""
 OUR_NAMES = {
@@ -146,6 +147,7 @@ OUR_NAMES = {
     *FEATURES,
     *SPECTRAL,
     *GRAPH,
+    *TREE,
     *MIXTURE,
     "label",
     "squared_distance",
@@ -207,7 +209,7 @@ class RunStore:
             raise InputError(f"{self.path} exists and is {what}, so it is never removed: give another path")
         if not (force or resume):
             ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
-            raise InputError(f"{self.path} holds {'a run' if kind == 'run' else kind}: {ways}")
+            raise InputError(f"{self.path} holds {kind if kind.endswith('s') else f'a {kind}'}: {ways}")
 
     def kind(self) -> str | None:
         """What of ours is there, whole or begun: a run, predictions, a path or synthetic data."""

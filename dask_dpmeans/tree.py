@@ -1,0 +1,208 @@
+"""Clusters of clusters within one data set: weighted DP-means on the centers of a fit, at rising penalties.
+
+Maurer (2015, section 5) wishes for them: base clusters that are clustered into meta clusters.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dask_dpmeans.algorithms import search
+from dask_dpmeans.algorithms.dpmeans import checked_penalty
+from dask_dpmeans.algorithms.metric import metric_of
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.held import HeldRows
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.lock import only_job
+from dask_dpmeans.loop import iterate
+from dask_dpmeans.store import FORMAT, RunStore, write
+
+
+class Level(NamedTuple):
+    """The clusters of one penalty: unions of those of the level below."""
+
+    penalty: float
+    """In squared units of the rows times weight."""
+    clusters: npt.NDArray[np.int32]
+    """(clusters of the fit,), the cluster here of each."""
+    centers: Float64Array
+    """(k, d), in the units of the fit's centers."""
+    weights: Float64Array
+    """(k,), of the rows."""
+    inertias: Float64Array
+    """(k,), squared errors of the rows about these centers."""
+
+    @property
+    def n_clusters(self) -> int:
+        """K."""
+        return len(self.weights)
+
+    @property
+    def inertia(self) -> float:
+        """The squared error of all rows."""
+        return float(self.inertias.sum())
+
+    @property
+    def objective(self) -> float:
+        """Inertia + penalty * k."""
+        return self.inertia + self.penalty * self.n_clusters
+
+    def labels(self, labels: Any) -> Any:
+        """The clusters here of rows that have these labels of the fit, (n,); lazy where they are."""
+        if hasattr(labels, "map_blocks"):
+            return labels.map_blocks(self.labels, dtype=self.clusters.dtype)
+        return self.clusters[np.asarray(labels)]
+
+
+class ClusterTree(NamedTuple):
+    """Clusters of clusters."""
+
+    leaves: Level
+    """The clusters of the fit; their penalty is 0."""
+    levels: tuple[Level, ...]
+    """The penalties rise, the clusters grow fewer."""
+    random_state: int
+    """The seed."""
+
+
+def cluster_tree(model: Any, penalties: Any = None) -> ClusterTree:
+    """A tree of the clusters of a fit: DP-means on its centers, by their weights, then on those of that, and so on.
+
+        Penalties are prices, as with ``search=True``.  The figures of a level are exact for the rows: the squared error
+        about a center of centers is that about these, plus theirs about it.  No row is read.
+
+        Parameters
+        ----------
+        model : fitted estimator with `cluster_centers_`, or what `load` gives
+        penalties : numbers > 0, rising, optional
+            One level each.  By default they double from what the cheapest merge of two clusters costs on until one
+        cluster is left, and levels at which nothing merges are left out.
+
+    Returns
+        -------
+        ClusterTree
+
+        Raises
+        ------
+        InputError
+            A model without centers, and penalties that are none.
+
+        Examples
+        --------
+        >>> import numpy as np
+    import numpy.typing as npt
+        >>> from dask_dpmeans import DPMeans
+        >>> from dask_dpmeans.tree import cluster_tree
+        >>> model = DPMeans(0.5).fit(np.array([[0.0], [1.0], [10.0], [12.0]]))
+        >>> tree = cluster_tree(model, [10.0, 1000.0])
+        >>> [(level.n_clusters, level.inertia, level.clusters.tolist()) for level in tree.levels]
+        [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]
+    """
+    if not all(hasattr(model, f"cluster_{name}_") for name in ("centers", "weights", "inertias")):
+        raise InputError(f"a tree is made of centers, and {type(model).__name__} has none: fit it, or another method")
+    metric = getattr(model, "metric", "euclidean")
+    weights, inertias = model.cluster_weights_, model.cluster_inertias_
+    numbers = np.arange(len(weights), dtype=np.int32)
+    leaves = Level(0.0, numbers, np.asarray(model.cluster_centers_), weights, inertias)
+    seed = int(getattr(model, "random_state_", 0))
+    levels = _doubling(leaves, metric, seed) if penalties is None else _given(leaves, _rising(penalties), metric, seed)
+    return ClusterTree(leaves, tuple(levels), seed)
+
+
+def _rising(penalties: Any) -> list[float]:
+    found = [checked_penalty(each, "penalties") for each in np.asarray(penalties).ravel().tolist()]
+    if not found or found != sorted(set(found)):
+        raise InputError(f"penalties must be rising numbers > 0, got {penalties!r}")
+    return found
+
+
+def _given(level: Level, penalties: list[float], metric: str, seed: int) -> Iterator[Level]:
+    for penalty in penalties:
+        level = _above(level, penalty, metric, seed)
+        yield level
+
+
+def _doubling(level: Level, metric: str, seed: int) -> Iterator[Level]:
+    penalty = _cheapest(level, metric)
+    while level.n_clusters > 1:
+        penalty *= 2
+        above = _above(level, penalty, metric, seed)
+        if above.n_clusters < level.n_clusters:
+            level = above
+            yield level
+
+
+def _cheapest(level: Level, metric: str) -> float:
+    """What the cheapest merge of two clusters adds to the squared error; more than nothing."""
+    k, masses, least = level.n_clusters, _masses(level, metric), np.inf
+    for number in range(k - 1):
+        pairs = np.column_stack([np.full(k - number - 1, number), np.arange(number + 1, k)])
+        costs = metric_of(metric).rises(masses[pairs], level.centers[pairs])
+        least = min(least, costs[costs > 0].min(initial=np.inf))
+    return float(least) if np.isfinite(least) else 1.0
+
+
+def _masses(level: Level, metric: str) -> Float64Array:
+    """What centers weigh when they are clustered; of directions the lengths of the sums of rows, as inertias tell."""
+    return level.weights - level.inertias / 2 if metric == "cosine" else level.weights
+
+
+def _above(below: Level, penalty: float, metric: str, seed: int) -> Level:
+    """The clusters that DP-means makes of centers at a penalty."""
+    source = HeldRows(np.ascontiguousarray(below.centers, np.float64), _masses(below, metric))
+    method = search.Method(penalty, metric=metric, seed=seed)
+    *_, last = iterate(source, method)
+    found = np.empty(below.n_clusters, np.int32)
+
+    def note(start: int, answer: tuple[npt.NDArray[Any], ...]) -> None:
+        found[start : start + len(answer[0])] = answer[0]
+
+    source.map(method.labels(source, last.state), note)
+    kept, parents = np.unique(found, return_inverse=True)
+    k = len(kept)
+    return Level(
+        penalty,
+        parents.astype(np.int32)[below.clusters],
+        last.state.centers[kept],
+        total(parents, below.weights, k),
+        total(parents, below.inertias, k) + last.state.inertias[kept],
+    )
+
+
+def write_tree(tree: ClusterTree, out: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a tree as a Zarr group.
+
+    ``penalty``, ``n_clusters``, ``inertia`` and ``objective`` of the levels; ``clusters``, (level, cluster of the fit);
+    and ``cluster_centers``, ``cluster_weights`` and ``cluster_inertias``, those of one level after the other.
+
+    Parameters
+    ----------
+    tree : what `cluster_tree` found
+    out : path or URL of a new group, such as ``run.tree.zarr``
+    force : remove the tree of ours that is there
+
+    Raises
+    ------
+    InputError
+        Where something else is there.
+    """
+    store = RunStore.at(out)
+    with only_job(store.path) as lock:
+        store.check_target("tree", [], force=force)
+        store.remove()
+        manifest = {"format": FORMAT, "kind": "tree", "random_state": tree.random_state}
+        store.begin(manifest)
+        levels = (tree.leaves, *tree.levels)
+        for name in ("penalty", "n_clusters", "inertia", "objective"):
+            write(store / name, np.array([getattr(level, name) for level in levels]), ("level",))
+        write(store / "clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
+        write(store / "cluster_centers", np.concatenate([level.centers for level in levels]), ("cluster", "feature"))
+        for name in ("weights", "inertias"):
+            values = np.concatenate([getattr(level, name) for level in levels])
+            write(store / f"cluster_{name}", values, ("cluster",))
+        lock.check()
+        store.seal(manifest)

@@ -209,7 +209,7 @@ class RunStore:
             raise InputError(f"{self.path} exists and is {what}, so it is never removed: give another path")
         if not (force or resume):
             ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
-            raise InputError(f"{self.path} holds {kind if kind.endswith('s') else f'a {kind}'}: {ways}")
+            raise InputError(f"{self.path} holds {f'a {kind}' if kind in ('run', 'path', 'tree') else kind}: {ways}")
 
     def kind(self) -> str | None:
         """What of ours is there, whole or begun: a run, predictions, a path or synthetic data."""

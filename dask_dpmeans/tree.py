@@ -72,35 +72,34 @@ class ClusterTree(NamedTuple):
 def cluster_tree(model: Any, penalties: Any = None) -> ClusterTree:
     """A tree of the clusters of a fit: DP-means on its centers, by their weights, then on those of that, and so on.
 
-        Penalties are prices, as with ``search=True``.  The figures of a level are exact for the rows: the squared error
-        about a center of centers is that about these, plus theirs about it.  No row is read.
+    Penalties are prices, as with ``search=True``.  The figures of a level are exact for the rows: the squared error
+    about a center of centers is that about these, plus theirs about it.  No row is read.
 
-        Parameters
-        ----------
-        model : fitted estimator with `cluster_centers_`, or what `load` gives
-        penalties : numbers > 0, rising, optional
-            One level each.  By default they double from what the cheapest merge of two clusters costs on until one
-        cluster is left, and levels at which nothing merges are left out.
+    Parameters
+    ----------
+    model : fitted estimator with `cluster_centers_`, or what `load` gives
+    penalties : numbers > 0, rising, optional
+        One level each.  By default they double from what the cheapest merge of two clusters costs on until one
+    cluster is left, and levels at which nothing merges are left out.
 
     Returns
-        -------
-        ClusterTree
+    -------
+    ClusterTree
 
-        Raises
-        ------
-        InputError
-            A model without centers, and penalties that are none.
+    Raises
+    ------
+    InputError
+        A model without centers, and penalties that are none.
 
-        Examples
-        --------
-        >>> import numpy as np
-    import numpy.typing as npt
-        >>> from dask_dpmeans import DPMeans
-        >>> from dask_dpmeans.tree import cluster_tree
-        >>> model = DPMeans(0.5).fit(np.array([[0.0], [1.0], [10.0], [12.0]]))
-        >>> tree = cluster_tree(model, [10.0, 1000.0])
-        >>> [(level.n_clusters, level.inertia, level.clusters.tolist()) for level in tree.levels]
-        [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_dpmeans import DPMeans
+    >>> from dask_dpmeans.tree import cluster_tree
+    >>> model = DPMeans(0.5).fit(np.array([[0.0], [1.0], [10.0], [12.0]]))
+    >>> tree = cluster_tree(model, [10.0, 1000.0])
+    >>> [(level.n_clusters, level.inertia, level.clusters.tolist()) for level in tree.levels]
+    [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]
     """
     if not all(hasattr(model, f"cluster_{name}_") for name in ("centers", "weights", "inertias")):
         raise InputError(f"a tree is made of centers, and {type(model).__name__} has none: fit it, or another method")

@@ -80,7 +80,7 @@ def cluster_tree(model: Any, penalties: Any = None) -> ClusterTree:
     model : fitted estimator with `cluster_centers_`, or what `load` gives
     penalties : numbers > 0, rising, optional
         One level each.  By default they double from what the cheapest merge of two clusters costs on until one
-    cluster is left, and levels at which nothing merges are left out.
+        cluster is left, and levels at which nothing merges are left out.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def cluster_tree(model: Any, penalties: Any = None) -> ClusterTree:
     >>> import numpy as np
     >>> from dask_dpmeans import DPMeans
     >>> from dask_dpmeans.tree import cluster_tree
-    >>> model = DPMeans(0.5).fit(np.array([[0.0], [1.0], [10.0], [12.0]]))
+    >>> model = DPMeans(0.5, random_state=0).fit(np.array([[0.0], [1.0], [10.0], [12.0]]))
     >>> tree = cluster_tree(model, [10.0, 1000.0])
     >>> [(level.n_clusters, level.inertia, level.clusters.tolist()) for level in tree.levels]
     [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]

@@ -28,7 +28,7 @@ class Level(NamedTuple):
     penalty: float
     """In squared units of the rows times weight."""
     clusters: npt.NDArray[np.int32]
-    """(clusters of the fit,), the cluster here of each."""
+    """(clusters of the fit,), the cluster here of each; numbered in the order of the first of these."""
     centers: Float64Array
     """(k, d), in the units of the fit's centers."""
     weights: Float64Array
@@ -161,11 +161,13 @@ def _above(below: Level, penalty: float, metric: str, seed: int) -> Level:
         found[start : start + len(answer[0])] = answer[0]
 
     source.map(method.labels(source, last.state), note)
-    kept, parents = np.unique(found, return_inverse=True)
-    k = len(kept)
+    kept = found[np.sort(np.unique(found, return_index=True)[1])]  # numbered by their first clusters below
+    k, numbers = len(kept), np.empty(found.max() + 1, np.int32)
+    numbers[kept] = np.arange(k)
+    parents = numbers[found]
     return Level(
         penalty,
-        parents.astype(np.int32)[below.clusters],
+        parents[below.clusters],
         last.state.centers[kept],
         total(parents, below.weights, k),
         total(parents, below.inertias, k) + last.state.inertias[kept],

@@ -10,12 +10,17 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.linalg import expm
+from scipy.sparse import csgraph
 from sklearn.datasets import make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import kneighbors_graph
 
-from dask_dpmeans import DPMeans, InputError, SpectralDPMeans
+from dask_dpmeans import DPMeans, InputError, KernelDPMeans, SpectralDPMeans
 
 Labels = np.ndarray[Any, Any]
+DIFFUSION = 1000.0
+"""Time of the diffusion, in units of one over the weight of a link."""
 
 
 def data_sets(n_rows: int) -> dict[str, tuple[np.ndarray[Any, Any], Labels]]:
@@ -44,6 +49,23 @@ def gaussian(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
             continue
 
 
+def balls(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
+    """Labels of Gaussian kernel functions at each width and each penalty."""
+    for gamma, penalty in product((0.1, 1.0, 5.0, 30.0), (0.1, 0.3, 0.6, 0.9)):
+        yield KernelDPMeans(penalty, gamma=gamma).fit(rows).labels_
+
+
+def diffusion(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
+    """Labels of exp(-time L), L the Laplacian of the graph of 10 neighbors: where heat from each row is after a time.
+
+    After so long it is everywhere in a shape alike, and nowhere else: all rows of a shape lie at one point of the
+    kernel's space, 2 / n - 1 / n from the mean of all where there are two of one size.
+    """
+    near = kneighbors_graph(rows, 10)
+    laplacian = csgraph.laplacian(near.maximum(near.T)).toarray()
+    yield KernelDPMeans(0.8 / len(rows), kernel="precomputed").fit(expm(-DIFFUSION * laplacian)).labels_
+
+
 def neighbors(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
     """Labels of the graph of neighbors, at one penalty for all data."""
     yield SpectralDPMeans(0.9999, affinity="nearest_neighbors", random_state=0).fit(rows).labels_
@@ -51,6 +73,8 @@ def neighbors(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
 
 METHODS = [
     ("DPMeans, best of 60", plain),
+    ("KernelDPMeans, rbf, best of 16", balls),
+    ("KernelDPMeans, diffusion", diffusion),
     ("SpectralDPMeans, rbf, best of 30", gaussian),
     ("SpectralDPMeans, nearest_neighbors", neighbors),
 ]

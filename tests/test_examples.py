@@ -39,9 +39,10 @@ def test_an_example_runs_and_prints(
 
 def test_neighbors_find_moons_and_rings_and_others_do_not() -> None:
     moons = example("moons_and_rings.py")
-    for rows, truth in moons.data_sets(300).values():
+    for rows, truth in moons.data_sets(400).values():
         scores = {name: moons.best(tried(rows), truth)[0] for name, tried in moons.METHODS}
-        assert scores.pop("SpectralDPMeans, nearest_neighbors") >= 0.99
+        for found in ("SpectralDPMeans, nearest_neighbors", "KernelDPMeans, diffusion"):
+            assert scores.pop(found) >= 0.99
         assert max(scores.values()) < 0.8
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SMALL = {
     "shared_clusters.py": ["1"],
-    "moons_and_rings.py": ["300"],
+    "moons_and_rings.py": ["150"],
     "three_gaussians.py": ["--sweeps", "100", "--orders", "3"],
     "uci_table.py": ["--splits", "1", "--sweeps", "60"],
     "image_patches.py": ["--rows", "700", "--clusters", "5", "--sweeps", "1"],

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dask_dpmeans import views
+from dask_dpmeans.estimate import counted
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.penalty import PenaltyPath
 
@@ -39,6 +40,8 @@ FEW = 40
 """So many clusters or steps have a tick or a marker each."""
 SMALL = 8
 """Points, of letters that are many."""
+FAR = 3.0
+"""Scores beyond have the color of this one, so that an outlier does not turn all others pale."""
 NAMED, NAMES = 60, 22
 """Clusters that a legend names, and in one column of it."""
 
@@ -158,7 +161,9 @@ def sizes(model: Any, figure: AnyFigure | None = None) -> AnyFigure:
         above.set_ylim(0, found.weights[0] * 1.08)
     below.plot(ranks, found.radii, "o", color=INK, markersize=_within(200 / k, 2, 6))
     if found.limit is not None:
-        below.axhline(found.limit, color=INK, linestyle="--", linewidth=1, label=f"√penalty = {found.limit:.4g}")
+        below.axhline(
+            found.limit, color=INK, linestyle="--", linewidth=1, label=f"√{views.price(model)} = {found.limit:.4g}"
+        )
         below.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.2))
     top = max([*found.radii, found.limit or 0.0])
     below.set_ylim(-0.04 * top, 1.08 * top or 1.0)
@@ -201,7 +206,7 @@ def profile(
     height = 2.0 + 0.07 * min(longest, 24) + 0.22 * lines + 0.2 * len(left)
     figure = _figure(figure, _within(2.8 + 0.24 * columns, 5.5, 13), _within(height, 3.2, 13))
     axes = figure.subplots()
-    bound = max(1.0, float(np.abs(found.scores).max()))
+    bound = _within(float(np.abs(found.scores).max()), 1.0, FAR)
     image = axes.imshow(found.scores, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", interpolation="nearest")
     for sign, marker in ((1, "+"), (-1, "_")):
         where = np.nonzero(sign * found.scores > 1)
@@ -213,7 +218,8 @@ def profile(
     axes.set_ylim(lines - 0.5, -0.5)
     axes.set_ylabel("cluster")
     axes.set_xlabel("\n".join(["feature", *left]))
-    figure.colorbar(image, ax=axes, label="z-score of the center")
+    beyond = "both" if np.abs(found.scores).max() > FAR else "neither"
+    figure.colorbar(image, ax=axes, label="z-score of the center", extend=beyond)
     return figure
 
 
@@ -300,9 +306,9 @@ def density(
         _rows(figure, axes, found)
         _numbered(axes, found, np.argsort(-model.cluster_weights_, kind="stable"))
     inside = ((found.centers >= found.low) & (found.centers <= found.high)).all(axis=1)
-    beyond = [f"{found.outside:,.6g} rows by weight"] * (found.outside > 0.5)
-    beyond += [f"{np.count_nonzero(~inside):,} centers"] * (not inside.all())
-    said = f"{found.n_rows:,} rows, {len(found.centers):,} centers"
+    beyond = [f"rows of weight {found.outside:,.6g}"] * (found.outside > 0.5)
+    beyond += [counted(int(np.count_nonzero(~inside)), "center")] * (not inside.all())
+    said = f"{counted(found.n_rows, 'row')}, {counted(len(found.centers), 'center')}"
     axes.set_title(said + (f"\noutside of the picture: {', '.join(beyond)}" if beyond else ""), fontsize="medium")
     return figure
 

@@ -27,7 +27,7 @@ from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, iterate
 from dask_dpmeans.sources import Layout, RowSource, as_source, featured
-from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create
+from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create, shown_path
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
@@ -98,8 +98,10 @@ def fit(
             source = featured(source, recipe.learn(source, seed))
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
         manifest["parameters"] |= {} if recipe is None else recipe.parameters
-        manifest["input"]["fingerprint"] = _fingerprint(source.summary)
+        manifest["input"]["fingerprint"] = fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
+        named = zip(("data", "groups", "sample_weight"), inputs, strict=True)
+        manifest["sources"] = {name: shown_path(each) for name, each in named}
         embedding = None
         if spectrum is not None:
             manifest["parameters"]["spectrum"] = asdict(spectrum)
@@ -362,7 +364,8 @@ def asked(
     }
 
 
-def _fingerprint(summary: Summary) -> str:
+def fingerprint(summary: Summary) -> str:
+    """A digest of what the first pass found, by which other rows are told."""
     figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
     figures += [np.array([summary.weight, summary.n_groups]), np.array([summary.groups_sum], np.uint64)]
     return hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest()

@@ -90,6 +90,11 @@ def radius(model: Any) -> float | None:
     return math.sqrt(model.threshold if isinstance(model, SpectralDPMeans) else model.penalty)
 
 
+def price(model: Any) -> str:
+    """What the parameter is called that the radius is the root of."""
+    return "threshold" if isinstance(model, SpectralDPMeans) else "penalty"
+
+
 class Profile(NamedTuple):
     """In which features c clusters differ from the rest: f of these."""
 
@@ -246,6 +251,7 @@ def density(
     Parameters
     ----------
     X : (n, d) rows as the model's `fit` takes them, or the path or URL of a Zarr array or ``.npy`` file
+        Or what `rows_of` made of them.
     model : a fitted estimator with `cluster_centers_`
     columns : two (or one) numbers or names of columns of X, optional
         By default the two directions of the greatest variance of the rows.
@@ -261,7 +267,7 @@ def density(
     """
     centers = _centers(model, "a picture of rows")
     names = _names(model, feature_names)
-    source = _source(X, model, sample_weight, where)
+    source = X if isinstance(X, RowSource) else rows_of(X, model, sample_weight, **where)
     plane, spread, axes = _look(source, names, _places(model, names, columns))
     there, n_rows = plane(centers), source.plan.n_rows
     if n_rows < FEW_ROWS and len(axes) == 2:
@@ -278,6 +284,8 @@ def density(
 def edge(source: RowSource, predict: Any, penalty: float) -> tuple[int, int]:
     """How many rows lie near the edge of the radius (squared distance above 0.9 of the penalty), and how many beyond.
 
+    Rows that weigh less than 1 may lie anywhere, and are not counted.
+
     Parameters
     ----------
     source : the rows
@@ -288,8 +296,13 @@ def edge(source: RowSource, predict: Any, penalty: float) -> tuple[int, int]:
     return near, beyond
 
 
-def _source(X: Any, model: Any, sample_weight: Any, where: dict[str, Any]) -> RowSource:
-    """Rows, as the fit saw its own."""
+def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Any) -> RowSource:
+    """Rows as the fit saw its own: one pass; parameters as `density` has them.
+
+    Where a `SpectralDPMeans` can map no new rows, these are the rows of its embedding, and X is not read.
+    """
+    if isinstance(model, SpectralDPMeans) and model.features_ is None:
+        return as_source(model.embedding_, **where)
     source = as_source(
         X if isinstance(X, str | os.PathLike) else checked_rows(model, X, reset=False),
         sample_weight,
@@ -385,7 +398,7 @@ def drawable(graph: Any, labels: Any, **where: Any) -> Drawable:
     InputError
         More than 500 nodes or 20,000 links, or labels that are not one a node.
     """
-    source = as_source(as_graph(graph), sparse=True, **where)
+    source = graph if isinstance(graph, RowSource) else as_source(as_graph(graph), sparse=True, **where)
     n = source.plan.n_rows
     if n > MOST_NODES:
         raise InputError(f"the graph has {n:,} nodes, and up to {MOST_NODES:,} can be drawn: {SMALLER}")
@@ -420,13 +433,20 @@ def unit(model: Any) -> str:
 
 def feature_names(model: Any) -> list[str]:
     """What the columns of the centers are called: as in the DataFrame that was fitted, or by number."""
-    if isinstance(model, SpectralDPMeans):
-        return [f"eigenvector {place}" for place in range(model.cluster_centers_.shape[1])]
-    if model.features_ is not None and model.features_.n_features is not None:
-        return [f"feature {place}" for place in range(model.cluster_centers_.shape[1])]
-    columns = range(model.n_features_in_) if model.feature_columns_ is None else model.feature_columns_
+    columns = _columns(model)
+    if columns is None:
+        kind = "eigenvector" if isinstance(model, SpectralDPMeans) else "feature"
+        return [f"{kind} {place}" for place in range(model.cluster_centers_.shape[1])]
     given = getattr(model, "feature_names_in_", None)
     return [f"column {column}" if given is None else str(given[column]) for column in columns]
+
+
+def _columns(model: Any) -> list[int] | None:
+    """Which columns of the rows the columns of the centers are; None where these are of something else."""
+    features = model.features_
+    if isinstance(model, SpectralDPMeans) or (features is not None and features.n_features is not None):
+        return None
+    return list(range(model.n_features_in_)) if model.feature_columns_ is None else list(model.feature_columns_)
 
 
 def _names(model: Any, given: Sequence[str] | None) -> list[str]:
@@ -440,7 +460,7 @@ def _places(model: Any, names: list[str], columns: Sequence[int | str] | None) -
     """Which columns of the centers are meant."""
     if columns is None:
         return None
-    numbers = model.feature_columns_ or list(range(len(names)))
+    numbers = _columns(model) or list(range(len(names)))
     some = [names.index(each) if each in names else numbers.index(each) if each in numbers else -1 for each in columns]
     if len(some) not in (1, 2) or -1 in some or len(set(some)) < len(some):
         raise InputError(f"columns must be one or two different columns of the fit, got {columns!r}")

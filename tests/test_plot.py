@@ -122,7 +122,7 @@ def test_many_rows_are_drawn_as_a_histogram():
     axes, bar = rendered(plot.density(rows, model, (0, 1)))
     assert axes.images[0].get_array().sum() == len(rows) - 1
     assert bar.get_ylabel() == "weight of the rows in a box"
-    assert axes.get_title().endswith("outside of the picture: 1 rows by weight, 1 centers")
+    assert axes.get_title().endswith("outside of the picture: rows of weight 1, 1 center")
 
 
 def test_one_column_is_drawn_as_a_histogram(rows):

@@ -82,7 +82,7 @@ NEAR = 0.9
 
 @dataclass(frozen=True)
 class Edge:
-    """The reduction that counts rows that lie near the edge of the radius, and beyond it: (2,) int64."""
+    """The reduction that counts rows of weight 1 or more near the edge of the radius, and beyond it: (2,) int64."""
 
     predict: Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
     """The kernel of a map: labels, squared distances, and whether rows lie beyond the radius."""
@@ -91,7 +91,9 @@ class Edge:
     def chunk(self, block: Block) -> Int64Array:
         """Of one block."""
         _, squared, beyond = self.predict(block)
-        return np.array([np.count_nonzero((squared > NEAR * self.penalty) & ~beyond), np.count_nonzero(beyond)])
+        heavy = np.ones(len(squared), bool) if block.weights is None else block.weights >= 1
+        near = (squared > NEAR * self.penalty) & ~beyond
+        return np.array([np.count_nonzero(near & heavy), np.count_nonzero(beyond & heavy)])
 
     def combine(self, left: Int64Array, right: Int64Array) -> Int64Array:
         """Of two neighboring runs."""

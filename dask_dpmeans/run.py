@@ -29,7 +29,7 @@ from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
 from dask_dpmeans.sources import Layout, RowSource, as_source
-from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create
+from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create, shown_path
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
@@ -94,8 +94,10 @@ def fit(
         method = method.seeded(seed)
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
         manifest["parameters"] |= {} if recipe is None else _described(recipe.parameters)
-        manifest["input"]["fingerprint"] = _fingerprint(source.summary)
+        manifest["input"]["fingerprint"] = fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
+        named = zip(("data", "groups", "sample_weight"), inputs, strict=True)
+        manifest["sources"] = {name: shown_path(each) for name, each in named}
         if resume:
             check_resumable(store, manifest)  # before the work
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
@@ -352,7 +354,8 @@ def asked(
     }
 
 
-def _fingerprint(summary: Summary) -> str:
+def fingerprint(summary: Summary) -> str:
+    """A digest of what the first pass found, by which other rows are told."""
     figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
     figures += [np.array([summary.weight, summary.n_groups]), np.array([summary.groups_sum], np.uint64)]
     return hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest()

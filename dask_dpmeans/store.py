@@ -611,6 +611,11 @@ def _local_path(data: Any) -> str | None:
     return os.path.realpath(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
 
 
+def shown_path(data: Any) -> str | None:
+    """The path or URL of data, without credentials; None where it has none, as what is in memory."""
+    return RunStore.at(data).shown if isinstance(data, str | os.PathLike) else _local_path(data)
+
+
 def _overlap(one: Path, other: Path) -> bool:
     other = Path(os.path.realpath(other))
     return one == other or one in other.parents or other in one.parents

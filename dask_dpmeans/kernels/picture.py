@@ -1,0 +1,115 @@
+"""What pictures ask of the rows: spread, a histogram in a plane, rows near the edge, all links of a small graph."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
+from dask_dpmeans.kernels.features import double_tiles
+from dask_dpmeans.kernels.graph import links_of
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Two directions to look along, or one."""
+
+    origin: Float64Array
+    """(d,), what lies at 0."""
+    directions: Float64Array
+    """(d, 2), or (d, 1); of length 1."""
+
+    def __call__(self, rows: Rows) -> Float64Array:
+        """Where rows, (height, d), lie: (height, 2), or (height, 1)."""
+        places: Float64Array = rows.astype(np.float64, copy=False) @ self.directions - self.origin @ self.directions
+        return places
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """The reduction to weighted sums of products of differences from the mean, (d, d)."""
+
+    mean: Float64Array
+    """(d,)."""
+
+    def chunk(self, block: Block) -> Float64Array:
+        """Of one block."""
+        products = np.zeros((len(self.mean), len(self.mean)))
+        weights = np.ones(len(block.rows)) if block.weights is None else block.weights
+        for part, tile in double_tiles(block.rows, block.scratch):
+            differences = tile[: part.stop - part.start] - self.mean
+            products += (differences * weights[part, np.newaxis]).T @ differences
+        return products
+
+    def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
+        """Of two neighboring runs."""
+        return left + right
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The reduction to the weight of the rows in each of bins x bins equal boxes of a window; the rest is left out."""
+
+    plane: Plane
+    low: Float64Array
+    """(2,) or (1,), a corner of the window."""
+    high: Float64Array
+    """The corner opposite."""
+    bins: int
+
+    def chunk(self, block: Block) -> Float64Array:
+        """Of one block, (bins, bins), or (bins,) where there is one direction."""
+        there = self.plane(block.rows)
+        inside = ((there >= self.low) & (there <= self.high)).all(axis=1)
+        shares = (there[inside] - self.low) / (self.high - self.low)
+        places = np.minimum(shares * self.bins, self.bins - 1).astype(np.intp)  # the last box has its end
+        shape = (self.bins,) * len(self.low)
+        boxes = np.ravel_multi_index(tuple(places.T), shape)
+        weights = None if block.weights is None else block.weights[inside]
+        counts = np.bincount(boxes, weights, self.bins ** len(self.low)).astype(np.float64)
+        return counts.reshape(shape)
+
+    def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
+        """Of two neighboring runs."""
+        return left + right
+
+
+NEAR = 0.9
+"""A row is near the edge where its squared distance is more than this share of the penalty."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The reduction that counts rows of weight 1 or more near the edge of the radius, and beyond it: (2,) int64."""
+
+    predict: Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
+    """The kernel of a map: labels, squared distances, and whether rows lie beyond the radius."""
+    penalty: float
+
+    def chunk(self, block: Block) -> Int64Array:
+        """Of one block."""
+        _, squared, beyond = self.predict(block)
+        heavy = np.ones(len(squared), bool) if block.weights is None else block.weights >= 1
+        near = (squared > NEAR * self.penalty) & ~beyond
+        return np.array([np.count_nonzero(near & heavy), np.count_nonzero(beyond & heavy)])
+
+    def combine(self, left: Int64Array, right: Int64Array) -> Int64Array:
+        """Of two neighboring runs."""
+        return left + right
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """The reduction that brings the links of a graph together, (n, n); those that weigh 0 are none."""
+
+    def chunk(self, block: Block) -> csr_array:
+        """Those of a run of nodes, (height, n)."""
+        links: csr_array = links_of(block).copy()
+        return links
+
+    def combine(self, left: csr_array, right: csr_array) -> csr_array:
+        """Of two neighboring runs."""
+        links: csr_array = vstack([left, right], format="csr")
+        return links

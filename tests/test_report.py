@@ -1,0 +1,329 @@
+"""A run as a page: what it says, that nothing in it runs or is loaded, and that its commands make the run again."""
+
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from matplotlib import image
+from scipy.sparse import csr_array, save_npz
+
+import dask_dpmeans
+from dask_dpmeans import DPMeans, InputError, fit, load, report
+from dask_dpmeans.cli import main
+from dask_dpmeans.report import Picture, html, page
+from dask_dpmeans.store import RunStore
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+METHODS = {
+    "fit": ["rows.zarr", "--penalty", "12", "--init", "mean", "--seed", "3", "--columns", "0,2", "--scale", "std"],
+    "search": ["rows.zarr", "--penalty", "40", "--search", "--seed", "1", "--weights", "weights.npy"],
+    "hdp": ["rows.zarr", "--groups", "groups.npy", "--local-penalty", "20", "--global-penalty", "90", "--seed", "0"],
+    "kernel": ["rows.zarr", "--penalty", ".6", "--gamma", ".05", "--seed", "0"],
+    "nystroem": ["rows.zarr", "--penalty", ".6", "--approximation", "nystroem", "--components", "20", "--seed", "2"],
+    "spectral": ["rows.zarr", "--penalty", "500", "--seed", "0"],
+    "neighbors": [
+        "rows.zarr",
+        "--penalty",
+        ".99",
+        "--affinity",
+        "nearest_neighbors",
+        "--neighbors",
+        "8",
+        "--seed",
+        "0",
+    ],
+    "graph": ["graph.npz", "--penalty", "-0.6", "--seed", "0"],
+}
+COMMANDS = {"search": "fit", "nystroem": "kernel", "neighbors": "spectral"}
+PICTURES = {
+    "fit": ["Fit", "Clusters", "Profile", "Rows and centers"],
+    "search": ["Fit", "Clusters", "Profile", "Rows and centers"],
+    "hdp": ["Fit", "Clusters", "Profile", "Sharing", "Rows and centers"],
+    "kernel": ["Fit", "Clusters"],
+    "nystroem": ["Fit", "Clusters", "Rows and centers"],
+    "spectral": ["Fit", "Clusters", "Rows and centers"],
+    "neighbors": ["Fit", "Clusters", "Rows and centers"],
+    "graph": ["Fit", "Clusters", "Graph"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Inputs, and a run of each method."""
+    folder = tmp_path_factory.mktemp("report")
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-10, 10, (4, 3))[rng.integers(4, size=300)] + rng.normal(size=(300, 3))
+    rows[7] = 40.0
+    zarr.create_array(folder / "rows.zarr", data=rows, chunks=(100, 3))
+    np.save(folder / "weights.npy", rng.integers(1, 3, 300).astype(float))
+    np.save(folder / "groups.npy", rng.integers(0, 5, 300))
+    blocks = np.kron(np.eye(3), np.ones((5, 5)) - np.eye(5))
+    blocks[4, 5] = blocks[5, 4] = blocks[9, 10] = blocks[10, 9] = 1
+    save_npz(folder / "graph.npz", csr_array(blocks))
+    for name, words in METHODS.items():
+        run(name, words, folder / f"{name}-run", folder)
+    return folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pictures are not drawn, which is most of the work."""
+    monkeypatch.setattr(report, "_picture", lambda title, caption, draw: Picture(title, caption, "data:,"))
+
+
+def run(name, words, out, folder):
+    given = [str(folder / word) if word.endswith((".zarr", ".npy", ".npz")) else word for word in words]
+    arguments = [COMMANDS.get(name, name), given[0], str(out), *given[1:], "--threads", "1"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+
+
+def same(one, other):
+    assert type(one) is type(other)
+    np.testing.assert_array_equal(one.labels_.compute(), other.labels_.compute())
+    assert one.get_params() == other.get_params()
+    assert one.objective_ == other.objective_
+
+
+class Links(HTMLParser):
+    """Whatever a page would load, and the names of its elements."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.loaded, self.elements = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append(tag)
+        self.loaded += [value for name, value in attributes if name in ("src", "href", "action", "data", "srcset")]
+
+
+@pytest.fixture(scope="module")
+def written(folder):
+    """A page, as it is written."""
+    report.report(folder / "fit-run", folder / "out.html")
+    return folder / "out.html"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_page_of_each_method_has_its_pictures(folder, name, monkeypatch):
+    def drawn(title, caption, draw):
+        return Picture(title, caption, f"data:{len(draw().axes)}")
+
+    monkeypatch.setattr(report, "_picture", drawn)
+    found, model = page(folder / f"{name}-run"), load(folder / f"{name}-run")
+    assert [picture.title for picture in found.pictures] == PICTURES[name]
+    assert found.result["clusters, k"] == str(model.n_clusters_)
+    assert found.result["objective, J"] == f"{model.objective_:.9g}"
+    assert found.result["converged"] == "yes"
+    assert len(found.clusters.lines) == model.n_clusters_
+
+
+def test_a_page_loads_and_runs_nothing(written):
+    links = Links(written.read_text())
+    assert len(links.loaded) == 4
+    assert all(each.startswith("data:image/svg+xml;base64,") for each in links.loaded)
+    assert "script" not in links.elements
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result, model = RunStore.at(folder / f"{name}-run").result(), load(folder / f"{name}-run")
+    words = shlex.split(report.command(result, model))
+    assert words[0] == "dask-dpmeans"
+    assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0
+    same(load("again.zarr"), model)
+    if name not in ("fit", "search", "hdp", "graph"):  # of the others the call differs in the estimator alone
+        assert f"{type(model).__name__}(" in report.call(result, model)
+        return
+    shutil.rmtree("again.zarr")
+    exec(report.call(result, model), {})
+    same(load("again.zarr"), model)
+
+
+def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(folder, tmp_path, monkeypatch, undrawn):
+    monkeypatch.chdir(tmp_path)
+    rows = zarr.open_array(folder / "rows.zarr")[:]
+    wanted = fit(rows, "run.zarr", DPMeans(12.0, init=rows[:2], random_state=0), sample_weight=np.full(300, 2.0))
+    found = page("run.zarr")
+    assert found.command is None
+    assert "where X are the rows: they were in memory" in html(found)
+    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:3]
+    exec(found.call, {"X": rows, "weights": np.full(300, 2.0)})
+    np.testing.assert_array_equal(load("again.zarr").cluster_centers_, wanted.cluster_centers_)
+
+
+def test_a_page_tells_of_clusters_of_one_row_and_of_an_end_before_convergence(folder, tmp_path, undrawn):
+    rows = zarr.open_array(folder / "rows.zarr")[:]
+    with pytest.warns(UserWarning, match="stopped at max_iter=1"):
+        fit(rows, tmp_path / "run", DPMeans(30.0, max_iter=1, random_state=0))
+    found = page(tmp_path / "run")
+    number = load(tmp_path / "run").cluster_weights_.tolist().index(1.0)
+    assert found.warnings[0] == "The fit stopped at max_iter=1 before it converged: raise max_iter, or tol."
+    assert found.warnings[1] == f"1 cluster of one row alone ({number}): outliers, or the penalty is low."
+    assert found.result["converged"] == "no"
+
+
+def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_checksums(tmp_path, undrawn):
+    rows = np.zeros((9000, 2))
+    rows[:3000] += 20.0
+    rows[-2:] = -20.0
+    rows[:2] += (1.95, 0.0)
+    np.save(tmp_path / "rows.npy", rows)
+    model = fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(4.0, random_state=0))
+    light, unchecked, edge = page(tmp_path / "run").warnings
+    number = model.predict(rows[-1:])[0]
+    assert light == f"1 cluster of less than 0.001 of the mean weight ({number}): outliers, or the penalty is low."
+    assert unchecked == "The input is stored without checksums: a flipped bit in it would not have been seen."
+    assert edge.startswith(
+        "2 rows (0.00022 of all) at the edge of the radius: squared distances above 0.9 of the penalty 4"
+    )
+
+
+def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
+    rows = zarr.open_array(folder / "rows.zarr")[:]
+    np.save(tmp_path / "rows.npy", rows)
+    fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(12.0, random_state=0))
+    np.save(tmp_path / "rows.npy", rows + 1)
+    found = page(tmp_path / "run")
+    assert found.warnings[-1].endswith("rows.npy are not those of the fit: they are not shown.")
+    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:3]
+    np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
+    assert "could not be shown" in page(tmp_path / "run").warnings[-1]
+    (tmp_path / "rows.npy").unlink()
+    assert report.input_of(tmp_path / "run") is None
+    assert len(page(tmp_path / "run").pictures) == 3
+    assert len(page(tmp_path / "run", data=rows).pictures) == 4
+
+
+def test_no_url_that_a_run_names_is_asked_for(folder, monkeypatch):
+    found = RunStore.at(folder / "fit-run").result()
+    for data in ("https://host/rows.zarr", "file:///etc/hosts", ["rows.zarr"], str(folder / "none.zarr")):
+        named = replace(found, manifest=found.manifest | {"sources": {"data": data}})
+        monkeypatch.setattr(RunStore, "result", lambda _, named=named: named)
+        assert report.input_of(folder / "fit-run") is None
+
+
+def test_all_that_comes_from_a_run_is_escaped(folder, undrawn):
+    bad = "<script>alert('x')</script>\"&"
+    found = page(folder / "fit-run", data=False)
+    found = replace(found, run=bad, headline=bad, warnings=[bad], result={bad: bad}, rows={bad: bad}, command=bad)
+    text = html(replace(found, call=bad, versions={bad: bad}, parameters={bad: bad}))
+    assert "<script" not in text
+    assert "script" not in Links(text).elements
+    assert "&lt;script&gt;" in text
+
+
+def test_a_run_named_like_markup_is_shown_as_it_is_called(folder, tmp_path, undrawn):
+    shutil.copytree(folder / "fit-run", tmp_path / "<b>run<")
+    text = html(page(tmp_path / "<b>run<", data=False))
+    assert "&lt;b&gt;run&lt;" in text
+    assert "<b>" not in text
+
+
+def test_a_table_of_many_clusters_has_the_heaviest(folder, monkeypatch):
+    monkeypatch.setattr(report, "MOST_LINES", 2)
+    table = report.cluster_table(load(folder / "fit-run"))
+    weights = load(folder / "fit-run").cluster_weights_
+    assert [float(line[1]) for line in table.lines] == sorted(weights, reverse=True)[:2]
+    assert table.left_out == len(weights) - 2
+    assert table.columns[-2:] == ["column 0", "column 2"]
+
+
+def test_centers_of_scaled_columns_are_told_in_units_of_the_data(folder):
+    model = load(folder / "fit-run")
+    line = report.cluster_table(model).lines[0]
+    center = model.cluster_centers_[int(line[0])] * model.feature_scale_
+    assert line[-2:] == [f"{value:,.6g}" for value in center]
+
+
+# The file
+
+
+def test_a_report_is_written_once_and_over_another_with_force(folder, tmp_path, undrawn):
+    out = tmp_path / "out.html"
+    arguments = ["report", str(folder / "fit-run"), str(out)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert str(out) in result.stdout
+    first = out.read_bytes()
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "holds a report: --force writes over it" in result.stderr
+    assert CliRunner().invoke(main, [*arguments, "--force", "--threads", "1"]).exit_code == 0
+    assert out.read_bytes() == first
+    assert [each.name for each in tmp_path.iterdir()] == ["out.html"]
+
+
+def test_nothing_but_a_report_is_written_over(folder, tmp_path):
+    run, other = folder / "fit-run", tmp_path / "notes.html"
+    other.write_text("<!DOCTYPE html>mine")
+    with pytest.raises(InputError, match="exists and is no report of ours, so it is never written over"):
+        report.report(run, other, force=True)
+    with pytest.raises(InputError, match=r"there is no folder .* to put out.html in"):
+        report.report(run, tmp_path / "none" / "out.html")
+    with pytest.raises(InputError, match=r"lies within the run .*: give another path"):
+        report.report(run, run / "out.html")
+    with pytest.raises(InputError, match="a report is written to a file of this machine"):
+        report.report(run, "s3://bucket/out.html")
+    with pytest.raises(InputError, match="holds no run of ours"):
+        report.report(tmp_path / "none", tmp_path / "out.html")
+    assert other.read_text() == "<!DOCTYPE html>mine"
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(folder, tmp_path, monkeypatch, undrawn):
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        report.report(folder / "fit-run", tmp_path / "out.html", data=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn):
+    arguments = ["report", str(folder / "fit-run"), str(tmp_path / "out.html")]
+    moved = shutil.copytree(folder / "rows.zarr", tmp_path / "moved.zarr")
+    assert CliRunner().invoke(main, [*arguments, "--data", str(moved), "--threads", "1"]).exit_code == 0
+    assert "Rows and centers" in (tmp_path / "out.html").read_text()
+    assert CliRunner().invoke(main, [*arguments, "--no-data", "--force"]).exit_code == 0
+    assert "Rows and centers" not in (tmp_path / "out.html").read_text()
+    result = CliRunner().invoke(main, [*arguments, "--no-data", "--data", "x"])
+    assert result.exit_code == 2
+    assert "give one of them" in result.stderr
+
+
+def test_a_run_says_where_its_input_was(folder):
+    manifest = RunStore.at(folder / "hdp-run").result().manifest
+    assert manifest["sources"] == {
+        "data": str(folder / "rows.zarr"),
+        "groups": str(folder / "groups.npy"),
+        "sample_weight": None,
+    }
+
+
+def test_the_template_is_part_of_the_package():
+    assert (Path(dask_dpmeans.__file__).parent / "report.html").is_file()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
+def test_a_page_opens_in_chromium(written, tmp_path):
+    quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+    shot = tmp_path / "page.png"
+    words = f"{CHROMIUM} --headless --no-sandbox {quiet} --disable-sync --hide-scrollbars --window-size=900,3600"
+    where = [f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={shot}", written.as_uri()]
+    subprocess.run([*words.split(), *where], capture_output=True, check=True, timeout=60)
+    pixels = image.imread(shot)[..., :3]
+    assert pixels.shape[:2] == (3600, 900)
+    inked = (pixels < 0.5).all(axis=2)
+    assert inked.mean() > 0.005  # letters and pictures
+    colored = np.ptp(pixels, axis=2) > 0.4
+    assert colored.any()  # the profile's heat map: pictures are shown

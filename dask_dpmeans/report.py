@@ -346,11 +346,8 @@ def _changed(result: Result, model: Model, source: RowSource) -> bool:
     if [source.plan.n_rows, source.stored_columns] != fitted["shape"]:
         return True
     beside = source.summary.n_groups == fitted["n_groups"] and not fitted["weighted"]
-    return (
-        beside
-        and not isinstance(model, SpectralDPMeans)
-        and runs.fingerprint(source.summary) != fitted.get("fingerprint")
-    )
+    learned = isinstance(model, SpectralDPMeans) or getattr(model, "approximation", None) is not None
+    return beside and not learned and runs.fingerprint(source.summary) != fitted.get("fingerprint")
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:

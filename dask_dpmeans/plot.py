@@ -345,8 +345,16 @@ def _heights(axes: Axes, found: views.Density) -> None:
 def _numbered(axes: Axes, found: views.Density, order: Any) -> None:
     """Centers in two directions, with those numbers that have room."""
     centers = found.centers[order]
-    size = 36 if len(centers) <= FEW else 14
-    axes.scatter(centers[:, 0], centers[:, 1], size, color="white", edgecolor=INK, linewidth=1.2, zorder=3)
+    size = _within(1000 / len(centers), 3, 36)
+    axes.scatter(
+        centers[:, 0],
+        centers[:, 1],
+        size,
+        color="white",
+        edgecolor=INK,
+        linewidth=_within(size / 10, 0.4, 1.2),
+        zorder=3,
+    )
     places = (centers - found.low) / np.where(found.high > found.low, found.high - found.low, 1.0) * (360, 300)
     inside = ((places >= 0) & (places <= (360, 300))).all(axis=1)
     room = spaced(places[inside], (18, 12), 10)
@@ -415,7 +423,8 @@ def graph(graph: Any, labels: Any, figure: AnyFigure | None = None, **where: Any
     if len(none):
         axes.scatter(none[:, 0], none[:, 1], size, marker="x", color=INK, zorder=2, label=f"no cluster ({len(none):,})")
     axes.set_axis_off()
-    axes.set_title(f"{len(places):,} nodes, {np.count_nonzero(once):,} links", fontsize="medium")
+    found_links = counted(int(np.count_nonzero(once)), "link")
+    axes.set_title(f"{counted(len(places), 'node')}, {found_links}", fontsize="medium")
     _node_legend(axes)
     return figure
 

@@ -317,7 +317,10 @@ def read_rows(result: Result, model: Model, data: Any, where: dict[str, Any]) ->
     try:
         source = _source(result, model, data, where)
         if not stored and _changed(result, model, source):
-            return Seen([f"The rows at {_shown(data)} are not those of the fit: they are not shown."])
+            why = "they have changed, or this is another type of CPU"
+            return Seen(
+                [f"The rows at {_shown(data)} are not those of the fit to the bit ({why}): they are not shown."]
+            )
         if isinstance(model, GraphCutDPMeans):
             return _seen_graph(model, source)
         edge = [] if stored else edge_warnings(result, model, source)
@@ -341,16 +344,16 @@ def _source(result: Result, model: Model, data: Any, where: dict[str, Any]) -> R
 
 
 def _changed(result: Result, model: Model, source: RowSource) -> bool:
-    """Whether the rows are known to be others than those of the fit."""
+    """Whether the rows are known to be others than those of the fit, where that can be told."""
     fitted = result.manifest["input"]
     if [source.plan.n_rows, source.stored_columns] != fitted["shape"]:
         return True
-    beside = source.summary.n_groups == fitted["n_groups"] and not fitted["weighted"]
-    return (
-        beside
-        and not isinstance(model, SpectralDPMeans)
-        and runs.fingerprint(source.summary) != fitted.get("fingerprint")
+    comparable = (
+        source.summary.n_groups == fitted["n_groups"]
+        and source.plan.block_rows == fitted["block_rows"]  # sums are of the same runs of rows
+        and not (fitted["weighted"] or isinstance(model, SpectralDPMeans))
     )
+    return comparable and runs.fingerprint(source.summary) != fitted["fingerprint"]
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:

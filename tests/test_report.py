@@ -194,8 +194,10 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(12.0, random_state=0))
     np.save(tmp_path / "rows.npy", rows + 1)
     found = page(tmp_path / "run")
-    assert found.warnings[-1].endswith("rows.npy are not those of the fit: they are not shown.")
+    assert found.warnings[-1].endswith("type of CPU): they are not shown.")
     assert [picture.title for picture in found.pictures] == PICTURES["fit"][:3]
+    np.save(tmp_path / "rows.npy", rows[:-1])
+    assert "are not those of the fit" in page(tmp_path / "run").warnings[-1]
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()

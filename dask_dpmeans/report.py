@@ -2,21 +2,17 @@
 
 import base64
 import inspect
-import io
 import os
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import matplotlib
 import numpy as np
 from jinja2 import Environment, StrictUndefined
-from matplotlib.figure import Figure
 
 from dask_dpmeans import plot, views
 from dask_dpmeans import run as runs
@@ -408,21 +404,9 @@ def pictures(model: Model) -> list[Picture]:
 
 
 def _picture(title: str, caption: str, draw: Callable[[], plot.AnyFigure]) -> Picture:
-    """A drawing as a data URI: SVG, in which letters are shapes, so that it needs no fonts."""
-    with _repeatable(), io.StringIO() as file:
-        figure = draw()
-        assert isinstance(figure, Figure)  # a new one is no part of another
-        figure.savefig(file, format="svg", metadata={"Date": None})
-        text = file.getvalue()
-    encoded = base64.b64encode(text.encode()).decode()
+    """A drawing as a data URI."""
+    encoded = base64.b64encode(plot.svg(draw()).encode()).decode()
     return Picture(title, caption, f"data:image/svg+xml;base64,{encoded}")
-
-
-@contextmanager
-def _repeatable() -> Iterator[None]:
-    """Names within a drawing that do not differ from time to time."""
-    with matplotlib.rc_context({"svg.hashsalt": "dask_dpmeans", "svg.fonttype": "path"}):
-        yield
 
 
 # How to make it again

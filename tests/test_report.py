@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -141,7 +142,7 @@ def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatc
     assert words[0] == "dask-dpmeans"
     assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0
     same(load("again.zarr"), model)
-    if name not in ("fit", "search", "hdp", "graph"):  # of the others the call differs in the estimator alone
+    if name not in ("fit", "hdp", "graph"):  # of the others the call differs in the estimator alone
         assert f"{type(model).__name__}(" in report.call(result, model)
         return
     shutil.rmtree("again.zarr")
@@ -301,6 +302,16 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
     result = CliRunner().invoke(main, [*arguments, "--no-data", "--data", "x"])
     assert result.exit_code == 2
     assert "give one of them" in result.stderr
+
+
+def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("plot", "report"):
+        monkeypatch.delitem(sys.modules, f"dask_dpmeans.{name}")
+        monkeypatch.delattr(dask_dpmeans, name)
+    result = CliRunner().invoke(main, ["report", str(folder / "fit-run"), str(tmp_path / "out.html")])
+    assert result.exit_code == 2
+    assert 'pip install "dask-dpmeans[plot]"' in result.stderr
 
 
 def test_a_run_says_where_its_input_was(folder):

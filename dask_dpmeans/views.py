@@ -259,7 +259,7 @@ def density(
         Of the columns that the fit used.
     sample_weight : (n,), optional
     bins : int >= 1
-        At most: there are no more along a side than the root of the number of rows.
+        At most: there are no more along a side than twice the root of the number of rows.
     **where : client, threads, memory_limit, as `dask_dpmeans.fit` takes them
 
     Returns
@@ -276,7 +276,7 @@ def density(
         both = np.concatenate([points, there])
         return Density(there, points, None, both.min(axis=0), both.max(axis=0), 0.0, n_rows, axes, unit(model))
     low, high = _window(source, plane, spread)
-    bins = min(bins, max(20, math.isqrt(n_rows)))
+    bins = min(bins, max(20, 2 * math.isqrt(n_rows)))
     counts = source.fold(Histogram(plane, low, high, bins), name="density")
     outside = max(0.0, source.summary.weight - float(counts.sum()))
     return Density(there, None, *_trimmed(counts, low, high, there), outside, n_rows, axes, unit(model))

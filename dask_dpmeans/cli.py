@@ -624,6 +624,8 @@ def report_command(run: str, out: str, data: str | None, no_data: bool, force: b
     try:
         from dask_dpmeans import report  # noqa: PLC0415 (of all commands this one needs matplotlib)
     except ImportError as error:
+        if error.name not in ("matplotlib", "networkx"):
+            raise
         raise WrongUseError(str(error)) from error
     report.checked_target(out, run, force)
     rows = None if no_data else data or report.input_of(run)

@@ -5,6 +5,7 @@ Each takes a `figure`, a ``matplotlib.figure.Figure`` or ``SubFigure`` (a new Fi
 have markers too, so that pictures can be read in grey.
 """
 
+import io
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Any, TypeAlias
@@ -18,10 +19,10 @@ from dask_dpmeans.penalty import PenaltyPath
 
 try:
     import networkx
-    from matplotlib import colormaps
+    from matplotlib import colormaps, rc_context
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
-    from matplotlib.colors import LogNorm
+    from matplotlib.colors import ListedColormap, LogNorm
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
@@ -34,6 +35,8 @@ except ModuleNotFoundError as error:
 AnyFigure: TypeAlias = Figure | SubFigure
 
 INK, GREY, PALE = "black", "0.5", "0.9"
+DENSITY = ListedColormap(colormaps["Greys"](np.linspace(0.25, 1.0, 256)))
+"""One row in a box is no longer white."""
 MARKERS = "os^DvPX*"
 """Of clusters, over and over."""
 FEW = 40
@@ -324,7 +327,7 @@ def _rows(figure: AnyFigure, axes: Axes, found: views.Density) -> None:
         shown = np.ma.masked_equal(found.counts.T, 0)
         norm = LogNorm(shown.min(), max(shown.max(), 2 * shown.min()))
         extent = (found.low[0], found.high[0], found.low[1], found.high[1])
-        image = axes.imshow(shown, cmap="Greys", norm=norm, extent=extent, origin="lower", aspect="auto")
+        image = axes.imshow(shown, cmap=DENSITY, norm=norm, extent=extent, origin="lower", aspect="auto")
         figure.colorbar(image, ax=axes, label="weight of the rows in a box")
     axes.set_xlim(found.low[0] - margin[0], found.high[0] + margin[0])
     axes.set_ylim(found.low[1] - margin[1], found.high[1] + margin[1])
@@ -345,8 +348,16 @@ def _heights(axes: Axes, found: views.Density) -> None:
 def _numbered(axes: Axes, found: views.Density, order: Any) -> None:
     """Centers in two directions, with those numbers that have room."""
     centers = found.centers[order]
-    size = 36 if len(centers) <= FEW else 14
-    axes.scatter(centers[:, 0], centers[:, 1], size, color="white", edgecolor=INK, linewidth=1.2, zorder=3)
+    size = _within(1000 / len(centers), 3, 36)
+    axes.scatter(
+        centers[:, 0],
+        centers[:, 1],
+        size,
+        color="white",
+        edgecolor=INK,
+        linewidth=_within(size / 10, 0.4, 1.2),
+        zorder=3,
+    )
     places = (centers - found.low) / np.where(found.high > found.low, found.high - found.low, 1.0) * (360, 300)
     inside = ((places >= 0) & (places <= (360, 300))).all(axis=1)
     room = spaced(places[inside], (18, 12), 10)
@@ -415,7 +426,8 @@ def graph(graph: Any, labels: Any, figure: AnyFigure | None = None, **where: Any
     if len(none):
         axes.scatter(none[:, 0], none[:, 1], size, marker="x", color=INK, zorder=2, label=f"no cluster ({len(none):,})")
     axes.set_axis_off()
-    axes.set_title(f"{len(places):,} nodes, {np.count_nonzero(once):,} links", fontsize="medium")
+    found_links = counted(int(np.count_nonzero(once)), "link")
+    axes.set_title(f"{counted(len(places), 'node')}, {found_links}", fontsize="medium")
     _node_legend(axes)
     return figure
 
@@ -440,6 +452,15 @@ def _styles(clusters: Any) -> Iterable[tuple[str, Any, int]]:
     """Marker and color of each cluster: neighbors in number differ in lightness."""
     for place, number in enumerate(clusters.tolist()):
         yield MARKERS[place % len(MARKERS)], colormaps["viridis"](place * 0.618 % 1.0), number
+
+
+def svg(figure: AnyFigure) -> str:
+    """A figure as SVG whose letters are shapes, so that it needs no fonts; the same text for the same figure."""
+    whole = figure.get_figure(root=True)
+    assert whole is not None
+    with rc_context({"svg.hashsalt": "dask_dpmeans", "svg.fonttype": "path"}), io.StringIO() as file:
+        whole.savefig(file, format="svg", metadata={"Date": None})
+        return file.getvalue()
 
 
 def _figure(figure: AnyFigure | None, width: float, height: float) -> AnyFigure:

@@ -2,21 +2,17 @@
 
 import base64
 import inspect
-import io
 import os
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import matplotlib
 import numpy as np
 from jinja2 import Environment, StrictUndefined
-from matplotlib.figure import Figure
 
 from dask_dpmeans import plot, views
 from dask_dpmeans import run as runs
@@ -317,7 +313,10 @@ def read_rows(result: Result, model: Model, data: Any, where: dict[str, Any]) ->
     try:
         source = _source(result, model, data, where)
         if not stored and _changed(result, model, source):
-            return Seen([f"The rows at {_shown(data)} are not those of the fit: they are not shown."])
+            why = "they have changed, or this is another type of CPU"
+            return Seen(
+                [f"The rows at {_shown(data)} are not those of the fit to the bit ({why}): they are not shown."]
+            )
         if isinstance(model, GraphCutDPMeans):
             return _seen_graph(model, source)
         edge = [] if stored else edge_warnings(result, model, source)
@@ -341,13 +340,17 @@ def _source(result: Result, model: Model, data: Any, where: dict[str, Any]) -> R
 
 
 def _changed(result: Result, model: Model, source: RowSource) -> bool:
-    """Whether the rows are known to be others than those of the fit."""
+    """Whether the rows are known to be others than those of the fit, where that can be told."""
     fitted = result.manifest["input"]
     if [source.plan.n_rows, source.stored_columns] != fitted["shape"]:
         return True
-    beside = source.summary.n_groups == fitted["n_groups"] and not fitted["weighted"]
     learned = isinstance(model, SpectralDPMeans) or getattr(model, "approximation", None) is not None
-    return beside and not learned and runs.fingerprint(source.summary) != fitted.get("fingerprint")
+    comparable = (
+        source.summary.n_groups == fitted["n_groups"]
+        and source.plan.block_rows == fitted["block_rows"]  # sums are of the same runs of rows
+        and not (fitted["weighted"] or learned)
+    )
+    return comparable and runs.fingerprint(source.summary) != fitted["fingerprint"]
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
@@ -402,21 +405,9 @@ def pictures(model: Model) -> list[Picture]:
 
 
 def _picture(title: str, caption: str, draw: Callable[[], plot.AnyFigure]) -> Picture:
-    """A drawing as a data URI: SVG, in which letters are shapes, so that it needs no fonts."""
-    with _repeatable(), io.StringIO() as file:
-        figure = draw()
-        assert isinstance(figure, Figure)  # a new one is no part of another
-        figure.savefig(file, format="svg", metadata={"Date": None})
-        text = file.getvalue()
-    encoded = base64.b64encode(text.encode()).decode()
+    """A drawing as a data URI."""
+    encoded = base64.b64encode(plot.svg(draw()).encode()).decode()
     return Picture(title, caption, f"data:image/svg+xml;base64,{encoded}")
-
-
-@contextmanager
-def _repeatable() -> Iterator[None]:
-    """Names within a drawing that do not differ from time to time."""
-    with matplotlib.rc_context({"svg.hashsalt": "dask_dpmeans", "svg.fonttype": "path"}):
-        yield
 
 
 # How to make it again

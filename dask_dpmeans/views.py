@@ -244,9 +244,9 @@ def density(
 
     Up to three passes over the rows: one that checks them, one for the principal directions where no columns are given,
     and one that counts; one more where columns were scaled and rows then brought to unit length.  Fewer than 10,000
-    rows are points; of more the weight in each of `bins` x `bins` boxes is summed up, block by block, in a window that
-    ends 4 standard deviations from the mean.  Of one column it is a histogram of up to `bins` boxes, about the root of
-    the number of rows.  The answer is the same, to the byte, for any chunking, threads and workers.
+    rows are points, but for one column; of more the weight in each of `bins` x `bins` boxes is summed up, block by
+    block, in a window that ends 4 standard deviations from the mean.  The answer is the same, to the byte, for any
+    chunking, threads and workers.
 
     Parameters
     ----------
@@ -259,6 +259,7 @@ def density(
         Of the columns that the fit used.
     sample_weight : (n,), optional
     bins : int >= 1
+        At most: there are no more along a side than twice the root of the number of rows.
     **where : client, threads, memory_limit, as `dask_dpmeans.fit` takes them
 
     Returns
@@ -275,7 +276,7 @@ def density(
         both = np.concatenate([points, there])
         return Density(there, points, None, both.min(axis=0), both.max(axis=0), 0.0, n_rows, axes, unit(model))
     low, high = _window(source, plane, spread)
-    bins = min(bins, max(20, math.isqrt(n_rows))) if len(axes) == 1 else bins
+    bins = min(bins, max(20, 2 * math.isqrt(n_rows)))
     counts = source.fold(Histogram(plane, low, high, bins), name="density")
     outside = max(0.0, source.summary.weight - float(counts.sum()))
     return Density(there, None, *_trimmed(counts, low, high, there), outside, n_rows, axes, unit(model))

@@ -160,6 +160,12 @@ def test_a_part_of_a_figure_can_be_drawn_on(model):
     assert len(rendered(figure)) == 4
 
 
+def test_svg_is_the_same_for_the_same_figure(model):
+    first, second = (plot.svg(plot.sizes(model)) for _ in range(2))
+    assert first == second
+    assert first.startswith("<?xml")
+
+
 def test_labels_that_would_overlap_are_left_out():
     points = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 10.0], [50.0, 0.0]])
     assert plot.spaced(points, (10, 10), 10).tolist() == [False, False, True, True]

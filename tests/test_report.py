@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -141,7 +142,7 @@ def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatc
     assert words[0] == "dask-dpmeans"
     assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0
     same(load("again.zarr"), model)
-    if name not in ("fit", "search", "hdp", "graph"):  # of the others the call differs in the estimator alone
+    if name not in ("fit", "hdp", "graph"):  # of the others the call differs in the estimator alone
         assert f"{type(model).__name__}(" in report.call(result, model)
         return
     shutil.rmtree("again.zarr")
@@ -194,8 +195,10 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(12.0, random_state=0))
     np.save(tmp_path / "rows.npy", rows + 1)
     found = page(tmp_path / "run")
-    assert found.warnings[-1].endswith("rows.npy are not those of the fit: they are not shown.")
+    assert found.warnings[-1].endswith("type of CPU): they are not shown.")
     assert [picture.title for picture in found.pictures] == PICTURES["fit"][:3]
+    np.save(tmp_path / "rows.npy", rows[:-1])
+    assert "are not those of the fit" in page(tmp_path / "run").warnings[-1]
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()
@@ -299,6 +302,16 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
     result = CliRunner().invoke(main, [*arguments, "--no-data", "--data", "x"])
     assert result.exit_code == 2
     assert "give one of them" in result.stderr
+
+
+def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("plot", "report"):
+        monkeypatch.delitem(sys.modules, f"dask_dpmeans.{name}")
+        monkeypatch.delattr(dask_dpmeans, name)
+    result = CliRunner().invoke(main, ["report", str(folder / "fit-run"), str(tmp_path / "out.html")])
+    assert result.exit_code == 2
+    assert 'pip install "dask-dpmeans[plot]"' in result.stderr
 
 
 def test_a_run_says_where_its_input_was(folder):

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SMALL = {
+    "graph_cuts.py": ["100"],
     "shared_clusters.py": ["1"],
     "moons_and_rings.py": ["150"],
     "three_gaussians.py": ["--sweeps", "100", "--orders", "3"],

@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dask_dpmeans import views
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.penalty import PenaltyPath
+from dask_dpmeans.tree import ClusterTree
 
 try:
     import networkx
@@ -172,6 +174,41 @@ def sizes(model: Any, figure: AnyFigure | None = None) -> AnyFigure:
     below.set_ylim(-0.04 * top, 1.08 * top or 1.0)
     below.set_xlim(-0.6, k - 0.4)
     _cluster_ticks(below, found.clusters)
+    return figure
+
+
+def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
+    """Clusters of clusters as a dendrogram.
+
+    Parameters
+    ----------
+    tree : what `dask_dpmeans.tree.cluster_tree` found
+    figure : Figure or SubFigure, optional
+
+    Returns
+    -------
+    The figure: the clusters of the fit side by side, and over them, in the logarithm of the penalty, where they join.
+    """
+    found = views.dendrogram(tree)
+    if not found.joins:
+        raise InputError("the tree has no levels at which clusters join: it needs two clusters, and higher penalties")
+    figure = _figure(figure, 7.0, 4.6)
+    axes = figure.subplots()
+    axes.set_yscale("log")
+    bottom, top = found.joins[0].height / 2, found.joins[-1].height
+    for join in found.joins:
+        axes.hlines(join.height, join.places.min(), join.places.max(), color=INK, linewidth=1)
+        axes.vlines(join.places, np.maximum(join.heights, bottom), join.height, color=INK, linewidth=1)
+    axes.set_ylim(bottom, 1.5 * top)
+    axes.set_xlim(-0.6, len(found.leaves) - 0.4)
+    axes.set_ylabel("penalty, squared units\nof the data times weight")
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(found.leaves) <= FEW:
+        axes.set_xticks(range(len(found.leaves)), [str(leaf) for leaf in found.leaves])
+        axes.set_xlabel("cluster")
+    else:
+        axes.set_xticks([])
+        axes.set_xlabel(f"{len(found.leaves):,} clusters")
     return figure
 
 

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from dask_dpmeans.kernels.picture import Adjacency, Covariance, Edge, Histogram,
 from dask_dpmeans.sources import RowSource, as_source
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import MOVES, Record
+from dask_dpmeans.tree import ClusterTree
 
 # A fit
 
@@ -52,6 +54,48 @@ def history(model: Any) -> History:
 
 
 # Clusters
+
+
+class Dendrogram(NamedTuple):
+    """A tree of clusters, laid out over the clusters of the fit."""
+
+    leaves: Int64Array
+    """(k,), the clusters of the fit, so ordered that no two joins cross."""
+    joins: list["Join"]
+    """The lowest first."""
+
+
+class Join(NamedTuple):
+    """Clusters that become one."""
+
+    height: float
+    """The penalty at which they do."""
+    places: Float64Array
+    """(m,), of the parts, in the order of the leaves, whose places are 0 to k - 1."""
+    heights: Float64Array
+    """(m,), the penalties at which the parts came to be; 0 for leaves."""
+
+
+def dendrogram(tree: ClusterTree) -> Dendrogram:
+    """Where the clusters of a tree join."""
+    rows = [level.clusters for level in (tree.leaves, *tree.levels)]
+    leaves = np.lexsort(rows)
+    places, heights = np.empty(len(leaves)), np.zeros(len(leaves))
+    places[leaves] = np.arange(len(leaves))
+    joins = []
+    for below, above in pairwise([tree.leaves, *tree.levels]):
+        parents = np.empty(below.n_clusters, np.int32)
+        parents[below.clusters] = above.clusters
+        joined, raised = np.empty(above.n_clusters), np.empty(above.n_clusters)
+        for cluster in range(above.n_clusters):
+            parts = np.flatnonzero(parents == cluster)
+            parts = parts[np.argsort(places[parts])]
+            joined[cluster], raised[cluster] = places[parts].mean(), heights[parts].max()
+            if len(parts) > 1:
+                raised[cluster] = above.penalty
+                joins.append(Join(above.penalty, places[parts], heights[parts]))
+        places, heights = joined, raised
+    return Dendrogram(leaves, joins)
 
 
 class Sizes(NamedTuple):

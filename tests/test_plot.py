@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, plot
+from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, plot, views
 from dask_dpmeans.penalty import penalty_path
 from dask_dpmeans.store import Record
+from dask_dpmeans.tree import cluster_tree
 
 
 def blobs(n, d, k, seed=0):
@@ -35,6 +36,18 @@ def rows():
 @pytest.fixture(scope="module")
 def model(rows):
     return DPMeans(16.0).fit(rows)
+
+
+def test_a_tree_joins_clusters_at_rising_penalties(model):
+    found = cluster_tree(model)
+    [axes] = rendered(plot.tree(found))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        str(leaf) for leaf in views.dendrogram(found).leaves
+    ]
+    assert axes.get_ylabel().startswith("penalty")
+    assert len(axes.collections) == 2 * len(views.dendrogram(found).joins)
+    with pytest.raises(InputError, match="no levels at which clusters join: it needs two clusters"):
+        plot.tree(cluster_tree(DPMeans(1e6).fit(np.eye(3))))
 
 
 def test_a_path_shows_every_interval_and_marks_the_longest(rows):

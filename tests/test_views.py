@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from dask_dpmeans import (
@@ -18,6 +20,7 @@ from dask_dpmeans import (
     fit,
     views,
 )
+from dask_dpmeans.tree import cluster_tree
 
 
 def blobs(n, d, k, seed=0):
@@ -251,3 +254,21 @@ def test_a_graph_too_large_to_draw_is_refused_with_the_way_out():
         views.drawable(full, np.zeros(250, int))
     with pytest.raises(InputError, match=r"labels must be 2 integers, one a node, got float64 of shape \(2,\)"):
         views.drawable(np.eye(2), [0.0, 1.0])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 99))
+def test_no_two_joins_of_a_dendrogram_cross(k, seed):
+    rng = np.random.default_rng(seed)
+    model = DPMeans(1e-9, random_state=0).fit(rng.normal(0, 10, (k, 2)))
+    tree = cluster_tree(model)
+    found = views.dendrogram(tree)
+    assert sorted(found.leaves.tolist()) == list(range(k))
+    assert [join.height for join in found.joins] == sorted(join.height for join in found.joins)
+    assert sum(len(join.places) - 1 for join in found.joins) == k - 1
+    for level in tree.levels:
+        along = level.clusters[found.leaves]
+        assert np.count_nonzero(np.diff(along)) == level.n_clusters - 1
+    for join in found.joins:
+        assert (join.heights < join.height).all()
+        assert (np.diff(join.places) > 0).all()

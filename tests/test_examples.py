@@ -11,6 +11,9 @@ from click.testing import CliRunner
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SMALL = {
     "graph_cuts.py": ["100"],
+    "earthquakes.py": ["--rows", "1500"],
+    "out_of_core.py": ["--rows", "20000", "--workers", "1"],
+    "submit_to_cluster.py": ["--rows", "20000"],
     "shared_clusters.py": ["1"],
     "moons_and_rings.py": ["150"],
     "three_gaussians.py": ["--sweeps", "100", "--orders", "3"],

@@ -52,7 +52,7 @@ def main(scheduler: str | None, folder: Path | None, rows: int) -> None:
         place = folder or Path(own)
         write_synthetic(Synthetic("blobs", rows, 8, 20, seed=0), place / "data.zarr")
         data, run, other = place / "data.zarr" / "rows", place / "run.zarr", place / "other.zarr"
-        model = DPMeans(penalty=100.0, random_state=0)
+        model = DPMeans(penalty=40.0, tol=1e-3, random_state=0)
         click.echo("a job that is stopped:")
         try:
             fit(data, run, model, client=client, on_step=told_and_stopped)

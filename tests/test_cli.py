@@ -260,7 +260,7 @@ def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> 
     assert stored.interval_high.values.tolist() == [each.high for each in found.intervals]
     again = call("path", data, "path.zarr", "--penalties", "9")
     assert again.exit_code == 2
-    assert "holds path: --force removes it first" in " ".join(again.output.split())
+    assert "holds a path: --force removes it first" in " ".join(again.output.split())
     event = json.loads(succeed("path", data, "path.zarr", "--penalties", "90,9", "--force", "--json").stdout)
     radii = penalty_path(rows, [9, 90])
     assert (event["penalties"], event["n_clusters"]) == ([9.0, 90.0], radii.n_clusters.tolist())

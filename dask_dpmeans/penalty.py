@@ -31,9 +31,8 @@ from dask_dpmeans.groups import data_sets
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
-from dask_dpmeans.lock import only_job
 from dask_dpmeans.sources import RowSource, as_source
-from dask_dpmeans.store import FORMAT, RunStore, write
+from dask_dpmeans.store import new_group, write
 
 SUMMARY_ROWS = 2**14
 """Rows of a summary, about: what the search's own coreset has at least."""
@@ -272,24 +271,17 @@ def write_path(path: PenaltyPath, out: str | os.PathLike[str], *, force: bool = 
     InputError
         Where something else is there.
     """
-    store = RunStore.at(out)
-    with only_job(store.path) as lock:
-        store.check_target("path", [], force=force)
-        store.remove()
-        said = ("search", "full", "rows_used", "random_state", "longest")
-        manifest = {"format": FORMAT, "kind": "path", **{name: getattr(path, name) for name in said}}
-        store.begin(manifest)
-        numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
-        ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
-        figures: dict[str, Any] = {"penalty": path.penalties, "n_clusters": path.n_clusters, "inertia": path.inertias}
-        figures |= {"objective": path.objectives} | ({} if path.stability is None else {"stability": path.stability})
+    said = {name: getattr(path, name) for name in ("search", "full", "rows_used", "random_state", "longest")}
+    numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
+    ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
+    figures: dict[str, Any] = {"penalty": path.penalties, "n_clusters": path.n_clusters, "inertia": path.inertias}
+    figures |= {"objective": path.objectives} | ({} if path.stability is None else {"stability": path.stability})
+    with new_group(out, "path", said, force=force) as store:
         for name, values in figures.items():
             write(store / name, values, ("penalty",))
         write(store / "cluster_centers", np.concatenate(path.centers), ("center", "feature"))
         for name, values in (("clusters", numbers), ("low", ends[:, 0]), ("high", ends[:, 1])):
             write(store / f"interval_{name}", values, ("interval",))
-        lock.check()
-        store.seal(manifest)
 
 
 class PenaltyFor(NamedTuple):

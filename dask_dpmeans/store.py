@@ -457,6 +457,26 @@ class Writer:
             array[start : start + len(answer)] = answer
 
 
+@contextmanager
+def new_group(out: str | os.PathLike[str], kind: str, said: Mapping[str, Any], *, force: bool) -> Iterator[RunStore]:
+    """A group of some kind at a path or URL, to be written inside; readers see it once it is whole.
+
+    Raises
+    ------
+    InputError
+        Where something else is there, or something of the same kind that is not to be removed.
+    """
+    store = RunStore.at(out)
+    with lock.only_job(store.path) as job:
+        store.check_target(kind, [], force=force)
+        store.remove()
+        manifest = {"format": FORMAT, "kind": kind, **said}
+        store.begin(manifest)
+        yield store
+        job.check()
+        store.seal(manifest)
+
+
 # Arrays: checksummed, every chunk written, a missing one is an error
 
 

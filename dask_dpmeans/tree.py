@@ -17,9 +17,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.lock import only_job
 from dask_dpmeans.loop import iterate
-from dask_dpmeans.store import FORMAT, RunStore, write
+from dask_dpmeans.store import new_group, write
 
 
 class Level(NamedTuple):
@@ -191,13 +190,8 @@ def write_tree(tree: ClusterTree, out: str | os.PathLike[str], *, force: bool = 
     InputError
         Where something else is there.
     """
-    store = RunStore.at(out)
-    with only_job(store.path) as lock:
-        store.check_target("tree", [], force=force)
-        store.remove()
-        manifest = {"format": FORMAT, "kind": "tree", "random_state": tree.random_state}
-        store.begin(manifest)
-        levels = (tree.leaves, *tree.levels)
+    levels = (tree.leaves, *tree.levels)
+    with new_group(out, "tree", {"random_state": tree.random_state}, force=force) as store:
         for name in ("penalty", "n_clusters", "inertia", "objective"):
             write(store / name, np.array([getattr(level, name) for level in levels]), ("level",))
         write(store / "clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
@@ -205,5 +199,3 @@ def write_tree(tree: ClusterTree, out: str | os.PathLike[str], *, force: bool = 
         for name in ("weights", "inertias"):
             values = np.concatenate([getattr(level, name) for level in levels])
             write(store / f"cluster_{name}", values, ("cluster",))
-        lock.check()
-        store.seal(manifest)

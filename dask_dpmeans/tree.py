@@ -1,6 +1,6 @@
 """Clusters of clusters within one data set: weighted DP-means on the centers of a fit, at rising penalties.
 
-Maurer (2015, section 5) wishes for them: base clusters that are clustered into meta clusters.
+Maurer (2015, section 4) wishes for them: base clusters that are clustered into meta clusters.
 """
 
 import os

@@ -19,6 +19,7 @@ from dask_dpmeans import run as runs
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import DPMeans, Model, load
+from dask_dpmeans.gibbs import GibbsMixture
 from dask_dpmeans.graph import GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
@@ -155,7 +156,7 @@ def html(page: Page) -> str:
 def page(run: str | os.PathLike[str], *, data: Any = None, **where: Any) -> Page:
     """What the page of a finished run says; parameters as `report` has them."""
     result, model = RunStore.at(run).result(), load(run)
-    rows = read_rows(result, model, input_of(run) if data is None else data, where)
+    rows = read_rows(result, model, _located(result.manifest) if data is None else data, where)
     manifest = result.manifest
     return Page(
         run=result.store.shown,
@@ -175,7 +176,11 @@ def page(run: str | os.PathLike[str], *, data: Any = None, **where: Any) -> Page
 
 def input_of(run: str | os.PathLike[str]) -> str | None:
     """Where the rows of a run are, if they still are at a path of this machine; no URL is asked for."""
-    found = _sources(RunStore.at(run).result().manifest)["data"]
+    return _located(RunStore.at(run).result().manifest)
+
+
+def _located(manifest: dict[str, Any]) -> str | None:
+    found = _sources(manifest)["data"]
     return found if found and "://" not in found and os.path.exists(found) else None
 
 
@@ -207,11 +212,11 @@ def _result(result: Result, model: Model) -> dict[str, str]:
     if isinstance(model, HDPMeans):
         found["local clusters, of all data sets"] = f"{model.n_local_clusters_:,}"
     found |= {
-        "objective, J": f"{model.objective_:.9g}",
+        _objective_name(model): f"{model.objective_:.9g}",
         "cut" if graph else "inertia, the squared error": f"{model.inertia_:.9g}",
         "steps": f"{model.n_iter_:,}",
         "passes over the " + ("links" if graph else "rows"): f"{manifest['n_passes']:.2f}",
-        "converged": "yes" if manifest["converged"] else "no",
+        **({} if isinstance(model, GibbsMixture) else {"converged": "yes" if manifest["converged"] else "no"}),
         "seconds": f"{sum(record.seconds for record in result.history):.3g}",
     }
     if isinstance(model, SpectralDPMeans):
@@ -219,6 +224,10 @@ def _result(result: Result, model: Model) -> dict[str, str]:
         found["eigenvalues above the penalty"] = f"{len(values):,}: {values[0]:.6g} to {values[-1]:.6g}"
         found["relaxed objective"] = f"{model.relaxed_objective_:.9g}"
     return found
+
+
+def _objective_name(model: Model) -> str:
+    return "objective, minus the log joint density" if isinstance(model, GibbsMixture) else "objective, J"
 
 
 def _rows(manifest: dict[str, Any]) -> dict[str, str]:
@@ -271,14 +280,16 @@ def _figures(values: Any) -> list[str]:
 
 def warnings_of(result: Result, model: Model) -> list[str]:
     """What a reader should know of a run, its rows aside."""
-    said = [] if result.manifest["converged"] else [runs.NOT_CONVERGED.format(model.max_iter).capitalize() + "."]
+    over = result.manifest["converged"] or isinstance(model, GibbsMixture)  # a chain has no end of its own
+    said = [] if over else [runs.NOT_CONVERGED.format(model.max_iter).capitalize() + "."]
     weights, graph = model.cluster_weights_, isinstance(model, GraphCutDPMeans)
     alone = weights == 1
     if result.manifest["input"]["weighted"] or (isinstance(model, GraphCutDPMeans) and model.cut == "normalized"):
         alone = np.zeros(len(weights), bool)
     tiny = (weights < TINY * weights.mean()) & ~alone
-    said += _about(alone, f"of one {'node' if graph else 'row'} alone", "outliers, or the penalty is low")
-    said += _about(tiny, f"of less than {TINY:g} of the mean weight", "outliers, or the penalty is low")
+    why = f"outliers, or the {views.price(model)} is low"
+    said += _about(alone, f"of one {'node' if graph else 'row'} alone", why)
+    said += _about(tiny, f"of less than {TINY:g} of the mean weight", why)
     if not result.manifest["checksummed"]:
         said.append("The input is stored without checksums: a flipped bit in it would not have been seen.")
     return said
@@ -435,6 +446,8 @@ def call(result: Result, model: Model) -> str:
     """Python that makes the run again."""
     manifest, sources, name = result.manifest, _sources(result.manifest), type(model).__name__
     asked, imports = _asked(model), [f"from dask_dpmeans import {name}, fit"]
+    if isinstance(model, GibbsMixture):
+        imports = ["from dask_dpmeans import fit", f"from dask_dpmeans.gibbs import {name}"]
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         imports.insert(0, "import zarr\n")
     stored = f"zarr.open_array({RunStore.at(result.store / 'first_centers').shown!r}, mode='r')[:]"
@@ -456,7 +469,9 @@ def call(result: Result, model: Model) -> str:
 
 
 def command(result: Result, model: Model) -> str | None:
-    """The command that makes the run again; None where rows or first centers have no path."""
+    """The command that makes the run again; None where there is none, or rows or first centers have no path."""
+    if type(model) not in COMMANDS:
+        return None
     manifest, sources, asked = result.manifest, _sources(result.manifest), _asked(model)
     rows = manifest["input"]
     missing = sources["data"] is None or (rows["weighted"] and sources["sample_weight"] is None)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import checked_rows
+from dask_dpmeans.gibbs import GibbsMixture
 from dask_dpmeans.graph import GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
@@ -129,13 +130,15 @@ def sizes(model: Any) -> Sizes:
 
 def radius(model: Any) -> float | None:
     """The distance beyond which a row opens a cluster, in units of the fit; None where the penalty is no radius."""
-    if isinstance(model, HDPMeans | GraphCutDPMeans) or getattr(model, "search", False):
+    if isinstance(model, HDPMeans | GraphCutDPMeans | GibbsMixture) or getattr(model, "search", False):
         return None
     return math.sqrt(model.threshold if isinstance(model, SpectralDPMeans) else model.penalty)
 
 
 def price(model: Any) -> str:
-    """What the parameter is called that the radius is the root of."""
+    """What the parameter is called that decides how far clusters reach."""
+    if isinstance(model, GibbsMixture):
+        return "variance"
     return "threshold" if isinstance(model, SpectralDPMeans) else "penalty"
 
 

@@ -1,9 +1,10 @@
 """A store larger than the memory of the workers that cluster it.
 
-Two worker processes of 1 GB each read 2.4 GB of rows again in each pass, a shard ahead of the one that is worked on.
+Two worker processes of 1 GB each read 2.56 GB of rows again in each pass, a shard ahead of the one that is worked on.
 Smaller stores, which fit, are read once: ``python examples/out_of_core.py --rows 1000000``.
 """
 
+import os
 import tempfile
 from pathlib import Path
 from threading import Event, Thread
@@ -49,10 +50,9 @@ def clustered(data: Path, run: Path, workers: int, memory: str) -> tuple[DPMeans
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=":0") as cluster,
         Client(cluster) as client,
+        Peak(list(client.run(os.getpid).values())) as peak,
     ):
-        pids = [worker["pid"] for worker in client.run(lambda: {"pid": __import__("os").getpid()}).values()]
-        with Peak(pids) as peak:
-            found = fit(data, run, DPMeans(penalty=COLUMNS * 4.0, random_state=0), client=client)
+        found = fit(data, run, DPMeans(penalty=COLUMNS * 8.0, random_state=0), client=client)
     return found, peak.most
 
 

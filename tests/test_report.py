@@ -18,6 +18,7 @@ from scipy.sparse import csr_array, save_npz
 import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load, report
 from dask_dpmeans.cli import main
+from dask_dpmeans.gibbs import GibbsMixture
 from dask_dpmeans.report import Picture, html, page
 from dask_dpmeans.store import RunStore
 
@@ -160,6 +161,21 @@ def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(fol
     assert [picture.title for picture in found.pictures] == PICTURES["fit"][:3]
     exec(found.call, {"X": rows, "weights": np.full(300, 2.0)})
     np.testing.assert_array_equal(load("again.zarr").cluster_centers_, wanted.cluster_centers_)
+
+
+def test_a_draw_of_the_sampler_has_a_page_and_no_end(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "_picture", lambda title, caption, draw: Picture(title, caption, str(len(draw().axes))))
+    model = fit(folder / "rows.zarr", "run.zarr", GibbsMixture(2.0, max_iter=5, random_state=0))
+    found = page("run.zarr")
+    assert [picture.title for picture in found.pictures] == ["Fit", "Clusters", "Rows and centers"]
+    assert not any("max_iter" in warning or "penalty" in warning for warning in found.warnings)
+    assert any("the variance is low" in warning for warning in found.warnings)
+    assert "converged" not in found.result
+    assert found.result["objective, minus the log joint density"] == f"{model.objective_:.9g}"
+    assert found.command is None
+    exec(found.call, {})
+    same(load("again.zarr"), model)
 
 
 def test_a_page_tells_of_clusters_of_one_row_and_of_an_end_before_convergence(folder, tmp_path, undrawn):

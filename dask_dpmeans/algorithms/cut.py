@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import fsum
 from numbers import Real
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,23 +16,24 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.graph import Chosen, Inspected, Inspection, Labels, Tally, Totals
 
 
-class Clusters(Protocol):
+@dataclass(frozen=True)
+class CutState:
     """What the states of these methods have in common."""
 
-    @property
-    def labels(self) -> Labels:
-        """(n,), the cluster of each node; -1 for one without links under the normalized cut."""
-        ...
-
-    @property
-    def weights(self) -> Float64Array:
-        """(k,), the degrees of the clusters under the normalized cut, their nodes under the ratio cut."""
-        ...
-
-    @property
-    def inertias(self) -> Float64Array:
-        """(k,), what each adds to the cut."""
-        ...
+    step: int
+    """Steps done."""
+    labels: Labels
+    """(n,), the cluster of each node; -1 for one without links under the normalized cut."""
+    weights: Float64Array
+    """(k,), the degrees of the clusters under the normalized cut, their nodes under the ratio cut."""
+    inertias: Float64Array
+    """(k,), what each adds to the cut."""
+    objective: float
+    """Cut + penalty * k."""
+    deaths: int
+    """Clusters that all their nodes left in this step."""
+    rows_read: int
+    """Nodes of all passes since the start."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,19 @@ class CutMethod:
         check_graph(found, source.plan.n_rows)
         return found
 
+    def masses(self, found: Inspected) -> Float64Array:
+        """(n,), of the nodes: degrees under the normalized cut, 1 under the ratio cut."""
+        return found.degrees if self.normalized else np.ones(len(found.degrees))
+
     def totals(self, source: Source, labels: Labels, k: int, name: str = "tally") -> Totals:
         """Of all k clusters: one pass."""
         return source.fold(Tally(labels, self.normalized), name=name).whole(k)
 
-    def score(self, source: Source, state: Clusters) -> float:
+    def score(self, source: Source, state: CutState) -> float:
         """Cut + penalty * k of a state's clusters on this graph: one pass."""
         return self.objective(self.totals(source, state.labels, len(state.weights), "check"))
 
-    def labels(self, source: Source, state: Clusters) -> Kernel:
+    def labels(self, source: Source, state: CutState) -> Kernel:
         """The kernel of a map that labels the nodes as a state has them."""
         return Chosen(state.labels)
 

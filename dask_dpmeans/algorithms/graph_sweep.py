@@ -13,38 +13,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.cut import CutMethod
+from dask_dpmeans.algorithms.cut import CutMethod, CutState
 from dask_dpmeans.algorithms.dpmeans import check_number
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
-from dask_dpmeans.kernels.graph import ALONE, Inspected, Labels
+from dask_dpmeans.kernels.block import Block, Int64Array
+from dask_dpmeans.kernels.graph import ALONE, Inspected
 from dask_dpmeans.kernels.graph_sweep import Means, Swept, covered, no_openers, swept
 from dask_dpmeans.occ import settle
 
 
 @dataclass(frozen=True)
-class State:
+class State(CutState):
     """Where a clustering of a graph stands after a number of sweeps: all that the next one needs."""
 
-    step: int
-    """Sweeps done."""
-    labels: Labels
-    """(n,), the cluster of each node; -1 for one without links under the normalized cut."""
-    weights: Float64Array
-    """(k,), the degrees of the clusters under the normalized cut, their nodes under the ratio cut."""
-    inertias: Float64Array
-    """(k,), what each adds to the cut."""
-    objective: float
-    """Cut + penalty * k."""
     sigma: float
     """What the diagonal of the kernel is raised by."""
     opened: Int64Array
     """(births,), the nodes that opened clusters in this sweep, in order."""
-    deaths: int
-    """Clusters that all their nodes left."""
-    rows_read: int
-    """Nodes of all passes since the start."""
 
     @property
     def births(self) -> int:
@@ -90,11 +76,10 @@ class Method(CutMethod):
                 f"penalty must be > -sigma = {0.0 - sigma:g} for init='mean' on this graph, got {self.penalty:g}: at "
                 "lambda = penalty + sigma <= 0 clusters cost nothing, and each node is one"
             )
-        linked = found.degrees > 0 if self.normalized else np.ones(len(found.degrees), np.bool_)
         nothing = np.empty(0, np.int64)
         return State(
             step=0,
-            labels=np.where(linked, 0, ALONE).astype(np.int32),
+            labels=np.where(self.masses(found) > 0, 0, ALONE).astype(np.int32),
             weights=np.zeros(1),
             inertias=np.zeros(1),
             objective=math.inf,

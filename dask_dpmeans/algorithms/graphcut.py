@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from dask_dpmeans.algorithms.cut import CutMethod, shares
+from dask_dpmeans.algorithms.cut import CutMethod, CutState, shares
 from dask_dpmeans.algorithms.dpmeans import check_number
 from dask_dpmeans.algorithms.moves import ROUNDING
 from dask_dpmeans.blocks import Answer, Reduction, Source
@@ -70,19 +70,9 @@ FEW_PAIRS = 0.1
 
 
 @dataclass(frozen=True)
-class State:
+class State(CutState):
     """Where a clustering of a graph stands after a number of steps: all that the next one needs."""
 
-    step: int
-    """Steps done."""
-    labels: Labels
-    """(n,), the cluster of each node; -1 for one without links under the normalized cut."""
-    weights: Float64Array
-    """(k,), the degrees of the clusters under the normalized cut, their nodes under the ratio cut."""
-    inertias: Float64Array
-    """(k,), what each adds to the cut."""
-    objective: float
-    """Cut + penalty * k."""
     finer: Labels
     """(n,), the clusters of an earlier step, ..."""
     pieces: Labels
@@ -99,12 +89,8 @@ class State:
     """Clusters that were split between their pieces."""
     births: int
     """Clusters that a node or a piece opened in this step, moving."""
-    deaths: int
-    """Clusters that all their nodes left."""
     rounds: int
     """Rounds of random choices so far; each draws its own numbers."""
-    rows_read: int
-    """Nodes of all passes since the start."""
 
     @property
     def moves(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -132,7 +118,7 @@ class Method(CutMethod):
     def init(self, source: Source) -> State:
         """Every node a cluster."""
         found = self.inspected(source)
-        masses = found.degrees if self.normalized else np.ones(source.plan.n_rows)
+        masses = self.masses(found)
         linked = masses > 0
         labels = np.where(linked, np.cumsum(linked) - 1, ALONE).astype(np.int32)
         kept = found.loops if self.normalized else found.loops - found.degrees

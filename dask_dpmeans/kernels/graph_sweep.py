@@ -77,7 +77,7 @@ class Means:
     @property
     def norms(self) -> Float64Array:
         """(centers,), the squared norms of the centers."""
-        return norms(np.concatenate([self.totals.kept, self.openers.kept]), self.masses, self.sigma)
+        return squared_norms(np.concatenate([self.totals.kept, self.openers.kept]), self.masses, self.sigma)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Swept:
     """A cover of the nodes that object to every center."""
 
 
-def norms(kept: Float64Array, masses: Float64Array, sigma: float) -> Float64Array:
+def squared_norms(kept: Float64Array, masses: Float64Array, sigma: float) -> Float64Array:
     """The squared norms of centers."""
     return (sigma * masses + kept) / (masses * masses)
 
@@ -132,7 +132,8 @@ def _nearest(
     home_rows = np.concatenate([rows[own >= 0], openers[inside] - start])
     home = np.concatenate([own[own >= 0], k + np.flatnonzero(inside)])
     to_means, to_openers = links_to(graph, means.labels, k).tocoo(), csr_array(graph[:, openers]).tocoo()
-    least = np.full(height, int(means.norms.argmin()))  # the nearest of the centers without links to a node
+    sizes, norms = means.masses, means.norms
+    least = np.full(height, int(norms.argmin()))  # the nearest of the centers without links to a node
     places = (
         np.concatenate([to_means.row, to_openers.row, home_rows, rows]),
         np.concatenate([to_means.col, k + to_openers.col, home, least]),
@@ -140,10 +141,10 @@ def _nearest(
     values = np.concatenate(
         [to_means.data, to_openers.data, means.sigma * masses[home_rows] - outside[home_rows], np.zeros(height)]
     )
-    shared = csr_array((values, places), shape=(height, len(means.masses)))  # equal places are added up
+    shared = csr_array((values, places), shape=(height, len(sizes)))  # equal places are added up
     shared.sort_indices()
     each, centers = np.repeat(rows, np.diff(shared.indptr)), shared.indices
-    scores = masses[each] * means.norms[centers] - 2 * (shared.data / means.masses[centers])
+    scores = masses[each] * norms[centers] - 2 * (shared.data / sizes[centers])
     best, first = greatest(-scores, shared.indptr)
     return centers[first], -best
 
@@ -154,7 +155,7 @@ def covered(kept: Openers, others: Openers, sigma: float, price: float) -> Opene
     opened[kept.nodes] = True
     mass, norm = np.ones(len(opened)), np.zeros(len(opened))
     for each in (kept, others):
-        mass[each.nodes], norm[each.nodes] = each.masses, norms(each.kept, each.masses, sigma)
+        mass[each.nodes], norm[each.nodes] = each.masses, squared_norms(each.kept, each.masses, sigma)
     least = norm[kept.nodes].min(initial=np.inf)
     objects = np.zeros(len(others), np.bool_)
     own = _own(others.kept, others.masses)

@@ -25,7 +25,7 @@ from dask_dpmeans.kernels.moments import Moments
 from dask_dpmeans.kernels.scan import Scan
 from dask_dpmeans.occ import Round, round_of
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.executors import DaskTasks
+from dask_dpmeans.sources.executors import FAN_IN, DaskTasks
 
 PENALTY = 1e9
 """No row objects: a pass in which a sweep ends."""
@@ -120,7 +120,7 @@ class Borne:
     sent: int
     """Bytes of centers that go out once, to be handed on by the scheduler."""
     received: int
-    """Bytes of the merged answer."""
+    """Bytes of the merged answer; up to eight come, each about as large."""
 
 
 def coordinated(client: Client, shards: int, k: int, d: int) -> Borne:
@@ -147,7 +147,9 @@ def coordinator(shards: Sequence[int], k: int, d: int) -> Iterator[Line]:
     with cluster, Client(cluster) as client:
         full = coordinated(client, 10, k, d)
         borne = [coordinated(client, each, 1, d) for each in shards]
-    yield Line("centers out, answer in", f"{full.sent / 1e6:.2f} MB, {full.received / 1e6:.2f} MB a pass")
+    yield Line(
+        "centers out, an answer in", f"{full.sent / 1e6:.2f} MB, {full.received / 1e6:.2f} MB each of up to {FAN_IN}"
+    )
     for each in borne:
         text = f"{each.seconds:.2f} s, {1e3 * each.seconds / each.shards:.2f} ms a shard"
         yield Line(f"{each.shards:,} shards, run", text)

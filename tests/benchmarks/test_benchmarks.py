@@ -251,7 +251,7 @@ def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_the
     np.testing.assert_array_equal(answer.moments.counts, [10, 10, 10])
     np.testing.assert_array_equal(answer.moments.weights, [5, 5, 5])
     lines = list(scaling.coordinator([6, 20], 5, 3))
-    assert [line.what for line in lines[:3]] == ["centers out, answer in", "6 shards, run", "20 shards, run"]
+    assert [line.what for line in lines[:3]] == ["centers out, an answer in", "6 shards, run", "20 shards, run"]
     assert len(lines) == 3 + 6
     costs = [line.what for line in scaling.costs(scaling.Size(2000, 2, 4), repeats=2)]
     assert costs[:3] == ["8 x the rows / pass", "8 x the clusters / pass", "8 x the columns / pass"]

@@ -16,8 +16,8 @@ from scipy.sparse import csr_array, save_npz
 from writes import faulty, stored_rows
 from zarr.codecs import ZstdCodec
 
-from dask_dpmeans import DPMeans, cli, fit, load
-from dask_dpmeans.cli import main
+from dask_dpmeans import DPMeans, fit, load
+from dask_dpmeans.cli import main, place
 from dask_dpmeans.lock import only_job
 from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
@@ -440,7 +440,7 @@ def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_demo_keeps_to_its_own_names(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed("fit", data, "run.zarr", "--penalty", 25)
-    monkeypatch.setattr("dask_dpmeans.cli.Synthetic", lambda kind, **sizes: Synthetic(kind, 20_000, 16, 100, 0))
+    monkeypatch.setattr("dask_dpmeans.cli.making.Synthetic", lambda kind, **sizes: Synthetic(kind, 20_000, 16, 100, 0))
     result = succeed("demo", ".")
     assert "the farthest of the 100 true centers lies 0." in result.stdout
     assert load("run.zarr").penalty == 25
@@ -460,7 +460,7 @@ BOTH = "working in 2 processes, --threads 2 keeps to threads"
 def streamed(data: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> str:
     """Rows of four blocks in many chunks, that no memory keeps, on two cores."""
     monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
-    monkeypatch.setattr(cli, "own_threads", lambda: 2)
+    monkeypatch.setattr(place, "own_threads", lambda: 2)
     zarr.create_array("many.zarr", data=np.tile(rows, (60, 1)), chunks=(1000, 3))
     return "many.zarr"
 
@@ -472,7 +472,7 @@ class Watched:
         self.trials, self.places = 0, []
         self.trial, self.start = trial, start
         monkeypatch.setattr(Trial, "of", self._of)
-        monkeypatch.setattr(cli, "connect", self._connect)
+        monkeypatch.setattr(place, "connect", self._connect)
 
     def _of(self, *_):
         self.trials += 1

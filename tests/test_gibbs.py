@@ -9,7 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dask_dpmeans import InputError, fit, load, predict
-from dask_dpmeans.cli import describe, main
+from dask_dpmeans.cli import main
+from dask_dpmeans.cli.tables import describe
 from dask_dpmeans.gibbs import GibbsMixture
 
 CENTERS = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 8.0]])

@@ -1,0 +1,52 @@
+"""Commands that make data: synthetic rows, and a first run on some."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from dask_dpmeans import run as runs
+from dask_dpmeans.cli.options import FORCE
+from dask_dpmeans.cli.tables import say_result
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators import DPMeans, fit
+from dask_dpmeans.progress import progress
+from dask_dpmeans.synth import KINDS, Synthetic
+
+
+@click.command("synth")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("out")
+@click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--features", default=16, show_default=True, type=click.IntRange(1))
+@click.option("--centers", default=100, show_default=True, type=click.IntRange(1), help="Blobs.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@FORCE
+def synth_command(kind: Any, out: str, rows: int, features: int, centers: int, seed: int, force: bool) -> None:
+    """Write synthetic rows and their true labels: OUT/rows and OUT/truth."""
+    runs.write_synthetic(Synthetic(kind, rows, features, centers, seed), out, force=force)
+    click.echo(f"{rows:,} rows of {features} columns: {out}/rows")
+
+
+@click.command("demo")
+@click.argument("folder", default="dask-dpmeans-demo")
+def demo_command(folder: str) -> None:
+    """Make a store of synthetic rows in FOLDER, cluster it on threads, and say what was found and where."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be a folder: {error}") from error
+    penalty = 160.0
+    data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
+    blobs = Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
+    click.echo(f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows")
+    runs.write_synthetic(blobs, data, force=True)
+    click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
+    shown = progress(False)
+    model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, on_step=shown.step)
+    shown.end()
+    say_result(run, False)
+    truth = blobs.centers[np.newaxis] - model.cluster_centers_[:, np.newaxis]
+    farthest = float(np.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
+    click.echo(f"the farthest of the {blobs.n_centers} true centers lies {farthest:.3f} from the nearest one found")

@@ -1,0 +1,95 @@
+"""Where a command works, and how it is stopped."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from dask_dpmeans.cli.group import StoppedError
+from dask_dpmeans.errors import ClusterLostError, redacted
+from dask_dpmeans.sources import connect, lay_out, own_threads, why_processes
+from dask_dpmeans.store import RunStore
+
+
+@contextmanager
+def placed(
+    data: str,
+    fill_missing: bool,
+    sparse: bool,
+    scheduler: str | None,
+    workers: int | None,
+    threads: int | None,
+    memory_limit: int | None,
+    worker_timeout: float,
+    tls_ca_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+) -> Iterator[dict[str, Any]]:
+    """Where to work, as `as_source` takes it; where nobody said, worker processes if threads read `data` poorly."""
+    if scheduler is not None and (workers or threads or memory_limit):
+        raise click.UsageError(
+            "--scheduler names a cluster that is there: --workers, --threads and --memory-limit cannot change it"
+        )
+    tls = (tls_ca_file, tls_cert, tls_key) if tls_ca_file and tls_cert and tls_key else None
+    if (tls_ca_file or tls_cert or tls_key) and not (tls and scheduler):
+        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler")
+    if scheduler is None and workers is None and threads is None:
+        threads = own_threads()
+        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit, fill_missing=fill_missing, sparse=sparse)
+        why = why_processes(layout)
+        if why is not None:
+            click.echo(f"{why}; working in {threads} processes, --threads {threads} keeps to threads", err=True)
+            workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
+    with connect(scheduler, workers, threads, memory_limit, worker_timeout, tls) as client:
+        if client is None:
+            yield {"threads": threads, "memory_limit": memory_limit}
+        else:
+            yield {"client": client, "worker_timeout": worker_timeout}
+
+
+@contextmanager
+def reading(
+    data: str,
+    weights: str | None,
+    columns: list[int] | None,
+    scale: str,
+    metric: str,
+    fill_missing: bool,
+    **where: Any,
+) -> Iterator[dict[str, Any]]:
+    """Rows, and where to work on them, as what chooses penalties takes them."""
+    with placed(data, fill_missing, False, **where) as place:
+        yield {
+            "X": data,
+            "sample_weight": weights,
+            "metric": metric,
+            "columns": columns,
+            "scale": None if scale == "none" else scale,
+            "fill_missing": fill_missing,
+            **place,
+        }
+
+
+@contextmanager
+def resumable(run: str) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM stop a fit between two commits."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
+    try:
+        yield
+    except (KeyboardInterrupt, ClusterLostError, OSError) as error:  # a disk may be full, or cannot be written
+        if isinstance(error, OSError) and not RunStore.at(run).begun():
+            raise
+        why = str(error) or "stopped"
+        raise StoppedError(
+            redacted(f"{why}; the same command with --resume goes on from the last step of {run}")
+        ) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)

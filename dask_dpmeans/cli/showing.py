@@ -1,0 +1,52 @@
+"""Commands that show what a run found."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dask_dpmeans.cli.group import WrongUseError
+from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options
+from dask_dpmeans.cli.place import placed
+from dask_dpmeans.cli.tables import describe, run_table
+from dask_dpmeans.errors import redacted
+
+
+@click.command("show")
+@click.argument("run")
+@JSON
+def show_command(run: str, as_json: bool) -> None:
+    """What RUN was asked, and what it found."""
+    described = describe(run)
+    click.echo(json.dumps(described, indent=2) if as_json else run_table(described))
+
+
+@click.command("report")
+@click.argument("run")
+@click.argument("out")
+@click.option("--data", help="Rows of the fit, where they are no longer where RUN says, or at a URL.")
+@click.option("--no-data", is_flag=True, help="Leave out what needs the rows.")
+@with_options(*WHERE)
+@FORCE
+def report_command(run: str, out: str, data: str | None, no_data: bool, force: bool, **where: Any) -> None:
+    """Write RUN as one page of HTML, OUT, with pictures: for people, and without a network.
+
+    Rows are read, in up to four passes, where they are on this machine or --data names them.
+    """
+    if data is not None and no_data:
+        raise click.UsageError("--data says where the rows are, --no-data leaves them out: give one of them")
+    try:
+        from dask_dpmeans import report  # noqa: PLC0415 (of all commands this one needs matplotlib)
+    except ImportError as error:
+        if error.name not in ("matplotlib", "networkx"):
+            raise
+        raise WrongUseError(str(error)) from error
+    report.checked_target(out, run, force)
+    rows = None if no_data else data or report.input_of(run)
+    sparse = report.is_graph(run)
+    with ExitStack() as stack:
+        place = stack.enter_context(placed(rows, False, sparse, **where)) if rows else {}
+        report.report(run, out, data=rows or False, force=force, **place)
+    click.echo(f"{redacted(run)}: {Path(out).absolute()}")

@@ -36,6 +36,10 @@ class NoWorkersError(_RedactedError, RuntimeError):
     """No worker came within the time limit."""
 
 
+class VersionsDifferError(_RedactedError, RuntimeError):
+    """Scheduler, workers and this process do not run the same versions."""
+
+
 class ClusterLostError(_RedactedError, RuntimeError):
     """The scheduler or all workers are gone, or a task ended each worker that took it.  Committed steps stand."""
 

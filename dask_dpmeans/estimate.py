@@ -1,6 +1,5 @@
 """What a fit will cost, from the metadata of its input and a few of its rows; nothing is written."""
 
-import os
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.occ import settle
 from dask_dpmeans.sources import (
@@ -199,7 +199,7 @@ def counted(number: int, noun: str) -> str:
 
 def dry_run(
     data: Any,
-    run: str | os.PathLike[str],
+    run: AnyPlace,
     method: dpmeans.Method | search.Method,
     *,
     seed: int | None,
@@ -214,7 +214,7 @@ def dry_run(
     It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one worker;
     where it may choose the threads, and each pass would read, it also tries how well these read side by side.
     """
-    store = RunStore.at(run)
+    store = RunStore.at(run, where.get("storage_options"))
     store.check_target("run", [data, sample_weight], force=True)
     if not (is_stored(data) and is_stored(sample_weight)):
         raise InputError("a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store")

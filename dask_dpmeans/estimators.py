@@ -1,6 +1,7 @@
 """scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
 
 import os
+from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from dask_dpmeans.graph import METHODS, GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.location import AnyPlace, Location
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.sources import lazy_rows
 from dask_dpmeans.spectral import SpectralDPMeans
@@ -168,7 +170,7 @@ Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans |
 
 def fit(
     data: Any,
-    run: str | os.PathLike[str],
+    run: AnyPlace,
     method: AnyModel,
     *,
     groups: Any = None,
@@ -190,8 +192,9 @@ def fit(
     resume : go on with the run that is there from its last committed step
     force : remove the run that is there; nothing but a run of ours is ever removed
     **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
-        to wait where the cluster has no worker), threads, memory_limit (bytes of this process), on_step (called each
-        step with its number, its `dask_dpmeans.store.Record` and the number of rows)
+        to wait where the cluster has no worker), threads, memory_limit (bytes of this process), storage_options (what
+        fsspec takes for URLs: endpoints, credentials), on_step (called each step with its number, its
+        `dask_dpmeans.store.Record` and the number of rows)
 
     Returns
     -------
@@ -216,12 +219,12 @@ def fit(
         force=force,
         **options,
     )
-    return load(run)
+    return load(run, storage_options=options.get("storage_options"))
 
 
 def dry_run(
     data: Any,
-    run: str | os.PathLike[str],
+    run: AnyPlace,
     method: DPMeans,
     *,
     sample_weight: Any = None,
@@ -257,8 +260,13 @@ def dry_run(
     )
 
 
-def load(run: str | os.PathLike[str]) -> Model:
+def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> Model:
     """The fitted estimator of a finished run; its labels are a lazy Dask array.
+
+    Parameters
+    ----------
+    run : path or URL of the run store
+    storage_options : what fsspec takes for a URL: endpoints, credentials
 
     Raises
     ------
@@ -267,7 +275,7 @@ def load(run: str | os.PathLike[str]) -> Model:
     CorruptStoreError
         Where something in it is missing or does not match its checksum.
     """
-    result = RunStore.at(run).result()
+    result = RunStore.at(run, storage_options).result()
     model = _unfitted(result)
     model.random_state_ = result.manifest["random_state"]
     model.n_features_in_ = result.manifest["input"]["shape"][1]
@@ -312,7 +320,7 @@ def first_centers(init: Any) -> Float64Array | None:
     """What `init` stands for: centers in the units of the input, or None for the mean of all rows."""
     if isinstance(init, str) and init == "mean":
         return None
-    if isinstance(init, str | os.PathLike):
+    if isinstance(init, str | os.PathLike | Location):
         init = load(init)
     if isinstance(init, DPMeans | HDPMeans):
         check_is_fitted(init)

@@ -16,9 +16,8 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
-from fsspec.core import url_to_fs
-
 from dask_dpmeans.errors import InputError, LockLostError
+from dask_dpmeans.location import AnyPlace, Location
 
 try:
     import fcntl
@@ -34,18 +33,19 @@ LEASE = 20.0
 
 
 @contextmanager
-def only_job(path: str) -> Iterator["Lock"]:
-    """Hold the lock of the output at a path or URL.
+def only_job(place: AnyPlace) -> Iterator["Lock"]:
+    """Hold the lock of the output at a place.
 
     Raises
     ------
     InputError
         Where another job holds it.
     """
-    made = "://" not in path and not os.path.isdir(path)
+    output = Location.at(place)
+    made = not output.remote and not os.path.isdir(output.url)
     if made:
-        os.makedirs(path, exist_ok=True)
-    lock = Lock(f"{path.rstrip('/')}/{NAME}")
+        os.makedirs(output.url, exist_ok=True)
+    lock = Lock(output / NAME)
     try:
         lock.take()
         try:
@@ -55,14 +55,14 @@ def only_job(path: str) -> Iterator["Lock"]:
     finally:
         if made:  # and nothing was written
             with suppress(OSError):
-                os.rmdir(path)
+                os.rmdir(output.url)
 
 
 @dataclass
 class Lock:
-    """A lock at a path or URL, and who holds it."""
+    """A lock at a place, and who holds it."""
 
-    url: str
+    location: Location
     owner: str = field(default_factory=lambda: uuid4().hex)
     """What tells this job's signs of life from those of others."""
     beats: int = 0
@@ -74,12 +74,15 @@ class Lock:
     def take(self) -> None:
         """Take the lock, or raise `InputError`."""
         there = self._read()
-        held = self._take_of_kernel() if "://" not in self.url else False
+        held = False if self.location.remote else self._take_of_kernel()
         try:
             there = self._read() if held else there
             if there is not None and not (held and not there) and not self._is_dead(there, held):
                 self._watch(there)
-            self._beat()
+            if there is None and not held:
+                self._create()
+            else:
+                self._beat()
             if not held:
                 sleep(BEAT / 4)  # another may have begun at the same moment; the last to write has it
             self.check()
@@ -93,7 +96,9 @@ class Lock:
         """Raise `LockLostError` where another job has taken the lock: this one stood still for too long."""
         there = self._read() or {}
         if there.get("owner") != self.owner:
-            raise LockLostError(f"another job has taken {self.url}: {_named(there)}; this one stood still for too long")
+            raise LockLostError(
+                f"another job has taken {self.location.url}: {_named(there)}; this one stood still for too long"
+            )
 
     def release(self) -> None:
         """Let go of the lock, if it is still held."""
@@ -103,7 +108,7 @@ class Lock:
         with suppress(Exception):  # what the job has come to counts
             nobody = self.owner if self.descriptor is not None else None
             if (self._read() or {}).get("owner", nobody) == self.owner:
-                fs, where = url_to_fs(self.url)
+                fs, where = self.location.files()
                 fs.rm_file(where)
         if self.descriptor is not None:
             os.close(self.descriptor)
@@ -111,10 +116,11 @@ class Lock:
 
     def _take_of_kernel(self) -> bool:
         """Whether the kernel's lock is held now; False where the file system has none."""
+        path = self.location.url
         while True:
-            os.makedirs(os.path.dirname(self.url), exist_ok=True)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             try:
-                descriptor = os.open(self.url, os.O_RDWR | os.O_CREAT, 0o644)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             except FileNotFoundError:  # the folder was removed in between
                 continue
             try:
@@ -126,11 +132,11 @@ class Lock:
                 self._refuse(self._read() or {})
             except OSError:
                 if not os.fstat(descriptor).st_size:  # it was made just now
-                    os.unlink(self.url)
+                    os.unlink(path)
                 os.close(descriptor)
                 return False
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.stat(self.url)):
+                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                     self.descriptor = descriptor
                     return True
             os.close(descriptor)  # it was removed in between
@@ -159,7 +165,7 @@ class Lock:
                 self._refuse(now)
 
     def _refuse(self, holder: dict[str, Any]) -> None:
-        output = self.url.removesuffix(f"/{NAME}")
+        output = self.location.url.removesuffix(f"/{NAME}")
         raise InputError(
             f"{output} is being written by another job, {_named(holder)}: wait until it ends, or give another output"
         )
@@ -171,19 +177,32 @@ class Lock:
                     return
                 self._beat()
 
+    def _create(self) -> None:
+        """Show the first sign of life where there is no lock; of two who try one succeeds."""
+        try:
+            self.location.create(self._sign())
+        except FileExistsError:
+            there = self._read() or {}
+            if there.get("owner") != self.owner:  # or else it was written, but the answer was lost
+                self._refuse(there)
+
     def _beat(self) -> None:
-        self.beats += 1
-        word = {"owner": self.owner, "host": socket.gethostname(), "process": os.getpid(), "beats": self.beats}
-        text = json.dumps(word).encode()
+        text = self._sign()
         if self.descriptor is not None:
             os.pwrite(self.descriptor, text.ljust(1024), 0)
         else:
-            fs, where = url_to_fs(self.url)
+            fs, where = self.location.files()
             fs.pipe_file(where, text)
+
+    def _sign(self) -> bytes:
+        """The next sign of life."""
+        self.beats += 1
+        word = {"owner": self.owner, "host": socket.gethostname(), "process": os.getpid(), "beats": self.beats}
+        return json.dumps(word).encode()
 
     def _read(self) -> dict[str, Any] | None:
         """What the holder wrote last, {} where that is half written, None where there is no lock."""
-        fs, where = url_to_fs(self.url)
+        fs, where = self.location.files()
         fs.invalidate_cache()
         try:
             word = json.loads(fs.cat_file(where))

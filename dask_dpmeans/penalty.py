@@ -1,8 +1,7 @@
 """Which penalty: from numbers of clusters, or from how many clusters each penalty gives."""
 
 import math
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from dask_dpmeans.groups import data_sets
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
+from dask_dpmeans.location import AnyPlace, Location
 from dask_dpmeans.sources import RowSource, as_source
 from dask_dpmeans.store import new_group, write
 
@@ -253,7 +253,13 @@ def penalty_path(
     )
 
 
-def write_path(path: PenaltyPath, out: str | os.PathLike[str], *, force: bool = False) -> None:
+def write_path(
+    path: PenaltyPath,
+    out: AnyPlace,
+    *,
+    force: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Write a path as a Zarr group.
 
     ``penalty``, ``n_clusters``, ``inertia``, ``objective`` and, where it is known, ``stability`` over the penalties;
@@ -265,6 +271,7 @@ def write_path(path: PenaltyPath, out: str | os.PathLike[str], *, force: bool = 
     path : what `penalty_path` found
     out : path or URL of a new group
     force : remove the path of ours that is there
+    storage_options : what fsspec takes for a URL
 
     Raises
     ------
@@ -276,7 +283,7 @@ def write_path(path: PenaltyPath, out: str | os.PathLike[str], *, force: bool = 
     ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
     figures: dict[str, Any] = {"penalty": path.penalties, "n_clusters": path.n_clusters, "inertia": path.inertias}
     figures |= {"objective": path.objectives} | ({} if path.stability is None else {"stability": path.stability})
-    with new_group(out, "path", said, force=force) as store:
+    with new_group(Location.at(out, storage_options), "path", said, force=force) as store:
         for name, values in figures.items():
             write(store / name, values, ("penalty",))
         write(store / "cluster_centers", np.concatenate(path.centers), ("center", "feature"))

@@ -24,6 +24,7 @@ from dask_dpmeans.graph import GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.picture import NEAR
+from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.sources import RowSource, as_source
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import Result, RunStore
@@ -90,7 +91,7 @@ class Page:
 
 
 def report(
-    run: str | os.PathLike[str],
+    run: AnyPlace,
     out: str | os.PathLike[str],
     *,
     data: Any = None,
@@ -127,7 +128,7 @@ def report(
         written.unlink(missing_ok=True)
 
 
-def checked_target(out: str | os.PathLike[str], run: str | os.PathLike[str], force: bool) -> Path:
+def checked_target(out: str | os.PathLike[str], run: AnyPlace, force: bool) -> Path:
     """Where to write, if that is free."""
     text = os.fspath(out)
     if "://" in text:
@@ -153,7 +154,7 @@ def html(page: Page) -> str:
     return environment.from_string(template).render(page=page, generator=GENERATOR)
 
 
-def page(run: str | os.PathLike[str], *, data: Any = None, **where: Any) -> Page:
+def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
     """What the page of a finished run says; parameters as `report` has them."""
     result, model = RunStore.at(run).result(), load(run)
     rows = read_rows(result, model, _located(result.manifest) if data is None else data, where)
@@ -174,7 +175,7 @@ def page(run: str | os.PathLike[str], *, data: Any = None, **where: Any) -> Page
     )
 
 
-def input_of(run: str | os.PathLike[str]) -> str | None:
+def input_of(run: AnyPlace) -> str | None:
     """Where the rows of a run are, if they still are at a path of this machine; no URL is asked for."""
     return _located(RunStore.at(run).result().manifest)
 
@@ -184,7 +185,7 @@ def _located(manifest: dict[str, Any]) -> str | None:
     return found if found and "://" not in found and os.path.exists(found) else None
 
 
-def is_graph(run: str | os.PathLike[str]) -> bool:
+def is_graph(run: AnyPlace) -> bool:
     """Whether a run is of a graph."""
     return "normalized" in RunStore.at(run).result().manifest["parameters"]
 
@@ -450,7 +451,7 @@ def call(result: Result, model: Model) -> str:
         imports = ["from dask_dpmeans import fit", f"from dask_dpmeans.gibbs import {name}"]
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         imports.insert(0, "import zarr\n")
-    stored = f"zarr.open_array({RunStore.at(result.store / 'first_centers').shown!r}, mode='r')[:]"
+    stored = f"zarr.open_array({(result.store / 'first_centers').shown!r}, mode='r')[:]"
     given = [f"{each}={stored if isinstance(value, np.ndarray) else repr(value)}" for each, value in asked.items()]
     rows = manifest["input"]
     parts = [

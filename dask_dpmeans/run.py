@@ -1,9 +1,8 @@
 """The job around the loop: from rows to a run store."""
 
 import hashlib
-import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from numbers import Integral, Real
@@ -25,6 +24,7 @@ from dask_dpmeans.kernels.implicit import ImplicitPredictions
 from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
+from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
@@ -33,8 +33,6 @@ from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create,
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
-
-Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Predicted:
 
 def fit(
     data: Any,
-    run: Path,
+    run: AnyPlace,
     method: Algorithm[Any],
     *,
     seed: int | None,
@@ -58,6 +56,7 @@ def fit(
     resume: bool = False,
     force: bool = False,
     on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
+    storage_options: Mapping[str, Any] | None = None,
     **where: Any,
 ) -> None:
     """Fit, and write each step and the result to a run store.
@@ -73,6 +72,7 @@ def fit(
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
     on_step : called with the number and record of each committed step, and the number of rows
+    storage_options : what fsspec takes for the URLs among these
     **where : columns, scale, client, worker_timeout, threads, memory_limit, as `as_source` takes them
 
     Raises
@@ -82,13 +82,14 @@ def fit(
     LockLostError
         Another job has taken the run, as this one stood still for too long.
     """
-    store = RunStore.at(run)
+    store = RunStore.at(run, storage_options)
     if recipe is not None:
         recipe.check_weights(sample_weight)
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
-    with only_job(store.path) as lock:
+    with only_job(store.location) as lock:
         store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
+        where = where | {"storage_options": storage_options}
         source = as_source(data, sample_weight, groups=groups, features=method.features, sparse=method.sparse, **where)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
@@ -129,7 +130,7 @@ def _fit(
         lock.check()
         if len(history) < state.step:
             history.append(record)
-            store.commit(state, history, converged)
+            store.commit(state, history, converged, lock.owner)
             on_step(state.step, record, source.plan.n_rows)
         else:
             history[-1] = replace(history[-1], passes=record.passes)
@@ -150,7 +151,16 @@ def _scale_of(source: RowSource, learned: Learned) -> Arrays:
     return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
 
 
-def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool = False, **where: Any) -> Predicted:
+def predict(
+    run: AnyPlace,
+    data: Any,
+    out: AnyPlace,
+    *,
+    groups: Any = None,
+    force: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **where: Any,
+) -> Predicted:
     """Label the rows of `data` with the clusters of a run.
 
     Writes a Zarr group at `out` with arrays over the rows: ``label`` (int32), ``squared_distance`` (float64, in squared
@@ -164,14 +174,15 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
     out : path or URL of a new group
     groups : numbers of the rows' data sets, where the run is of several
     force : remove the predictions or the run of ours that are there
+    storage_options : what fsspec takes for the URLs among these
     **where : client, worker_timeout, threads, memory_limit, as `as_source` takes them
 
     Returns
     -------
     Predicted
     """
-    result = RunStore.at(run).result()
-    target = RunStore.at(out)
+    result = RunStore.at(run, storage_options).result()
+    target = RunStore.at(out, storage_options)
     target.check_target("predictions", [run, data, groups], force=force)
     if result.shared != (groups is not None):
         raise InputError(
@@ -188,11 +199,12 @@ def predict(run: Path, data: Any, out: Path, *, groups: Any = None, force: bool 
         features=features_of(result),
         centers=result.arrays.get("cluster_centers"),
         stored_columns=fitted["shape"][1],
+        storage_options=storage_options,
         **where,
     )
-    manifest = {"format": FORMAT, "kind": "predictions", "run": RunStore.at(run).shown, "versions": _versions()}
+    manifest = {"format": FORMAT, "kind": "predictions", "run": result.store.shown, "versions": _versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
-    with only_job(target.path) as lock:
+    with only_job(target.location) as lock:
         target.check_target("predictions", [run, data, groups], force=force)
         target.remove()
         target.begin(manifest)
@@ -255,9 +267,11 @@ def projection(result: Result) -> Projection | None:
     return Projection.of(axes, arrays["eigenvalues"])
 
 
-def write_synthetic(data: Synthetic, out: Path, *, force: bool = False) -> None:
+def write_synthetic(
+    data: Synthetic, out: AnyPlace, *, force: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> None:
     """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group: ``rows`` and ``truth``."""
-    store = RunStore.at(out)
+    store = RunStore.at(out, storage_options)
     store.check_target("synthetic data", [], force=force)
     store.remove()
     manifest = {"format": FORMAT, "kind": "synthetic data", "data": asdict(data)}
@@ -288,6 +302,7 @@ def _begin(
     if resume:
         check_resumable(store, manifest)
     if resume and store.begun():
+        store.discard()
         if not store.committed():
             return None, [], False
         state, history, converged = store.restore(method.state)

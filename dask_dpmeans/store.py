@@ -22,13 +22,15 @@ Layout::
       variance, concentration       (draw,)   of a Gibbs sampler: sigma and alpha of its last draw
       feature_components, ...       what an approximation of a kernel has learned
       objective, inertia, ...       (step,)   the history
-      steps/                        attributes: what the run is, and the number of the last committed step
+      steps/                        attributes: what the run is, and a name that no other has
         000007/state                all numbers of a state in a row, below 2**53 where they are integers; the
                                     attribute "layout" says which are whose
         000007/history              (step, figure)
+        000007/zarr.json            written last: that the step is committed, and by which job
 
 Every array is compressed with a checksum and checksummed again, and every chunk is written, so that a missing one is
-known.  A step's rows are written first; committing it is one write of one small key.
+known.  A step's rows are written first; committing it is one write of one small key, which succeeds only where that key
+is not there yet: of two jobs that both took the run for theirs, one commits.
 """
 
 import hashlib
@@ -36,29 +38,32 @@ import json
 import math
 import os
 import re
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.errors import ZarrUserWarning
-from zarr.storage import LocalStore
+from zarr.storage import LocalStore, MemoryStore
 
 from dask_dpmeans import lock
 from dask_dpmeans.algorithms.metric import METRICS
-from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
+from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.location import AnyPlace, Location
 
-FORMAT = 6
+FORMAT = 7
 """Version of this layout; a reader refuses any other."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What comes of metadata and attributes that are none of ours."""
 MARKER = "dask_dpmeans"
 """The attribute under which a run says what it is."""
 
@@ -163,43 +168,48 @@ OUR_NAMES |= {field.name for field in fields(Record)}
 class RunStore:
     """A run at a path or URL."""
 
-    path: str
+    location: Location
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str]) -> "RunStore":
-        """The run at a path or URL; local paths become absolute, so that workers elsewhere find them."""
-        text = os.fspath(path)
-        text = text.removeprefix("file://")
-        return cls(text if "://" in text else os.path.abspath(text))
+    def at(cls, place: AnyPlace, storage_options: Mapping[str, Any] | None = None) -> "RunStore":
+        """The run at a path or URL."""
+        return cls(Location.at(place, storage_options))
+
+    @property
+    def path(self) -> str:
+        """The absolute path, or the URL."""
+        return self.location.url
 
     @property
     def shown(self) -> str:
         """The path without credentials."""
-        return redacted(self.path)
+        return self.location.shown
 
-    def __truediv__(self, name: str) -> str:
-        return f"{self.path.rstrip('/')}/{name}"
+    def __truediv__(self, name: str) -> Location:
+        return self.location / name
 
     # What is there
 
     def finished(self) -> bool:
         """Whether a whole result of ours is there."""
-        return MARKER in _attributes(self.path)
+        return MARKER in _attributes(self.location)
 
     def begun(self) -> bool:
         """Whether a run of ours was begun there."""
         attributes = _attributes(self / "steps")
-        return MARKER in attributes and "committed" in attributes
+        return MARKER in attributes and "run" in attributes
 
     def check_target(self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False) -> None:
         """Refuse to write over anything that is there, unless it is ours, of this kind, and `force` or `resume` is set.
 
         Nor is anything written into or around one of the `inputs`, be it with `force`.
         """
-        for path in map(_local_path, inputs):
-            if path is not None and "://" not in self.path and _overlap(Path(path), Path(self.path)):
-                raise InputError(f"{self.path} and the input {path} lie one within the other: give another output")
-        if "://" not in self.path and not Path(self.path).parent.is_dir():
+        if self.location.read_only:
+            raise InputError(f"{self.path} cannot be written by that protocol: give another output")
+        for each in map(place_of, inputs):
+            if each is not None and overlapping(each, self.location):
+                raise InputError(f"{self.path} and the input {each.url} lie one within the other: give another output")
+        if not self.location.remote and not Path(self.path).parent.is_dir():
             raise InputError(f"there is no folder {Path(self.path).parent} to put {Path(self.path).name} in")
         there = self.kind()
         if there is None and self._is_free():
@@ -213,24 +223,14 @@ class RunStore:
 
     def kind(self) -> str | None:
         """What of ours is there, whole or begun: a run, predictions, a path or synthetic data."""
-        path = self.path if self.finished() else self / "steps"
-        return str(_attributes(path)[MARKER]["kind"]) if self.finished() or self.begun() else None
+        place = self.location if self.finished() else self / "steps"
+        return str(_attributes(place)[MARKER]["kind"]) if self.finished() or self.begun() else None
 
     def _is_free(self) -> bool:
-        if "://" not in self.path:
-            if not os.path.isdir(self.path):
-                return not os.path.lexists(self.path)
+        if not self.location.remote and os.path.lexists(self.path):
             files = (name for _, _, names in os.walk(self.path) for name in names)
-            return all(name == lock.NAME or PARTIAL.search(name) for name in files)
-        try:
-            zarr.open(self.path, mode="r")
-        except FileNotFoundError:
-            return True
-        except OSError:
-            raise
-        except Exception as error:
-            raise InputError(f"{self.path} cannot be looked into: {error}") from error
-        return False
+            return os.path.isdir(self.path) and all(name == lock.NAME or PARTIAL.search(name) for name in files)
+        return set(self.location.names()) <= {lock.NAME}
 
     def remove(self) -> None:
         """Remove what is there of ours."""
@@ -238,16 +238,15 @@ class RunStore:
             return
         self.reopen()
         # What says that the rest is ours goes last.
-        children = [child for child in Path(self.path).iterdir() if child.name != lock.NAME]
-        for child in sorted(children, key=lambda child: child.name == "steps"):
-            shutil.rmtree(child) if child.is_dir() else child.unlink()
+        names = [name for name in self.location.names() if name != lock.NAME]
+        for name in sorted(names, key=lambda name: name == "steps"):
+            (self / name).remove()
 
     def removable(self) -> bool:
-        """Whether something of ours is there; refused where it is not local, or where something else lies in it."""
+        """Whether something of ours is there; refused where something else lies in it."""
         if self.kind() is None:
             return False
-        self._check_local()
-        names = {child.name for child in Path(self.path).iterdir() if not PARTIAL.search(child.name)}
+        names = {name for name in self.location.names() if not PARTIAL.search(name)}
         foreign = sorted(names - OUR_NAMES - {lock.NAME})
         if foreign:
             raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
@@ -255,18 +254,15 @@ class RunStore:
 
     def reopen(self) -> None:
         """Take back that a result is whole."""
-        self._check_local()
-        Path(self.path, "zarr.json").unlink(missing_ok=True)
-
-    def _check_local(self) -> None:
-        if "://" in self.path:
-            raise InputError(f"{self.path}: only local outputs can be changed; remove it with your store's own tools")
+        fs, where = (self / "zarr.json").files()
+        with suppress(FileNotFoundError):
+            fs.rm_file(where)
 
     # Steps
 
     def begin(self, manifest: dict[str, Any]) -> None:
         """Begin a run: say what it is."""
-        zarr.create_group(self / "steps", attributes=_signed({MARKER: manifest, "committed": 0, "converged": False}))
+        create_group(self / "steps", {MARKER: manifest, "run": uuid4().hex})
 
     def manifest(self) -> dict[str, Any]:
         """What the run is, as `begin` was told."""
@@ -274,28 +270,50 @@ class RunStore:
 
     def committed(self) -> int:
         """The number of the last committed step; 0 where there is none."""
-        return int(_attributes(self / "steps").get("committed", 0))
+        return int(self._word()["committed"])
 
-    def commit(self, state: Any, history: Sequence[Record], converged: bool) -> None:
-        """Write a state and the history up to it, then say so in one write; older states go."""
-        step = self / f"steps/{state.step:06d}"
+    def _word(self) -> dict[str, Any]:
+        """What the last commit said."""
+        run = _attributes(self / "steps").get("run")
+        for number in sorted(self._steps(), reverse=True):
+            word = _attributes(self / _step(number))
+            if MARKER in word and word[MARKER]["run"] == run:
+                return dict(word[MARKER])
+        return {"committed": 0, "converged": False}
+
+    def _steps(self) -> list[int]:
+        """Numbers of steps of which anything is there."""
+        return [int(name) for name in (self / "steps").names() if name.isdecimal()]
+
+    def commit(self, state: Any, history: Sequence[Record], converged: bool, job: str = "") -> None:
+        """Write a state and the history up to it, then say so in one write; older states go.
+
+        Raises
+        ------
+        LockLostError
+            Where another job than the one named has committed that step.
+        """
+        step = self / _step(state.step)
         values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
-        write(f"{step}/state", packed, attributes={"layout": layout})
-        write(f"{step}/history", _table(history))
-        zarr.open_group(step, mode="a")
-        group = zarr.open_group(self / "steps", mode="r+")
-        word = {MARKER: group.attrs[MARKER], "committed": state.step, "converged": converged}
-        group.attrs.put(_signed(word))
+        write(step / "state", packed, attributes={"layout": layout})
+        write(step / "history", _table(history))
+        run = _attributes(self / "steps").get("run")
+        word = {"committed": state.step, "converged": converged, "run": run, "job": job}
+        try:
+            create_group(step, {MARKER: word}, anew=True)
+        except FileExistsError:
+            if _attributes(step).get(MARKER) != word:  # or else it was written, but the answer was lost
+                raise LockLostError(f"another job has committed step {state.step} of {self.path}") from None
         self._prune(state.step)
 
     def restore(self, kind: type[State]) -> tuple[State, list[Record], bool]:
         """The last committed state, its history, and whether it is the end."""
-        number = self.committed()
-        step = self / f"steps/{number:06d}"
-        with _as_written(f"{step}/state"):
-            packed, attributes = read(f"{step}/state")
+        word = self._word()
+        step = self / _step(word["committed"])
+        with _as_written(step / "state"):
+            packed, attributes = read(step / "state")
             layout = attributes["layout"]
             sizes = [math.prod(shape) for _, shape in layout.values()]
             parts = np.split(packed, np.cumsum(sizes)[:-1])
@@ -304,15 +322,20 @@ class RunStore:
                 for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
             }
             state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
-            history = _records(read(f"{step}/history")[0])
-        return state, history, bool(_attributes(self / "steps")["converged"])
+            history = _records(read(step / "history")[0])
+        return state, history, bool(word["converged"])
+
+    def discard(self) -> None:
+        """Remove what a job that is no more may have left of the steps after the last one that is committed."""
+        last = self.committed()
+        for number in self._steps():
+            if number > last:
+                (self / _step(number)).remove()
 
     def _prune(self, newest: int) -> None:
-        if "://" in self.path:
-            return
-        for folder in Path(self.path, "steps").iterdir():
-            if folder.is_dir() and int(folder.name) < newest - 1:
-                shutil.rmtree(folder)
+        for number in self._steps():
+            if number < newest - 1:
+                (self / _step(number)).remove()
 
     # The result
 
@@ -338,16 +361,15 @@ class RunStore:
 
     def seal(self, manifest: dict[str, Any]) -> None:
         """Write the root metadata of a group whose arrays are whole, consolidated, so that xarray opens it silently."""
-        if "://" not in self.path:
-            self.reopen()  # of what lies there damaged
-        zarr.create_group(self.path, attributes=_signed({MARKER: manifest}))
-        if manifest["kind"] != "run" and "://" not in self.path:
-            shutil.rmtree(self / "steps")
+        self.reopen()  # of what lies there damaged
+        create_group(self.location, {MARKER: manifest})
+        if manifest["kind"] != "run":
+            (self / "steps").remove()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Consolidated metadata", category=ZarrUserWarning)
             left = rf"Object at ({lock.NAME}|\d+|\S*\.partial) is not"
             warnings.filterwarnings("ignore", left, category=ZarrUserWarning)
-            zarr.consolidate_metadata(self.path)
+            zarr.consolidate_metadata(self.location.store())
 
     def result(self) -> "Result":
         """The whole result.
@@ -359,11 +381,11 @@ class RunStore:
         CorruptStoreError
             Where a chunk is missing or does not match its checksum.
         """
-        attributes = _attributes(self.path)
+        attributes = _attributes(self.location)
         if MARKER not in attributes or attributes[MARKER].get("kind") != "run":
             state = "a run that has not finished: --resume goes on with it" if self.begun() else "no run of ours"
             raise InputError(f"{self.path} holds {state}")
-        with _as_written(self.path):
+        with _as_written(self.location):
             manifest = _checked_manifest(attributes, self.path)
             _check_types(manifest)
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
@@ -406,9 +428,10 @@ class Result:
         return self._open("embedding", shape, np.float64, f"float64 of shape {shape}")
 
     def _open(self, name: str, shape: tuple[int, ...], dtype: Any, wanted: str) -> "CheckedArray":
-        array = open_whole(self.store / name)
+        place = self.store / name
+        array = open_whole(place)
         if array.shape != shape or array.dtype != dtype:
-            raise CorruptStoreError(f"{self.store / name} holds {array.dtype} of shape {array.shape}, not {wanted}")
+            raise CorruptStoreError(f"{place.url} holds {array.dtype} of shape {array.shape}, not {wanted}")
         return CheckedArray(array)
 
 
@@ -458,7 +481,7 @@ class Writer:
 
 
 @contextmanager
-def new_group(out: str | os.PathLike[str], kind: str, said: Mapping[str, Any], *, force: bool) -> Iterator[RunStore]:
+def new_group(out: AnyPlace, kind: str, said: Mapping[str, Any], *, force: bool) -> Iterator[RunStore]:
     """A group of some kind at a path or URL, to be written inside; readers see it once it is whole.
 
     Raises
@@ -467,7 +490,7 @@ def new_group(out: str | os.PathLike[str], kind: str, said: Mapping[str, Any], *
         Where something else is there, or something of the same kind that is not to be removed.
     """
     store = RunStore.at(out)
-    with lock.only_job(store.path) as job:
+    with lock.only_job(store.location) as job:
         store.check_target(kind, [], force=force)
         store.remove()
         manifest = {"format": FORMAT, "kind": kind, **said}
@@ -480,8 +503,25 @@ def new_group(out: str | os.PathLike[str], kind: str, said: Mapping[str, Any], *
 # Arrays: checksummed, every chunk written, a missing one is an error
 
 
+def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
+    """Write a group's metadata, signed, in one write.
+
+    Raises
+    ------
+    FileExistsError
+        Where it is there already, of a group that must be new; on a local disk the lock sees to that.
+    """
+    signed = _signed(attributes)
+    if not (anew and place.remote):
+        zarr.create_group(place.store(), attributes=signed, zarr_format=3)
+        return
+    written: dict[str, Any] = {}
+    zarr.create_group(MemoryStore(written), attributes=signed)
+    (place / "zarr.json").create(written["zarr.json"].to_bytes())
+
+
 def create(
-    path: str,
+    place: Location,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     dimensions: tuple[str, ...] | None,
@@ -493,7 +533,7 @@ def create(
     What was not written reads as NaN, -1 or False, whoever reads it.
     """
     return zarr.create_array(
-        path,
+        place.store(),
         shape=shape,
         dtype=dtype,
         chunks=(max(1, chunk_rows), *(max(1, size) for size in shape[1:])),
@@ -507,37 +547,37 @@ def create(
 
 
 def write(
-    path: str,
+    place: Location,
     values: np.ndarray[Any, Any],
     dimensions: tuple[str, ...] | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> None:
     """Write a small array in one chunk, with a digest of it."""
     signed = _signed((attributes or {}) | {"content": _content(values)})
-    array = create(path, values.shape, values.dtype, dimensions, len(values), attributes=signed)
+    array = create(place, values.shape, values.dtype, dimensions, len(values), attributes=signed)
     if values.size:
         array[...] = values
 
 
-def open_whole(path: str) -> "zarr.Array[Any]":
+def open_whole(place: Location) -> "zarr.Array[Any]":
     """An array of ours, after a look that no chunk is missing (a missing one would read as the fill value)."""
     try:
-        array = zarr.open_array(path, mode="r")
+        array = zarr.open_array(place.store(), mode="r", zarr_format=3)
     except Exception as error:  # whatever is wrong with its metadata
-        raise CorruptStoreError(f"{path} cannot be opened: {error or type(error).__name__}") from error
+        raise CorruptStoreError(f"{place.url} cannot be opened: {error or type(error).__name__}") from error
     missing = array.nchunks - array.nchunks_initialized
     if array.size and missing:
-        raise CorruptStoreError(f"{path}: {missing} of {array.nchunks} chunks are missing")
+        raise CorruptStoreError(f"{place.url}: {missing} of {array.nchunks} chunks are missing")
     return array
 
 
-def read(path: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+def read(place: Location) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     """A small array of ours, and its attributes, both as they were written."""
-    array = open_whole(path)
-    attributes = _checked(dict(array.attrs), path)
+    array = open_whole(place)
+    attributes = _checked(dict(array.attrs), place)
     values = CheckedArray(array)[...]
     if attributes.get("content") != _content(values):
-        raise CorruptStoreError(f"{path} does not hold what was written there: its content has another digest")
+        raise CorruptStoreError(f"{place.url} does not hold what was written there: its content has another digest")
     return values, attributes
 
 
@@ -554,34 +594,43 @@ def _signed(attributes: dict[str, Any]) -> dict[str, Any]:
     return unsigned | {"digest": digest}
 
 
-def _attributes(path: str) -> dict[str, Any]:
+def _step(number: int) -> str:
+    """Where a step lies in a run."""
+    return f"steps/{number:06d}"
+
+
+def _attributes(place: Location) -> dict[str, Any]:
     """The attributes of a group; none where there is no group."""
     try:
-        attributes = dict(zarr.open_group(path, mode="r").attrs)
+        attributes = dict(zarr.open_group(place.store(), mode="r", zarr_format=3).attrs)
     except FileNotFoundError:
         return {}
-    except OSError:  # a store that does not answer may hold anything
+    except (InputError, OSError):  # a store that does not answer may hold anything
         raise
-    except Exception:  # whatever is wrong with it
+    except MALFORMED:
         return {}
-    return _checked(attributes, path) if MARKER in attributes else attributes
+    except Exception as error:  # of the package that asks the store
+        raise OSError(f"{place.url} does not answer: {error}") from error
+    return _checked(attributes, place) if MARKER in attributes else attributes
 
 
-def _checked(attributes: dict[str, Any], path: str) -> dict[str, Any]:
+def _checked(attributes: dict[str, Any], place: Location) -> dict[str, Any]:
     if attributes != _signed(attributes):
-        raise CorruptStoreError(f"{path}/zarr.json: the attributes do not match their digest")
+        raise CorruptStoreError(f"{place.url}/zarr.json: the attributes do not match their digest")
     return attributes
 
 
 @contextmanager
-def _as_written(path: str) -> Iterator[None]:
+def _as_written(place: Location) -> Iterator[None]:
     """Turn what comes of attributes that are none of ours into an error that says so."""
     try:
         yield
     except (InputError, CorruptStoreError):
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise CorruptStoreError(f"{path}/zarr.json: the attributes are not those of a run of ours: {error}") from error
+    except MALFORMED as error:
+        raise CorruptStoreError(
+            f"{place.url}/zarr.json: the attributes are not those of a run of ours: {error}"
+        ) from error
 
 
 def _check_types(manifest: dict[str, Any]) -> None:
@@ -622,23 +671,27 @@ def _checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
     return manifest
 
 
-def _local_path(data: Any) -> str | None:
-    """Where data lies on this machine's disk, if that can be told."""
-    if isinstance(data, str | os.PathLike):
-        text = os.fspath(data).removeprefix("file://")
-        return None if "://" in text else os.path.realpath(text)
+def place_of(data: Any) -> Location | None:
+    """Where data lies, if that can be told; what is in memory lies nowhere."""
+    if isinstance(data, str | os.PathLike | Location):
+        return Location.at(data)
     store = getattr(data, "store", None)
-    return os.path.realpath(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
+    return Location.at(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
 
 
 def shown_path(data: Any) -> str | None:
     """The path or URL of data, without credentials; None where it has none, as what is in memory."""
-    return RunStore.at(data).shown if isinstance(data, str | os.PathLike) else _local_path(data)
+    place = place_of(data)
+    return None if place is None else place.shown
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    other = Path(os.path.realpath(other))
-    return one == other or one in other.parents or other in one.parents
+def overlapping(one: Location, other: Location) -> bool:
+    """Whether one of two places lies in the other, or is it."""
+    if one.remote or other.remote:
+        first, second = (f"{place.url.rstrip('/')}/" for place in (one, other))
+        return first.startswith(second) or second.startswith(first)
+    first, second = (os.path.realpath(place.url) for place in (one, other))
+    return os.path.commonpath([first, second]) in (first, second)
 
 
 def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:

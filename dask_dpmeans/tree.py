@@ -3,8 +3,7 @@
 Maurer (2015, section 4) wishes for them: base clusters that are clustered into meta clusters.
 """
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.location import AnyPlace, Location
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.store import new_group, write
 
@@ -173,7 +173,13 @@ def _above(below: Level, penalty: float, metric: str, seed: int) -> Level:
     )
 
 
-def write_tree(tree: ClusterTree, out: str | os.PathLike[str], *, force: bool = False) -> None:
+def write_tree(
+    tree: ClusterTree,
+    out: AnyPlace,
+    *,
+    force: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Write a tree as a Zarr group.
 
     ``penalty``, ``n_clusters``, ``inertia`` and ``objective`` of the levels; ``clusters``, (level, cluster of the fit);
@@ -184,6 +190,7 @@ def write_tree(tree: ClusterTree, out: str | os.PathLike[str], *, force: bool = 
     tree : what `cluster_tree` found
     out : path or URL of a new group, such as ``run.tree.zarr``
     force : remove the tree of ours that is there
+    storage_options : what fsspec takes for a URL
 
     Raises
     ------
@@ -191,7 +198,8 @@ def write_tree(tree: ClusterTree, out: str | os.PathLike[str], *, force: bool = 
         Where something else is there.
     """
     levels = (tree.leaves, *tree.levels)
-    with new_group(out, "tree", {"random_state": tree.random_state}, force=force) as store:
+    place = Location.at(out, storage_options)
+    with new_group(place, "tree", {"random_state": tree.random_state}, force=force) as store:
         for name in ("penalty", "n_clusters", "inertia", "objective"):
             write(store / name, np.array([getattr(level, name) for level in levels]), ("level",))
         write(store / "clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))

@@ -280,7 +280,7 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
     [
         (["penalty", "{data}"], "Missing option '-k'"),
         (["penalty", "{data}", "-k", 0], "k must be an integer >= 1, got 0"),
-        (["penalty", "nowhere.zarr", "-k", 2], "there is no Zarr array at nowhere.zarr"),
+        (["penalty", "nowhere.zarr", "-k", 2], "nowhere.zarr does not exist"),
         (["path", "{data}", "--penalties", "1,two"], "'1,two' is not a list of penalties such as 1,2,4"),
         (["path", "{data}", "--penalties", "1,-2"], "penalties must be a list of finite numbers > 0, got [1.0, -2.0]"),
         (["path", "{data}", "--from", 1], "give --penalties, or --from and --to, or neither"),
@@ -300,7 +300,7 @@ def test_wrong_use_of_penalty_and_path_exits_2(data: str, tmp_path: Path, argume
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.zarr", "run.zarr", "--penalty", 1], "there is no Zarr array at nowhere.zarr"),
+        (["nowhere.zarr", "run.zarr", "--penalty", 1], "nowhere.zarr does not exist"),
         (["data.zarr/group", "run.zarr", "--penalty", 1], "is a Zarr group, not an array"),
         (["{data}", "run.zarr", "--penalty", 0], "penalty must be a finite number > 0"),
         (["{data}", "run.zarr"], "Missing option '--penalty'"),

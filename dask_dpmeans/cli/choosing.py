@@ -7,12 +7,13 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.cli.options import FORCE, FULL, JSON, METRIC, READING, SEARCH, penalties_of, with_options
+from dask_dpmeans.cli.options import FORCE, FULL, JSON, METRIC, READING, SEARCH, STORAGE, penalties_of, with_options
 from dask_dpmeans.cli.place import reading
 from dask_dpmeans.cli.tables import path_event, path_table, seen
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import load
+from dask_dpmeans.location import Location
 from dask_dpmeans.penalty import SUMMARY_ROWS, farthest_first, penalty_for, penalty_path, write_path
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.tree import cluster_tree, write_tree
@@ -103,13 +104,14 @@ def path_command(
         if not 0 < low < high < math.inf:
             raise click.UsageError(f"--from {low:g} must be > 0 and below --to {high:g}")
         penalties = np.geomspace(low, high, number).tolist()
-    if out is not None:
-        RunStore.at(out).check_target("path", [data, how["weights"]], force=force)
+    target = None if out is None else Location.at(out, how["storage_options"])
+    if target is not None:
+        RunStore.at(target).check_target("path", [data, how["weights"]], force=force)
     options: dict[str, Any] = {"search": search, "full": full, "halvings": halvings, "summary_rows": summary_rows}
     with reading(data, **how) as rows:
         found = penalty_path(penalties=penalties, max_clusters=max_clusters, random_state=seed, **options, **rows)
-    if out is not None:
-        write_path(found, out, force=force)
+    if target is not None:
+        write_path(found, target, force=force)
     click.echo(json.dumps(path_event(found, out)) if as_json else path_table(found))
 
 
@@ -119,15 +121,24 @@ def path_command(
 @click.option(
     "--penalties", callback=penalties_of, help="One level each, rising, such as 1e3,1e4. By default they double."
 )
+@STORAGE
 @FORCE
 @JSON
-def tree_command(run: str, out: str | None, penalties: list[float] | None, force: bool, as_json: bool) -> None:
+def tree_command(
+    run: str,
+    out: str | None,
+    penalties: list[float] | None,
+    storage_options: dict[str, Any],
+    force: bool,
+    as_json: bool,
+) -> None:
     """Cluster the clusters of RUN, level by level up to one; written to OUT too, a Zarr group, where that is given."""
-    if out is not None:
-        RunStore.at(out).check_target("tree", [run], force=force)
-    found = cluster_tree(load(run), penalties)
-    if out is not None:
-        write_tree(found, out, force=force)
+    target = None if out is None else Location.at(out, storage_options)
+    if target is not None:
+        RunStore.at(target).check_target("tree", [run], force=force)
+    found = cluster_tree(load(run, storage_options=storage_options), penalties)
+    if target is not None:
+        write_tree(found, target, force=force)
     levels = [
         {name: getattr(level, name) for name in ("penalty", "n_clusters", "objective", "inertia")}
         | {"clusters": level.clusters.tolist()}

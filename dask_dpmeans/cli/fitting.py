@@ -16,6 +16,7 @@ from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
 from dask_dpmeans.graph import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
+from dask_dpmeans.location import Location
 from dask_dpmeans.progress import progress
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import RunStore
@@ -55,7 +56,8 @@ def fit_command(
     layout of anndata (data, indices, indptr), or a .npz file of scipy.
     """
     limits, how = _limits(how)
-    _fit(data, run, DPMeans(penalty, search=search, metric=metric, init=init, **limits), dry=dry, **how)
+    start = init if init == "mean" else Location.at(init, how["storage_options"])
+    _fit(data, run, DPMeans(penalty, search=search, metric=metric, init=start, **limits), dry=dry, **how)
 
 
 @click.command("hdp")
@@ -220,30 +222,30 @@ def _fit(
     """What every command that fits does with its options."""
     if resume and force:
         raise click.UsageError("--resume goes on with the run that is there, --force removes it: give one of them")
+    place = Location.at(run, where["storage_options"])
     job: dict[str, Any] = {
         "data": data,
-        "run": run,
+        "run": place,
         "method": method,
         "sample_weight": weights,
         "columns": columns,
         "scale": None if scale == "none" else scale,
-        "fill_missing": fill_missing,
         "resume": resume,
         "force": force,
     }
     sparse = method.method().sparse  # refuses what cannot be used, before anything is tried or started
     if isinstance(method, SpectralDPMeans):
         method.spectrum().check_weights(weights)
-    RunStore.at(run).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
+    RunStore.at(place).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
-        with placed(data, fill_missing, sparse, **where) as place:
-            say_estimate(dry_run(**job, **place), as_json)
+        with placed(data, fill_missing, sparse, **where) as work:
+            say_estimate(dry_run(**job, **work), as_json)
         return
     shown = progress(as_json)
-    with placed(data, fill_missing, sparse, **where) as place, resumable(run):
-        fit(**job, groups=groups, on_step=shown.step, **place)
+    with placed(data, fill_missing, sparse, **where) as work, resumable(place):
+        fit(**job, groups=groups, on_step=shown.step, **work)
     shown.end()
-    say_result(run, as_json)
+    say_result(place, as_json)
 
 
 @click.command("predict")
@@ -269,10 +271,11 @@ def predict_command(
 
     Writes label, squared_distance and beyond (every radius) of each row to OUT.
     """
-    RunStore.at(run).result()
-    RunStore.at(out).check_target("predictions", [run, data, groups], force=force)
-    with placed(data, fill_missing, False, **where) as place:
-        found = runs.predict(run, data, out, groups=groups, force=force, fill_missing=fill_missing, **place)
+    fitted, target = (Location.at(each, where["storage_options"]) for each in (run, out))
+    RunStore.at(fitted).result()
+    RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
+    with placed(data, fill_missing, False, **where) as work:
+        found = runs.predict(fitted, data, target, groups=groups, force=force, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:

@@ -12,6 +12,7 @@ from dask_dpmeans.errors import (
     LockLostError,
     NoWorkersError,
     TooManyClustersError,
+    VersionsDifferError,
     redacted,
 )
 
@@ -38,7 +39,7 @@ class Commands(click.Group):
             warnings.showwarning = _say_warning
             try:
                 return super().invoke(context)
-            except (InputError, NoWorkersError, TooManyClustersError) as error:
+            except (InputError, NoWorkersError, TooManyClustersError, VersionsDifferError) as error:
                 raise WrongUseError(str(error)) from error
             except BrokenPipeError:  # who read the output has seen enough
                 raise

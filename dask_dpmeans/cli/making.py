@@ -7,10 +7,11 @@ import click
 import numpy as np
 
 from dask_dpmeans import run as runs
-from dask_dpmeans.cli.options import FORCE
+from dask_dpmeans.cli.options import FORCE, STORAGE
 from dask_dpmeans.cli.tables import say_result
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, redacted
 from dask_dpmeans.estimators import DPMeans, fit
+from dask_dpmeans.location import Location
 from dask_dpmeans.progress import progress
 from dask_dpmeans.synth import KINDS, Synthetic
 
@@ -22,11 +23,22 @@ from dask_dpmeans.synth import KINDS, Synthetic
 @click.option("--features", default=16, show_default=True, type=click.IntRange(1))
 @click.option("--centers", default=100, show_default=True, type=click.IntRange(1), help="Blobs.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@STORAGE
 @FORCE
-def synth_command(kind: Any, out: str, rows: int, features: int, centers: int, seed: int, force: bool) -> None:
+def synth_command(
+    kind: Any,
+    out: str,
+    rows: int,
+    features: int,
+    centers: int,
+    seed: int,
+    storage_options: dict[str, Any],
+    force: bool,
+) -> None:
     """Write synthetic rows and their true labels: OUT/rows and OUT/truth."""
-    runs.write_synthetic(Synthetic(kind, rows, features, centers, seed), out, force=force)
-    click.echo(f"{rows:,} rows of {features} columns: {out}/rows")
+    synthetic = Synthetic(kind, rows, features, centers, seed)
+    runs.write_synthetic(synthetic, out, force=force, storage_options=storage_options)
+    click.echo(f"{rows:,} rows of {features} columns: {redacted(out)}/rows")
 
 
 @click.command("demo")
@@ -46,7 +58,7 @@ def demo_command(folder: str) -> None:
     shown = progress(False)
     model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, on_step=shown.step)
     shown.end()
-    say_result(run, False)
+    say_result(Location.at(run), False)
     truth = blobs.centers[np.newaxis] - model.cluster_centers_[:, np.newaxis]
     farthest = float(np.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
     click.echo(f"the farthest of the {blobs.n_centers} true centers lies {farthest:.3f} from the nearest one found")

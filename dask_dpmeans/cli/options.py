@@ -1,5 +1,6 @@
 """Options, each defined once."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,20 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     return size
 
 
+def _storage_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Options of texts such as anon=true."""
+    options = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{text!r} is no option such as anon=true")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    return options
+
+
 def _seconds(_: click.Context, __: click.Parameter, number: float) -> float:
     """Seconds, of which there must be some and an end."""
     if not 0 < number < math.inf:
@@ -53,8 +68,23 @@ def _seconds(_: click.Context, __: click.Parameter, number: float) -> float:
     return number
 
 
+STORAGE = click.option(
+    "--storage-option",
+    "storage_options",
+    multiple=True,
+    callback=_storage_options,
+    metavar="KEY=VALUE",
+    help="What fsspec takes for the URLs here, such as anon=true; the VALUE is read as JSON where it is some. Other "
+    "users of this machine can see it: keep secrets in the environment.",
+)
 WHERE = (
-    click.option("--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler."),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Work on the Dask cluster of this scheduler; where nothing else is said, of the one that Dask's "
+        "configuration names, as DASK_SCHEDULER_ADDRESS does.",
+    ),
+    click.option("--scheduler-file", metavar="FILE", help="The same, of the scheduler that wrote this file."),
     click.option(
         "--workers",
         type=click.IntRange(1),
@@ -75,6 +105,7 @@ WHERE = (
     click.option("--tls-ca-file", metavar="FILE", help="Authority that certifies the --scheduler, in PEM format."),
     click.option("--tls-cert", metavar="FILE", help="Certificate that the --scheduler is shown."),
     click.option("--tls-key", metavar="FILE", help="Private key of that certificate."),
+    STORAGE,
 )
 FILL = click.option(
     "--fill-missing", is_flag=True, help="Read chunks that are not in the store as its fill value, as Zarr does."

@@ -10,7 +10,8 @@ import click
 
 from dask_dpmeans.cli.group import StoppedError
 from dask_dpmeans.errors import ClusterLostError, redacted
-from dask_dpmeans.sources import connect, lay_out, own_threads, why_processes
+from dask_dpmeans.location import Location
+from dask_dpmeans.sources import connect, lay_out, own_threads, scheduler_address, why_processes
 from dask_dpmeans.store import RunStore
 
 
@@ -20,6 +21,7 @@ def placed(
     fill_missing: bool,
     sparse: bool,
     scheduler: str | None,
+    scheduler_file: str | None,
     workers: int | None,
     threads: int | None,
     memory_limit: int | None,
@@ -27,27 +29,34 @@ def placed(
     tls_ca_file: str | None,
     tls_cert: str | None,
     tls_key: str | None,
+    storage_options: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Where to work, as `as_source` takes it; where nobody said, worker processes if threads read `data` poorly."""
-    if scheduler is not None and (workers or threads or memory_limit):
+    ours, cluster = workers or threads or memory_limit, scheduler or scheduler_file
+    if cluster and ours:
         raise click.UsageError(
             "--scheduler names a cluster that is there: --workers, --threads and --memory-limit cannot change it"
         )
+    if scheduler and scheduler_file:
+        raise click.UsageError("--scheduler and --scheduler-file both name a scheduler: give one of them")
+    if not (cluster or ours):
+        cluster = scheduler = scheduler_address()
     tls = (tls_ca_file, tls_cert, tls_key) if tls_ca_file and tls_cert and tls_key else None
-    if (tls_ca_file or tls_cert or tls_key) and not (tls and scheduler):
+    if (tls_ca_file or tls_cert or tls_key) and not (tls and cluster):
         raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler")
-    if scheduler is None and workers is None and threads is None:
+    stored: dict[str, Any] = {"fill_missing": fill_missing, "storage_options": storage_options}
+    if not cluster and workers is None and threads is None:
         threads = own_threads()
-        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit, fill_missing=fill_missing, sparse=sparse)
+        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit, sparse=sparse, **stored)
         why = why_processes(layout)
         if why is not None:
             click.echo(f"{why}; working in {threads} processes, --threads {threads} keeps to threads", err=True)
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
-    with connect(scheduler, workers, threads, memory_limit, worker_timeout, tls) as client:
+    with connect(scheduler, workers, threads, memory_limit, worker_timeout, tls, scheduler_file) as client:
         if client is None:
-            yield {"threads": threads, "memory_limit": memory_limit}
+            yield {"threads": threads, "memory_limit": memory_limit, **stored}
         else:
-            yield {"client": client, "worker_timeout": worker_timeout}
+            yield {"client": client, "worker_timeout": worker_timeout, **stored}
 
 
 @contextmanager
@@ -68,13 +77,12 @@ def reading(
             "metric": metric,
             "columns": columns,
             "scale": None if scale == "none" else scale,
-            "fill_missing": fill_missing,
             **place,
         }
 
 
 @contextmanager
-def resumable(run: str) -> Iterator[None]:
+def resumable(run: Location) -> Iterator[None]:
     """Let Ctrl-C and SIGTERM stop a fit between two commits."""
 
     def stop(*_: Any) -> None:
@@ -88,7 +96,7 @@ def resumable(run: str) -> Iterator[None]:
             raise
         why = str(error) or "stopped"
         raise StoppedError(
-            redacted(f"{why}; the same command with --resume goes on from the last step of {run}")
+            redacted(f"{why}; the same command with --resume goes on from the last step of {run.url}")
         ) from None
     finally:
         if before is not None:

@@ -8,18 +8,20 @@ from typing import Any
 import click
 
 from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options
+from dask_dpmeans.cli.options import FORCE, JSON, STORAGE, WHERE, with_options
 from dask_dpmeans.cli.place import placed
 from dask_dpmeans.cli.tables import describe, run_table
 from dask_dpmeans.errors import redacted
+from dask_dpmeans.location import Location
 
 
 @click.command("show")
 @click.argument("run")
+@STORAGE
 @JSON
-def show_command(run: str, as_json: bool) -> None:
+def show_command(run: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """What RUN was asked, and what it found."""
-    described = describe(run)
+    described = describe(Location.at(run, storage_options))
     click.echo(json.dumps(described, indent=2) if as_json else run_table(described))
 
 
@@ -43,10 +45,11 @@ def report_command(run: str, out: str, data: str | None, no_data: bool, force: b
         if error.name not in ("matplotlib", "networkx"):
             raise
         raise WrongUseError(str(error)) from error
-    report.checked_target(out, run, force)
-    rows = None if no_data else data or report.input_of(run)
-    sparse = report.is_graph(run)
+    place = Location.at(run, where["storage_options"])
+    report.checked_target(out, place, force)
+    rows = None if no_data else data or report.input_of(place)
+    sparse = report.is_graph(place)
     with ExitStack() as stack:
-        place = stack.enter_context(placed(rows, False, sparse, **where)) if rows else {}
-        report.report(run, out, data=rows or False, force=force, **place)
+        work = stack.enter_context(placed(rows, False, sparse, **where)) if rows else {}
+        report.report(place, out, data=rows or False, force=force, **work)
     click.echo(f"{redacted(run)}: {Path(out).absolute()}")

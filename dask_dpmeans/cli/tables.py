@@ -11,13 +11,14 @@ import numpy as np
 from dask_dpmeans.algorithms.spectral import relaxed_objective
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.estimate import Estimate, counted
+from dask_dpmeans.location import Location
 from dask_dpmeans.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.progress import elapsed
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.store import MIXTURE, RunStore
 
 
-def describe(run: str) -> dict[str, Any]:
+def describe(run: Location) -> dict[str, Any]:
     """What a finished run was asked and what it found, as JSON holds it."""
     result = RunStore.at(run).result()
     weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
@@ -27,7 +28,7 @@ def describe(run: str) -> dict[str, Any]:
         "relaxed_objective": relaxed_objective(result.arrays["eigenvalues"], spectrum["penalty"]),
     }
     return {
-        "run": RunStore.at(run).shown,
+        "run": run.shown,
         **result.manifest,
         **(relaxed or {}),
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
@@ -39,7 +40,7 @@ def describe(run: str) -> dict[str, Any]:
     }
 
 
-def say_result(run: str, as_json: bool) -> None:
+def say_result(run: Location, as_json: bool) -> None:
     described = describe(run)
     if as_json:
         whole = {key: described[key] for key in ("run", "converged", "n_passes")}

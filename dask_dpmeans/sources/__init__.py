@@ -2,7 +2,7 @@
 
 from dask.utils import format_bytes, parse_bytes
 
-from dask_dpmeans.sources.cluster import connect, own_threads
+from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
 from dask_dpmeans.sources.executors import Threads, one_blas_thread
 from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, featured, lay_out, open_groups, working_dtype
 from dask_dpmeans.sources.labels import label_pairs
@@ -38,6 +38,7 @@ __all__ = [
     "own_threads",
     "parse_bytes",
     "read_rows",
+    "scheduler_address",
     "stored_bytes",
     "why_processes",
     "working_dtype",

@@ -4,14 +4,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any
 
+import dask
 from distributed import Client, LocalCluster, Security, default_client
 from distributed.system import MEMORY_LIMIT
 
-from dask_dpmeans.errors import NoWorkersError
+from dask_dpmeans.errors import NoWorkersError, VersionsDifferError
 
 WORKER_TIMEOUT = 60.0
 """Seconds to wait for a worker where there is none."""
+PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
+"""What scheduler, workers and this process must have in the same version, beside Python."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ def own_resources(threads: int | None, memory_limit: int | None) -> Resources:
 def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resources:
     """What the workers have, once there is one."""
     wait_for_worker(client, timeout)
+    check_versions(client)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     sizes = [(worker["nthreads"], worker["memory_limit"] or MEMORY_LIMIT) for worker in workers]
     return Resources(
@@ -73,6 +79,45 @@ def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
         ) from error
 
 
+def check_versions(client: Client) -> None:
+    """Refuse a cluster whose scheduler or workers do not run what runs here.
+
+    Raises
+    ------
+    VersionsDifferError
+        Where one has another version, or lacks a package.
+    """
+    found: Any = client.get_versions(packages=PACKAGES)
+    here, others = _versions(found["client"]), {"the scheduler": found["scheduler"]}
+    others |= {f"worker {address}": info for address, info in found["workers"].items()}
+    differing = [f"{name} has {other}" for name, info in others.items() if (other := _difference(here, info))]
+    if differing:
+        more = f", and {len(differing) - 3:,} more differ" if len(differing) > 3 else ""
+        raise VersionsDifferError(
+            f"the cluster does not run what this process runs: {'; '.join(differing[:3])}{more}. Start scheduler, "
+            "workers and job from one environment, or one image"
+        )
+
+
+def _versions(info: dict[str, Any]) -> dict[str, str | None]:
+    """The packages that must be the same, as Dask tells of them; of Python the minor version."""
+    packages = info["packages"]
+    return {"python": ".".join(packages["python"].split(".")[:2]), **{name: packages[name] for name in PACKAGES}}
+
+
+def _difference(here: dict[str, str | None], info: dict[str, Any]) -> str:
+    """What another has in another version than this process."""
+    there = _versions(info)
+    pairs = [(name, there[name], here[name]) for name in here if there[name] != here[name]]
+    return ", ".join(f"{name} {other}, not {ours}" if other else f"no {name}" for name, other, ours in pairs)
+
+
+def scheduler_address() -> str | None:
+    """The scheduler that Dask's configuration names, as the environment variable DASK_SCHEDULER_ADDRESS does."""
+    address: str | None = dask.config.get("scheduler-address", None)
+    return address
+
+
 @contextmanager
 def connect(
     scheduler: str | None,
@@ -81,17 +126,23 @@ def connect(
     memory_limit: str | int | None,
     timeout: float,
     tls: tuple[str, str, str] | None = None,
+    scheduler_file: str | None = None,
 ) -> Iterator[Client | None]:
-    """A client of the scheduler at an address, or of worker processes on this machine, or None for plain threads.
+    """A client of a scheduler, or of worker processes on this machine, or None for plain threads.
 
-    `tls` names files in PEM format: of the authority, the certificate and its key; None for what Dask's own
-    configuration says.
+    The scheduler is at an address, or in a file that it wrote, or will write soon.  `tls` names files in PEM format: of
+    the authority, the certificate and its key; None for what Dask's own configuration says.
     """
-    if scheduler is not None:
+    if scheduler is not None or scheduler_file is not None:
+        options = {"timeout": timeout, "set_as_default": False, "security": _security(tls)}
         try:
-            client = Client(scheduler, timeout=timeout, set_as_default=False, security=_security(tls))
+            if scheduler_file is not None:
+                _wait_for_file(scheduler_file, timeout)
+            client = Client(scheduler, scheduler_file=scheduler_file, **options)
         except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last two: of TLS
-            raise NoWorkersError(f"no scheduler answers at {scheduler} within {timeout:g} s: {error}") from error
+            raise NoWorkersError(
+                f"no scheduler answers at {scheduler or scheduler_file} within {timeout:g} s: {error}"
+            ) from error
         with client:
             wait_for_worker(client, timeout)
             yield client
@@ -112,6 +163,14 @@ def connect(
                 cluster.close()
     else:
         yield None
+
+
+def _wait_for_file(path: str, timeout: float) -> None:
+    end = monotonic() + timeout
+    while not os.path.isfile(path):
+        if monotonic() > end:
+            raise OSError("there is no such file")
+        sleep(min(0.1, timeout))
 
 
 def _security(tls: tuple[str, str, str] | None) -> Security | None:

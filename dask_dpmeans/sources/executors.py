@@ -25,7 +25,7 @@ from threadpoolctl import ThreadpoolController
 
 from dask_dpmeans.blocks import Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
 
 Answer = TypeVar("Answer")
@@ -293,6 +293,9 @@ class DaskTasks:
                 if any(future.status == "error" for future in futures):  # it is one that a task met
                     raise
                 raise ClusterLostError(f"the cluster was lost: {error}") from error
+            except (ImportError, AttributeError, TypeError):  # a worker that came later may lack what others have
+                check_versions(self.client)
+                raise
             except KilledWorker as error:
                 raise ClusterLostError(_deadly(error)) from error
             except BaseException:

@@ -7,12 +7,12 @@ from typing import Any
 
 import zarr
 from dask.utils import format_bytes
-from fsspec.core import url_to_fs
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.storage import LocalStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.location import Location
 from dask_dpmeans.sources.bounded import bounded
 from dask_dpmeans.sources.storage import codecs_of
 
@@ -39,16 +39,16 @@ RUNS_CODE = {"pickle"}
 """Codecs that run what they decode."""
 
 
-def opened(path: str) -> "zarr.Array[Any] | zarr.Group":
+def opened(place: Location) -> "zarr.Array[Any] | zarr.Group":
     """What is at a path or URL; a store that fails to answer is asked again."""
     for pause in PAUSES:
         try:
-            return zarr.open(path, mode="r")
+            return zarr.open(place.store(), mode="r")
         except (*FINAL, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):  # also of metadata
             raise
         except Exception:
             sleep(pause)
-    return zarr.open(path, mode="r")
+    return zarr.open(place.store(), mode="r")
 
 
 class GuardedStore(WrapperStore[Store]):
@@ -140,9 +140,9 @@ def absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
     return array
 
 
-def check_metadata_size(path: str, name: str) -> None:
+def check_metadata_size(place: Location, name: str) -> None:
     """Refuse metadata at a path or URL that would fill the memory."""
-    fs, where = url_to_fs(path)
+    fs, where = place.files()
     for key in METADATA:
         try:
             size = fs.size(f"{where.rstrip('/')}/{key}")
@@ -152,7 +152,8 @@ def check_metadata_size(path: str, name: str) -> None:
             return
         if size is not None and size > MOST_METADATA:
             raise InputError(
-                f"{name}: {path}/{key} takes {format_bytes(size)}, more than {format_bytes(MOST_METADATA)} of metadata"
+                f"{name}: {place.url}/{key} takes {format_bytes(size)}, more than {format_bytes(MOST_METADATA)} of "
+                "metadata"
             )
 
 

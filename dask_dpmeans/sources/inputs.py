@@ -3,7 +3,7 @@
 import math
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
 from dask_dpmeans.kernels.survey import MOST_GROUPS, Flaw, SparseSurvey, Summary, Survey
+from dask_dpmeans.location import Location
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.csr import (
@@ -172,6 +173,7 @@ def as_source(
     stored_columns: int | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     block_rows: int | None = None,
     sparse: bool = False,
 ) -> RowSource:
@@ -211,6 +213,8 @@ def as_source(
     fill_missing : bool
         Take chunks that are not in a Zarr store for such as hold the fill value alone, as Zarr itself does; otherwise
         one is an error, since it may have been lost.
+    storage_options : mapping, optional
+        What fsspec takes for those of `data`, `sample_weight` and `groups` that are URLs.
     block_rows : int, optional
         Rows of a block, a power of two; for tests: blocks are part of the answer.
     sparse : bool
@@ -242,6 +246,7 @@ def as_source(
         stored_columns=stored_columns,
         worker_timeout=worker_timeout,
         fill_missing=fill_missing,
+        storage_options=storage_options,
         block_rows=block_rows,
         sparse=sparse,
     )
@@ -318,17 +323,19 @@ def lay_out(
     stored_columns: int | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     block_rows: int | None = None,
     sparse: bool = False,
 ) -> tuple[Layout, Executor]:
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
-    opened = opened_input(data, "data", 2, fill_missing)
+    reading = fill_missing, storage_options
+    opened = opened_input(data, "data", 2, *reading)
     rows, weights, sets = _together(
         opened,
-        opened_input(sample_weight, "sample_weight", 1, fill_missing),
-        opened_input(groups, groups_are, 1, fill_missing),
+        opened_input(sample_weight, "sample_weight", 1, *reading),
+        opened_input(groups, groups_are, 1, *reading),
     )
     n, d = rows.shape
     _check_shapes(rows, weights, sets, groups_are)
@@ -421,12 +428,18 @@ def _in_memory(rows: Any) -> bool:
     return isinstance(rows, np.ndarray) or issparse(rows)
 
 
-def opened_input(data: Any, name: str, dimensions: int, fill_missing: bool) -> Any:
+def opened_input(
+    data: Any,
+    name: str,
+    dimensions: int,
+    fill_missing: bool,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
-    if isinstance(data, str | os.PathLike):
-        opened = _opened_path(os.fspath(data), name, dimensions, fill_missing)
+    if isinstance(data, str | os.PathLike | Location):
+        opened = _opened_place(Location.at(data, storage_options), name, dimensions, fill_missing)
     elif issparse(data):
         opened = _opened_csr(data, name, dimensions)
     elif isinstance(data, np.ma.MaskedArray):
@@ -459,37 +472,44 @@ def _opened_csr(data: Any, name: str, dimensions: int) -> Any:
     return from_scipy(data, name)
 
 
-def _opened_path(path: str, name: str, dimensions: int, fill_missing: bool) -> Any:
+FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
+"""Endings of files that are read from local disks only."""
+
+
+def _opened_place(place: Location, name: str, dimensions: int, fill_missing: bool) -> Any:
     """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, or a .npy, .npz or .mtx file."""
+    path = place.url
+    if place.remote and path.endswith(FILES):
+        raise InputError(f"{name}: {path} would have to be on a local disk: copy it there, or make it a Zarr array")
     if path.endswith(".npy"):
         try:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
-        return NpyFile(os.path.abspath(path), mapped.shape, mapped.dtype)
+        return NpyFile(path, mapped.shape, mapped.dtype)
     if path.endswith(".npz") and dimensions == 2:
         return open_npz(path, name)
     if path.endswith((".mtx", ".mtx.gz")) and dimensions == 2:
         return open_mtx(path, name)
 
     def member(part: str) -> Any:
-        return _node(f"{path.rstrip('/')}/{part}", name)
+        return _node(place / part, name)
 
-    node = _node(path, name)
+    node = _node(place, name)
     if isinstance(node, zarr.Group):
         return _opened_group(node, path, name, member, dimensions, fill_missing)
     return guard.guarded(node, name, fill_missing=fill_missing)
 
 
-def _node(path: str, name: str) -> "zarr.Array[Any] | zarr.Group":
-    """What Zarr has at a path."""
+def _node(place: Location, name: str) -> "zarr.Array[Any] | zarr.Group":
+    """What Zarr has at a place."""
     try:
-        guard.check_metadata_size(path, name)
-        return guard.opened(path if "://" in path else os.path.abspath(path))
+        guard.check_metadata_size(place, name)
+        return guard.opened(place)
     except InputError:
         raise
     except Exception as error:  # whatever is wrong with its metadata
-        raise InputError(f"{name}: there is no Zarr array at {path}: {error or type(error).__name__}") from error
+        raise InputError(f"{name}: there is no Zarr array at {place.url}: {error or type(error).__name__}") from error
 
 
 def _opened_group(

@@ -1,10 +1,13 @@
 """The main job through a scheduler and two workers that are processes of their own, against threads."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
+import dask
 import numpy as np
 import pytest
 import zarr
@@ -13,11 +16,30 @@ from distributed import Client
 
 from dask_dpmeans import load
 from dask_dpmeans.cli import main
+from dask_dpmeans.errors import VersionsDifferError
+from dask_dpmeans.sources.cluster import PACKAGES, check_versions
+from dask_dpmeans.sources.executors import DaskTasks
+
+LACKING = """
+import importlib.metadata, sys
+version = importlib.metadata.version
+def lacking(name):
+    if name == "dask-dpmeans":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+importlib.metadata.version = lacking
+sys.modules["dask_dpmeans"] = None
+"""
+"""Makes a Python process one that has not our package."""
 
 
-def start(*arguments: str) -> subprocess.Popen:
+def start(*arguments: str, **environment: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-m", "dask", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "dask", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
     )
 
 
@@ -95,3 +117,111 @@ def test_a_scheduler_without_workers_is_an_error(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    array = zarr.create_array(tmp_path / "data.zarr", shape=(5000, 3), chunks=(777, 3), dtype=np.float64)
+    array[:] = np.random.default_rng(2).uniform(-9, 9, (5000, 3))
+    return str(tmp_path / "data.zarr")
+
+
+def test_a_scheduler_is_found_by_its_file_and_by_the_configuration_of_dask(
+    tmp_path: Path, data: str, scheduler: str
+) -> None:
+    file = tmp_path / "scheduler.json"
+    with Client(scheduler, set_as_default=False) as client:
+        client.write_scheduler_file(file)
+    watched: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        made = Client.__init__
+        patch.setattr(
+            Client, "__init__", lambda self, *given, **more: (watched.append(given), made(self, *given, **more))[1]
+        )
+        fit(data, tmp_path / "threads.zarr", "--threads", "2")
+        assert watched == []
+        fit(data, tmp_path / "file.zarr", "--scheduler-file", str(file))
+        with dask.config.set({"scheduler-address": scheduler}):
+            fit(data, tmp_path / "configured.zarr")
+            fit(data, tmp_path / "own.zarr", "--threads", "2")
+        assert watched == [(None,), (scheduler,)]
+    for name in ("file", "configured", "own"):
+        same_bytes(tmp_path / "threads.zarr", tmp_path / f"{name}.zarr")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--scheduler-file", "nowhere.json", "--worker-timeout", "0.3"],
+            "no scheduler answers at nowhere.json within",
+        ),
+        (["--scheduler-file", "a", "--scheduler", "b"], "--scheduler and --scheduler-file both name a scheduler"),
+        (["--scheduler-file", "a", "--workers", "2"], "--scheduler names a cluster that is there"),
+    ],
+)
+def test_wrong_use_of_the_scheduler_exits_2(tmp_path: Path, data: str, options: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "30", *options])
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.output.split())
+    assert not (tmp_path / "run.zarr").exists()
+
+
+def test_a_worker_without_the_package_is_named_at_once(tmp_path: Path, data: str) -> None:
+    (tmp_path / "lacking").mkdir()
+    (tmp_path / "lacking/sitecustomize.py").write_text(LACKING)
+    file = tmp_path / "scheduler.json"
+    processes = [start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file)]
+    options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", file)
+    processes.append(start("worker", *options, PYTHONPATH=str(tmp_path / "lacking")))
+    try:
+        command = ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "30", "--scheduler-file", str(file)]
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 2, result.output
+        said = " ".join(result.output.split())
+        assert "the cluster does not run what this process runs: worker tcp://127.0.0.1:" in said
+        assert "has no dask-dpmeans. Start scheduler, workers and job from one environment" in said
+        assert not (tmp_path / "run.zarr").exists()
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("where", "package", "version", "message"),
+    [
+        ("scheduler", "zarr", "3.0.0", "the scheduler has zarr 3.0.0, not"),
+        ("scheduler", "python", "3.1.4.final.0", "the scheduler has python 3.1, not"),
+        ("workers", "dask-dpmeans", "0.0.1", "has dask-dpmeans 0.0.1, not"),
+        ("workers", "numpy", None, "has no numpy"),
+        ("workers", "pandas", "0.1", None),
+    ],
+)
+def test_versions_that_differ_are_refused(
+    scheduler: str, where: str, package: str, version: str | None, message: str | None
+) -> None:
+    with Client(scheduler, set_as_default=False) as client, pytest.MonkeyPatch.context() as patch:
+        found = client.get_versions(packages=PACKAGES)
+        changed = found[where] if where == "scheduler" else next(iter(found[where].values()))
+        changed["packages"][package] = version
+        patch.setattr(client, "get_versions", lambda packages: found)
+        with nullcontext() if message is None else pytest.raises(VersionsDifferError, match=message):
+            check_versions(client)
+
+
+def raises_import_error(shared: object) -> None:
+    raise ModuleNotFoundError("No module named 'dask_dpmeans'")
+
+
+def test_a_worker_that_came_later_without_the_package_is_named(scheduler: str) -> None:
+    with Client(scheduler, set_as_default=False) as client, pytest.MonkeyPatch.context() as patch:
+        tasks = DaskTasks(client, 2)
+        with pytest.raises(ModuleNotFoundError):
+            tasks.run([raises_import_error], None, "run")
+        found = client.get_versions(packages=PACKAGES)
+        next(iter(found["workers"].values()))["packages"]["dask-dpmeans"] = None
+        patch.setattr(client, "get_versions", lambda packages: found)
+        with pytest.raises(VersionsDifferError, match="has no dask-dpmeans"):
+            tasks.run([raises_import_error], None, "run")

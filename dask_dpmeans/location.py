@@ -1,0 +1,115 @@
+"""Where something is stored: a path of this machine or a URL, and what the file system there has to be told."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
+from zarr.storage import FsspecStore
+
+from dask_dpmeans.errors import InputError, redacted
+
+READ_ONLY = ("http", "https")
+"""Protocols that nothing can be written by."""
+DEFAULTS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
+"""Options where none are given: Zarr asks for many chunks at once, and s3fs would ask for the size of each first."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A path or URL."""
+
+    url: str
+    """An absolute path, so that workers elsewhere find it, or a URL."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What fsspec takes for a URL: endpoints, credentials."""
+
+    @classmethod
+    def at(
+        cls, place: "str | os.PathLike[str] | Location", storage_options: Mapping[str, Any] | None = None
+    ) -> "Location":
+        """The location at a path or URL; options are for URLs, a path has no use for them."""
+        if isinstance(place, Location):
+            return place
+        text = os.fspath(place).removeprefix("file://")
+        protocol, url, _ = text.partition("://")
+        if not url:
+            return cls(os.path.abspath(text))
+        return cls(text, DEFAULTS.get(protocol, {}) | dict(storage_options or {}))
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is elsewhere than on this machine's file systems."""
+        return "://" in self.url
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written there, as its protocol tells."""
+        return self.url.partition("://")[0] in READ_ONLY
+
+    @property
+    def shown(self) -> str:
+        """The path or URL without credentials."""
+        return redacted(self.url)
+
+    def __truediv__(self, name: str) -> "Location":
+        return Location(f"{self.url.rstrip('/')}/{name}", self.options)
+
+    def store(self) -> str | FsspecStore:
+        """What Zarr opens."""
+        if not self.remote:
+            return self.url
+        self.files()  # which refuses what cannot be
+        return FsspecStore.from_url(self.url, storage_options=dict(self.options))
+
+    def files(self) -> tuple[AbstractFileSystem, str]:
+        """The file system, and the path there."""
+        try:
+            found: tuple[AbstractFileSystem, str] = url_to_fs(self.url, **self.options)
+            return found
+        except (ImportError, ValueError) as error:  # a package that is not installed, an unknown protocol
+            raise InputError(f"{self.shown} cannot be reached: {error}") from error
+
+    def names(self) -> list[str]:
+        """The names of what lies in it, sorted; none where there is nothing."""
+        fs, where = self.files()
+        fs.invalidate_cache()
+        try:
+            found = {path.rstrip("/") for path in fs.ls(where, detail=False)}
+            return sorted(path.rpartition("/")[2] for path in found - {where.rstrip("/")})
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def remove(self) -> None:
+        """Remove what is there, and all that lies in it."""
+        fs, where = self.files()
+        fs.rm(where, recursive=True)
+
+    def create(self, content: bytes) -> None:
+        """Write one file that is not there yet.
+
+        Of two who try at once one succeeds, where the store has conditional writes: S3 and what is compatible with it,
+        Google Cloud Storage, Azure, and local disks.
+
+        Raises
+        ------
+        FileExistsError
+            It is there.
+        """
+        if not self.remote:
+            with open(self.url, "xb") as file:
+                file.write(content)
+            return
+        fs, where = self.files()
+        try:
+            fs.pipe_file(where, content, mode="create")
+        except (NotImplementedError, TypeError):  # a file system that cannot tell
+            if fs.exists(where):
+                raise FileExistsError(self.shown) from None
+            fs.pipe_file(where, content)
+
+
+AnyPlace = str | os.PathLike[str] | Location
+"""What places are given as."""

@@ -1,0 +1,377 @@
+"""Runs on object stores: what holds on a local disk holds in a bucket."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import boto3
+import fsspec
+import numpy as np
+import pytest
+import xarray
+import zarr
+from click.testing import CliRunner
+from distributed import Client, LocalCluster
+from fsspec.implementations.memory import MemoryFileSystem
+from moto.server import ThreadedMotoServer
+from s3fs import S3FileSystem
+
+from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
+from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.cli import main
+from dask_dpmeans.errors import LockLostError
+from dask_dpmeans.location import Location
+from dask_dpmeans.loop import iterate
+from dask_dpmeans.penalty import penalty_path, write_path
+from dask_dpmeans.sources import as_source
+from dask_dpmeans.store import Record, RunStore, create_group, overlapping
+from dask_dpmeans.tree import cluster_tree, write_tree
+
+SECRET = "not-to-be-seen"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of an S3 server on loopback, with one bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "me", "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=address, **keys).create_bucket(Bucket="bucket")
+    yield address
+    server.stop()
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
+    """A folder that is new, on a local disk, in memory, or in a bucket."""
+    if request.param == "local":
+        yield Location.at(tmp_path)
+    elif request.param == "memory":
+        yield Location.at(f"memory://{tmp_path.name}")
+        fsspec.filesystem("memory").store.clear()
+    else:
+        yield in_bucket(request.getfixturevalue("endpoint"), tmp_path)
+
+
+@pytest.fixture
+def bucket(endpoint: str, tmp_path: Path) -> Location:
+    """A folder that is new, in a bucket."""
+    return in_bucket(endpoint, tmp_path)
+
+
+def in_bucket(endpoint: str, tmp_path: Path) -> Location:
+    return Location.at(f"s3://bucket/{tmp_path.name}", {"endpoint_url": endpoint, "key": "me", "secret": SECRET})
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.uniform(-4, 4, (8, 3))[rng.integers(8, size=3000)] + rng.standard_normal((3000, 3))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def wanted(rows: np.ndarray) -> DPMeans:
+    return model().fit(rows)
+
+
+def model(seed: int | None = 0, penalty: float = 16.0) -> DPMeans:
+    """A fit of few steps."""
+    return DPMeans(penalty, tol=0.03, random_state=seed)
+
+
+def put(place: Location, rows: np.ndarray) -> Location:
+    zarr.create_array(place.store(), data=rows, chunks=(700, *rows.shape[1:]))
+    return place
+
+
+def keys(place: Location) -> list[str]:
+    fs, where = place.files()
+    fs.invalidate_cache()
+    return sorted(path.removeprefix(where).strip("/") for path in fs.find(where))
+
+
+def same(model: Any, wanted: DPMeans) -> None:
+    np.testing.assert_array_equal(model.cluster_centers_, wanted.cluster_centers_)
+    np.testing.assert_array_equal(np.asarray(model.labels_), wanted.labels_)
+    assert model.objective_ == wanted.objective_
+
+
+class InterruptError(Exception):
+    pass
+
+
+def interrupted_after(steps: int) -> Any:
+    def on_step(number: int, record: Record, n_rows: int) -> None:
+        if number == steps:
+            raise InterruptError
+
+    return on_step
+
+
+# ---------------------------------------------------------------- what holds on a disk
+
+
+def test_a_fit_from_store_to_store_is_that_in_memory_and_leaves_no_lock(
+    folder: Location, rows: np.ndarray, wanted: DPMeans
+) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    same(fit(data, run, model()), wanted)
+    same(load(run), wanted)
+    assert "lock" not in keys(run)
+    out = folder / "out.zarr"
+    assert predict(run, data, out).n_rows == 3000
+    np.testing.assert_array_equal(zarr.open_array((out / "label").store(), mode="r")[:], wanted.labels_)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_run_goes_on_to_the_same_end(folder: Location, rows: np.ndarray, wanted: DPMeans, steps: int) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    with pytest.raises(InterruptError):
+        fit(data, run, model(), on_step=interrupted_after(steps))
+    assert RunStore.at(run).committed() == steps
+    with pytest.raises(InputError, match="has not finished: --resume goes on with it"):
+        load(run)
+    with pytest.raises(InputError, match="holds a run: --resume goes on with it, --force removes it first"):
+        fit(data, run, model())
+    same(fit(data, run, model(None), resume=True), wanted)
+
+
+def test_force_removes_a_run_and_nothing_else(folder: Location, rows: np.ndarray) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    fit(data, run, model())
+    before = keys(folder)
+    assert fit(data, run, model(), force=True).penalty == 16.0
+    assert keys(folder) == before
+    fs, where = run.files()
+    fs.pipe_file(f"{where}/notes.txt", b"precious")
+    with pytest.raises(InputError, match=r"also holds notes.txt, no output of ours: move that away first"):
+        fit(data, run, model(None), force=True)
+    assert RunStore.at(run).finished()
+    with pytest.raises(InputError, match="no output of ours, so it is never removed"):
+        fit(rows, data, model(), force=True)
+
+
+def test_old_steps_are_removed(folder: Location, rows: np.ndarray) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    found = fit(data, run, model())
+    steps = {key.split("/")[1] for key in keys(run) if key.startswith("steps/0")}
+    assert found.n_iter_ > 3
+    assert steps == {f"{number:06d}" for number in (found.n_iter_ - 1, found.n_iter_)}
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "delete"])
+def test_damage_is_an_error_that_names_the_array(folder: Location, rows: np.ndarray, harm: str) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    fit(data, run, model())
+    fs, where = run.files()
+    name = f"{where}/cluster_centers/c/0/0"
+    content = fs.cat_file(name)
+    if harm == "delete":
+        fs.rm_file(name)
+    else:
+        fs.pipe_file(name, content[:-3] if harm == "cut" else bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(CorruptStoreError, match="cluster_centers"):
+        load(run)
+
+
+def test_of_two_jobs_on_one_run_the_second_is_refused(folder: Location, rows: np.ndarray) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    refused: list[str] = []
+
+    def second(number: int, *_: Any) -> None:
+        if number == 1:
+            with pytest.raises(InputError, match="is being written by another job") as found:
+                fit(data, run, model(None), resume=True)
+            refused.append(str(found.value))
+
+    fit(data, run, model(), on_step=second)
+    assert len(refused) == 1
+
+
+def test_of_two_jobs_that_commit_the_same_step_one_does(folder: Location, rows: np.ndarray) -> None:
+    if not folder.remote:
+        pytest.skip("on a disk the kernel's lock sees to that")
+    first, second = [step.state for step in iterate(as_source(rows), dpmeans.Method(16.0))][:2]
+    store = RunStore.at(folder / "run.zarr")
+    store.begin({"format": 1})
+    records = [Record.of(state, 3000, 0.0) for state in (first, second)]
+    store.commit(first, records[:1], False, "one")
+    store.commit(second, records, False, "one")
+    with pytest.raises(LockLostError, match="another job has committed step 2 of"):
+        store.commit(second, records, False, "other")
+    assert store.committed() == 2
+    store.commit(second, records, False, "one")  # as if the answer to the first time had been lost
+
+
+def test_what_a_dead_job_left_after_the_last_commit_does_not_count(
+    folder: Location, rows: np.ndarray, wanted: DPMeans
+) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    with pytest.raises(InterruptError):
+        fit(data, run, model(), on_step=interrupted_after(2))
+    fs, where = run.files()
+    fs.copy(f"{where}/steps/000002/", f"{where}/steps/000004/", recursive=True)
+    word = json.loads(fs.cat_file(f"{where}/steps/000002/zarr.json"))
+    foreign = {"dask_dpmeans": word["attributes"]["dask_dpmeans"] | {"run": "an older one"}}
+    fs.rm_file(f"{where}/steps/000004/zarr.json")
+    create_group(run / "steps/000004", foreign)
+    assert RunStore.at(run).committed() == 2
+    same(fit(data, run, model(None), resume=True), wanted)
+
+
+def test_paths_and_trees_are_written(folder: Location, rows: np.ndarray) -> None:
+    data = put(folder / "data.zarr", rows)
+    write_path(penalty_path(data, [10.0, 100.0], random_state=0), folder / "path.zarr")
+    write_tree(cluster_tree(model().fit(rows)), folder / "tree.zarr")
+    for name in ("path.zarr", "tree.zarr"):
+        group = zarr.open_group((folder / name).store(), mode="r")
+        assert len(group["penalty"][:]) >= 2
+        assert "steps" not in group
+
+
+# ---------------------------------------------------------------- buckets alone
+
+
+def test_workers_read_and_write_a_bucket_with_the_options_of_the_job(
+    bucket: Location, rows: np.ndarray, wanted: DPMeans
+) -> None:
+    data, run = put(bucket / "data.zarr", rows), bucket / "run.zarr"
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        same(fit(data.url, run.url, model(), client=client, storage_options=run.options), wanted)
+    same(load(run.url, storage_options=run.options), wanted)
+
+
+def test_xarray_opens_a_run_in_a_bucket(bucket: Location, rows: np.ndarray, wanted: DPMeans) -> None:
+    fit(put(bucket / "data.zarr", rows), bucket / "run.zarr", model())
+    with xarray.open_zarr((bucket / "run.zarr").store()) as opened:
+        np.testing.assert_array_equal(opened["cluster_centers"], wanted.cluster_centers_)
+
+
+def call(*arguments: Any) -> Any:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("given", ["options", "environment"])
+def test_commands_work_in_a_bucket(
+    bucket: Location, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    data, run, out = put(bucket / "data.zarr", rows).url, f"{bucket.url}/run.zarr", f"{bucket.url}/out.zarr"
+    endpoint, options = bucket.options["endpoint_url"], []
+    if given == "options":
+        options = [part for key, value in bucket.options.items() for part in ("--storage-option", f"{key}={value}")]
+    else:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    said = [
+        call("fit", data, run, "--penalty", 16, "--tol", 0.03, "--seed", 0, *options),
+        call("predict", run, data, out, *options),
+        call("show", run, *options),
+    ]
+    if given == "options":
+        said += [
+            call("fit", data, run, "--penalty", 16, "--tol", 0.03, "--init", run, "--force", *options),
+            call("fit", data, run, "--penalty", 16, "--dry-run", *options),
+            call("tree", run, f"{bucket.url}/tree.zarr", *options),
+            call("path", data, f"{bucket.url}/path.zarr", "--penalties", "10,100", "--full", *options),
+            call("penalty", data, "-k", 3, *options),
+            call("synth", "uniform", f"{bucket.url}/synth.zarr", "--rows", 10, *options),
+        ]
+    for each in said:
+        assert each.exit_code == 0, each.output
+        assert SECRET not in each.output
+
+
+def test_no_key_is_kept_or_told(bucket: Location, rows: np.ndarray) -> None:
+    run = bucket / "run.zarr"
+    fit(put(bucket / "data.zarr", rows), run, model())
+    fs, where = run.files()
+    assert not any(SECRET.encode() in fs.cat_file(f"{where}/{key}") for key in keys(run))
+    assert SECRET not in repr(run)
+    with pytest.raises(InputError, match="there is no Zarr array") as found:
+        fit(bucket / "nothing.zarr", bucket / "other.zarr", model(None))
+    assert SECRET not in str(found.value)
+
+
+def test_a_store_that_cannot_be_reached_is_an_error_and_not_an_empty_one(
+    bucket: Location, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3FileSystem, "retries", 1)
+    silent = Location.at(bucket.url, bucket.options | {"endpoint_url": "http://127.0.0.1:1"})
+    with pytest.raises(OSError, match="does not answer"):
+        fit(rows, silent / "run.zarr", model(None))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense://bucket/run.zarr", "cannot be reached: Protocol not known: nonsense"),
+        ("http://127.0.0.1:1/run.zarr", "cannot be written by that protocol: give another output"),
+    ],
+)
+def test_places_that_cannot_be_are_refused(rows: np.ndarray, url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fit(rows, url, model(None))
+
+
+def test_files_are_read_from_disks_only() -> None:
+    with pytest.raises(InputError, match=r"s3://bucket/rows.npy would have to be on a local disk: copy it there"):
+        as_source("s3://bucket/rows.npy")
+
+
+def test_an_output_within_the_input_is_refused_there_too(bucket: Location, rows: np.ndarray) -> None:
+    data = put(bucket / "data.zarr", rows)
+    with pytest.raises(InputError, match="lie one within the other"):
+        fit(data, data / "run.zarr", model(None))
+    assert overlapping(bucket / "a", bucket / "a/b")
+    assert not overlapping(bucket / "a", bucket / "ab")
+
+
+@pytest.mark.parametrize("text", ["endpoint", "=value"])
+def test_an_option_without_a_value_is_wrong_use(text: str) -> None:
+    result = call("show", "run.zarr", "--storage-option", text)
+    assert result.exit_code == 2
+    assert f"'{text}' is no option such as anon=true" in " ".join(result.output.split())
+
+
+def test_of_many_that_create_a_file_one_does(folder: Location) -> None:
+    fs, where = folder.files()
+    fs.makedirs(where, exist_ok=True)
+    done: list[int] = []
+
+    def create(number: int) -> None:
+        try:
+            (folder / "file").create(b"x" * number)
+            done.append(number)
+        except FileExistsError:
+            pass
+
+    threads = [Thread(target=create, args=(number,)) for number in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 1
+    assert fs.cat_file(f"{where}/file") == b"x" * done[0]
+
+
+def test_a_file_system_without_conditional_writes_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = MemoryFileSystem.pipe_file
+
+    def unconditional(self: Any, path: str, value: bytes) -> None:
+        plain(self, path, value)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", unconditional)
+    place = Location.at("memory://plain/file")
+    place.create(b"first")
+    with pytest.raises(FileExistsError, match="memory://plain/file"):
+        place.create(b"second")
+    assert place.files()[0].cat_file(place.files()[1]) == b"first"
+    fsspec.filesystem("memory").store.clear()

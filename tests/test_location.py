@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -375,3 +377,24 @@ def test_a_file_system_without_conditional_writes_is_asked_first(monkeypatch: py
         place.create(b"second")
     assert place.files()[0].cat_file(place.files()[1]) == b"first"
     fsspec.filesystem("memory").store.clear()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def test_rows_are_read_over_http(tmp_path: Path, rows: np.ndarray, wanted: DPMeans) -> None:
+    put(Location.at(tmp_path / "data.zarr"), rows)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/data.zarr"
+            same(fit(url, tmp_path / "run.zarr", model()), wanted)
+            (tmp_path / "data.zarr/c/2/0").unlink()
+            with pytest.raises(CorruptStoreError, match=r"chunk c/2/0 of .*data.zarr.* is missing"):
+                as_source(url)
+        finally:
+            server.shutdown()
+            thread.join()

@@ -49,7 +49,7 @@ from uuid import uuid4
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
-from zarr.errors import ZarrUserWarning
+from zarr.errors import ContainsGroupError, ZarrUserWarning
 from zarr.storage import LocalStore, MemoryStore
 
 from dask_dpmeans import lock
@@ -509,15 +509,18 @@ def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = Fa
     Raises
     ------
     FileExistsError
-        Where it is there already, of a group that must be new; on a local disk the lock sees to that.
+        Where it is there already; `anew` leaves no time between the look and the write where the store is remote.
     """
     signed = _signed(attributes)
-    if not (anew and place.remote):
-        zarr.create_group(place.store(), attributes=signed, zarr_format=3)
+    if anew and place.remote:
+        written: dict[str, Any] = {}
+        zarr.create_group(MemoryStore(written), attributes=signed)
+        (place / "zarr.json").create(written["zarr.json"].to_bytes())
         return
-    written: dict[str, Any] = {}
-    zarr.create_group(MemoryStore(written), attributes=signed)
-    (place / "zarr.json").create(written["zarr.json"].to_bytes())
+    try:
+        zarr.create_group(place.store(), attributes=signed, zarr_format=3)
+    except ContainsGroupError as error:
+        raise FileExistsError(str(error)) from error
 
 
 def create(

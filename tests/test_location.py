@@ -195,8 +195,6 @@ def test_of_two_jobs_on_one_run_the_second_is_refused(folder: Location, rows: np
 
 
 def test_of_two_jobs_that_commit_the_same_step_one_does(folder: Location, rows: np.ndarray) -> None:
-    if not folder.remote:
-        pytest.skip("on a disk the kernel's lock sees to that")
     first, second = [step.state for step in iterate(as_source(rows), dpmeans.Method(16.0))][:2]
     store = RunStore.at(folder / "run.zarr")
     store.begin({"format": 1})

@@ -14,7 +14,7 @@ workers can change a result::
                            o
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -66,6 +66,33 @@ class Lasting(Reduction[Answer], Protocol[Answer]):
     def restore(self, kept: Any) -> Answer:
         """The answer of which that was kept."""
         ...
+
+
+@runtime_checkable
+class Stepwise(Protocol):
+    """A job that is made of fits, one after the other."""
+
+    @property
+    def n_fits(self) -> int | None:
+        """How many; None where that shows on the way."""
+        ...
+
+    def each(self, shared: Any) -> Generator[Mapping[str, float], None, Any]:
+        """Yield the `penalty` of each fit and the `n_clusters` that it gave, and return what the job answers."""
+        ...
+
+
+def finished(
+    fits: Generator[Mapping[str, float], None, Answer], note: Callable[[Mapping[str, float]], None] = lambda fit: None
+) -> Answer:
+    """What a job made of fits answers in the end; `note` is called with what each came to."""
+    while True:
+        try:
+            fit = next(fits)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+        note(fit)
 
 
 Kernel = Callable[[Block], tuple[np.ndarray[Any, Any], ...]]

@@ -41,7 +41,7 @@ class Eigenvectors:
         if embedding.projection is not None:
             return _learned(embedding, featured(source, embedding.projection))
         threads = source.executor.threads if isinstance(source.executor, Threads) else None
-        return _learned(embedding, as_source(embedding.rows, threads=threads))
+        return _learned(embedding, as_source(embedding.rows, threads=threads, on_pass=source.executor.on_pass))
 
     def learn_matrix(self, matrix: Any, seed: int) -> Learned:
         """The same of an affinity matrix, (n, n), in memory, NumPy or scipy.sparse."""

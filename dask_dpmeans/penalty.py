@@ -418,7 +418,7 @@ class _Work:
         if isinstance(fits, Radii):
             job = RadiusFor(fits, wanted, tuple(self.mean[0].tolist()))
             if everywhere:
-                return job(self.source)
+                return self.source.here(job, "aim")
         else:
             job = PriceFor(fits, wanted)
         if wanted > len(self.rows.rows) and not self.whole:
@@ -435,7 +435,7 @@ class _Work:
     def on_all_rows(self, fits: Prices | Radii, found: list[Solution]) -> list[Solution]:
         """What fits of all rows come to: as prices from each of the clusters found, in the middle of the penalties."""
         if isinstance(fits, Radii):
-            return fits(self.source)
+            return self.source.here(fits, "path")
         ends = standing(fits, found)
         exact = replace(fits, optimism=0.0)
         polished = {}

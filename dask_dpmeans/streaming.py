@@ -61,7 +61,7 @@ class _Stream(CentersMixin, BaseEstimator):
         """
         method = self.method()
         source = as_source(checked_rows(self, X, reset=True))
-        state = source.carry(method.take, method.init(source.n_features))
+        state = source.carry(method.take, method.init(source.n_features), "stream")
         found = method.clusters(state)
         inertia = dpmeans.inertia_of(source, found.centers)
         objective = inertia + self.penalty * len(found.centers)
@@ -93,7 +93,7 @@ class _Stream(CentersMixin, BaseEstimator):
         rows = checked_rows(self, X, reset=first)
         source = as_source(rows, centers=None if first else self.cluster_centers_)
         before = method.init(source.n_features) if first else self.state_
-        state = source.carry(method.take, before)
+        state = source.carry(method.take, before, "stream")
         self._set_state(state, method.clusters(state))
         for name in ("labels_", "inertia_", "objective_"):
             self.__dict__.pop(name, None)

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from dask_dpmeans.algorithms.farthest import traverse
-from dask_dpmeans.algorithms.path import Prices, Radii, Solution, best, envelope, exchange, hull
-from dask_dpmeans.blocks import Source
+from dask_dpmeans.algorithms.path import Fitting, Prices, Radii, Solution, best, envelope, exchange, fitted, hull
+from dask_dpmeans.blocks import Source, finished
 
 STRIDE = 4.0
 """What a price is multiplied or divided by until the number wanted lies between two."""
@@ -42,15 +42,26 @@ class PriceFor:
     fits: Prices
     wanted: int
 
+    @property
+    def n_fits(self) -> None:
+        """That shows on the way."""
+
     def __call__(self, rows: Source) -> Aimed:
         """The middle of the interval over which the number nearest to the one wanted stands, the lower of two."""
-        found, tried = self._bracket(rows)
+        return finished(self.each(rows))
+
+    def each(self, rows: Source) -> Fitting[Aimed]:
+        """The same, fit by fit."""
+        found, tried = yield from self._bracket(rows)
         certain: set[tuple[int, int]] = set()
         while edges := [edge for edge in self._edges(found) if (edge[0].k, edge[1].k) not in certain]:
             for fewer, more in edges:
                 cut = exchange(fewer, more)
                 tried.append(cut)
-                new = [self.fits.at(rows, cut, start) for start in (fewer, more)]
+                new = []
+                for start in (fewer, more):
+                    new.append(self.fits.at(rows, cut, start))
+                    yield fitted(cut, new[-1])
                 if best(new, cut).objective(cut) < (1 - LEAST_GAIN) * fewer.objective(cut):
                     found += new
                 else:
@@ -61,16 +72,19 @@ class PriceFor:
         penalty = math.sqrt(low) * math.sqrt(high)
         return Aimed(penalty, near, tuple((each, best(found, each).k) for each in sorted(tried)))
 
-    def _bracket(self, rows: Source) -> tuple[list[Solution], list[float]]:
+    def _bracket(self, rows: Source) -> Fitting[tuple[list[Solution], list[float]]]:
         """Clusters, some of no more than the number wanted, some of more where that can be; and the penalties tried."""
         total = float(rows.summary.squares.sum())
         found, tried = [self.fits.at(rows, total, None)], [total]
+        yield fitted(total, found[-1])
         while min(each.k for each in found) > self.wanted:
             tried.append(STRIDE * max(tried))
             found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
+            yield fitted(tried[-1], found[-1])
         while max(each.k for each in found) <= self.wanted and min(tried) > LEAST_SHARE * total:
             tried.append(min(tried) / STRIDE)
             found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
+            yield fitted(tried[-1], found[-1])
         return found, tried
 
     def _edges(self, found: list[Solution]) -> list[tuple[Solution, Solution]]:
@@ -87,14 +101,23 @@ class RadiusFor:
     first: tuple[float, ...]
     """The mean of all rows, (d,)."""
 
+    @property
+    def n_fits(self) -> None:
+        """That shows on the way."""
+
     def __call__(self, rows: Source) -> Aimed:
         """The penalty tried whose number of clusters is nearest to the one wanted, the highest of several."""
+        return finished(self.each(rows))
+
+    def each(self, rows: Source) -> Fitting[Aimed]:
+        """The same, fit by fit."""
         highest = self.fits.method.geometry.farthest
         penalty = min(highest, float(traverse(rows, np.array([self.first]), self.wanted).squared[-1]))
         tried: dict[float, Solution] = {}
         low, high = 0.0, math.inf
         while high > CLOSEST * low:
             tried[penalty] = self.fits.at(rows, penalty)
+            yield fitted(penalty, tried[penalty])
             k = tried[penalty].k
             if k == self.wanted:
                 break

@@ -7,23 +7,25 @@ points (k, I) change.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from dask_dpmeans.algorithms import dpmeans, search
 from dask_dpmeans.algorithms.coreset import Sensitivity
 from dask_dpmeans.algorithms.search import Restart
-from dask_dpmeans.blocks import Source
+from dask_dpmeans.blocks import Source, finished
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.partition import meetings
 from dask_dpmeans.loop import iterate
+
+Answer = TypeVar("Answer")
 
 TRIES = 1
 """Rounds of trials of each search on the way down.  Seven of 19 penalties on s1, s3, a1, mnist10 (a coreset) and blobs
@@ -52,6 +54,15 @@ class Solution:
         return self.inertia + penalty * self.k
 
 
+Fitting = Generator[Mapping[str, float], None, Answer]
+"""What fits came to, one after the other, and an answer in the end."""
+
+
+def fitted(penalty: float, end: Solution) -> dict[str, float]:
+    """What a fit came to, in two numbers."""
+    return {"penalty": penalty, "n_clusters": end.k}
+
+
 class Interval(NamedTuple):
     """Penalties over which a number of clusters stands."""
 
@@ -78,8 +89,17 @@ class Fits(Protocol):
         """Rising."""
         ...
 
+    @property
+    def n_fits(self) -> int:
+        """How many."""
+        ...
+
     def __call__(self, rows: Source) -> list[Solution]:
         """Clusters: what stands at each penalty is among them."""
+        ...
+
+    def each(self, rows: Source) -> Fitting[list[Solution]]:
+        """The same, fit by fit."""
         ...
 
 
@@ -95,13 +115,25 @@ class Prices:
     optimism: float = 0.0
     """Rows stand for more: they are so many times nearer to means, over their number, than those are (Efron 1986)."""
 
+    @property
+    def n_fits(self) -> int:
+        """Two at each penalty, one at the highest."""
+        return 2 * len(self.penalties) - 1
+
     def __call__(self, rows: Source) -> list[Solution]:
         """All that were found."""
+        return finished(self.each(rows))
+
+    def each(self, rows: Source) -> Fitting[list[Solution]]:
+        """The same, fit by fit."""
         found = [self.at(rows, self.penalties[-1], None)]
+        yield fitted(self.penalties[-1], found[-1])
         for before, penalty in pairwise(reversed(self.penalties)):
             found.append(self.at(rows, penalty, best(found, before)))
+            yield fitted(penalty, found[-1])
         for before, penalty in pairwise(self.penalties):
             found.append(self.at(rows, penalty, best(found, before), tries=0))
+            yield fitted(penalty, found[-1])
         return found
 
     def at(self, rows: Source, penalty: float, start: Solution | None, tries: int = TRIES) -> Solution:
@@ -122,9 +154,22 @@ class Radii:
     method: dpmeans.Method
     penalties: tuple[float, ...]
 
+    @property
+    def n_fits(self) -> int:
+        """One at each penalty."""
+        return len(self.penalties)
+
     def __call__(self, rows: Source) -> list[Solution]:
         """One for each penalty."""
-        return [self.at(rows, penalty) for penalty in self.penalties]
+        return finished(self.each(rows))
+
+    def each(self, rows: Source) -> Fitting[list[Solution]]:
+        """The same, fit by fit."""
+        found: list[Solution] = []
+        for penalty in self.penalties:
+            found.append(self.at(rows, penalty))
+            yield fitted(penalty, found[-1])
+        return found
 
     def at(self, rows: Source, penalty: float) -> Solution:
         """The end of a fit."""
@@ -143,14 +188,23 @@ class Halving:
     heavier: float
     """What weights are multiplied by, so that the halves weigh as much as all rows where that counts."""
 
+    @property
+    def n_fits(self) -> int:
+        """Of both halves."""
+        return 2 * self.fits.n_fits
+
     def __call__(self, rows: HeldRows) -> Float64Array:
         """(p,), the adjusted Rand index at each penalty."""
+        return finished(self.each(rows))
+
+    def each(self, rows: HeldRows) -> Fitting[Float64Array]:
+        """The same, fit by fit."""
         n = len(rows.rows)
         order = np.random.default_rng([self.seed, 6, self.number]).permutation(n)
         weights = self.heavier * (np.ones(n) if rows.weights is None else rows.weights)
         ends = []
         for half in (np.sort(order[: n // 2]), np.sort(order[n // 2 :])):
-            found = self.fits(HeldRows(np.ascontiguousarray(rows.rows[half]), weights[half]))
+            found = yield from self.fits.each(HeldRows(np.ascontiguousarray(rows.rows[half]), weights[half]))
             ends.append(_labels(rows, self.fits, found))
         return np.array([meetings(*labels).adjusted_rand for labels in zip(*ends, strict=True)])
 

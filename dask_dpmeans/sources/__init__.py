@@ -11,10 +11,12 @@ from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.sources.source import RowSource
 from dask_dpmeans.sources.storage import Storage, decoded_bytes, decoded_rows, stored_bytes
+from dask_dpmeans.sources.watch import Pass
 
 __all__ = [
     "RESIDENT_SHARE",
     "Layout",
+    "Pass",
     "RowSource",
     "Storage",
     "Threads",

@@ -4,29 +4,31 @@ import ctypes
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import dask
 from dask.base import compute, persist
+from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 from dask.utils import format_bytes
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, get_worker
 from distributed import wait as wait_for
 from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
 from threadpoolctl import ThreadpoolController
 
-from dask_dpmeans.blocks import Carried, Shared
+from dask_dpmeans.blocks import Carried, Shared, Stepwise, finished
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
+from dask_dpmeans.sources.watch import Count, OnPass
 
 Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]
@@ -56,6 +58,11 @@ class Executor(Protocol):
     @property
     def threads(self) -> int:
         """Jobs that run at once."""
+        ...
+
+    @property
+    def on_pass(self) -> OnPass | None:
+        """Who watches."""
         ...
 
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[Any]:
@@ -88,10 +95,13 @@ class Threads:
     """Threads of this process."""
 
     threads: int
+    on_pass: OnPass | None = field(default=None, compare=False)
+    """Who watches."""
 
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[AnyShard]:
         """Load the shards."""
-        return self._run(StoredShard.load, [(shard,) for shard in shards])
+        count = Count(self.on_pass, "load", [shard.stop - shard.start for shard in shards])
+        return self._run(StoredShard.load, [(shard,) for shard in shards], count)
 
     def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Any]:
         """The shards."""
@@ -100,28 +110,37 @@ class Threads:
     def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """The answers of all pieces, merged as the tree does."""
         with one_blas_thread():
-            return job.merge(self._run(job, pieces))
+            return job.merge(self._run(job, pieces, counted(self.on_pass, name, job, pieces)))
 
     def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
         """The state after all pieces, in order."""
-        with one_blas_thread():
-            for shard, blocks in pieces:
+        with one_blas_thread(), counted(self.on_pass, name, job, pieces) as count:
+            for number, (shard, blocks) in enumerate(pieces):
                 state = job(shard, blocks, state)
+                count.say(number)
         return state
 
     def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
         """Run a job on each piece."""
         with one_blas_thread():
-            self._run(job, pieces)
+            self._run(job, pieces, counted(self.on_pass, name, job, pieces))
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
+        count = Count.of_jobs(self.on_pass, name, jobs)
         with one_blas_thread():
-            return self._run(_call, [(job, shared) for job in jobs])
+            notes = [partial(count.say, number) for number in range(len(jobs))]
+            return self._run(called, [(job, shared, note) for job, note in zip(jobs, notes, strict=True)], count)
 
-    def _run(self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]]) -> list[Answer]:
-        if len(arguments) == 1 or self.threads == 1:
-            return [function(*each) for each in arguments]
+    def _run(self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], count: Count) -> list[Answer]:
+        with count:
+            if len(arguments) == 1 or self.threads == 1:
+                return [_counted(count, number, function, each) for number, each in enumerate(arguments)]
+            return self._side_by_side(function, arguments, count)
+
+    def _side_by_side(
+        self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], count: Count
+    ) -> list[Answer]:
         waiting = deque(enumerate(arguments))
         results: dict[int, Any] = {}
         errors: dict[int, BaseException] = {}
@@ -133,14 +152,15 @@ class Threads:
                 except IndexError:
                     return
                 try:
-                    results[number] = function(*each)
+                    results[number] = _counted(count, number, function, each)
                 except BaseException as error:
                     errors[number] = error
                     waiting.clear()
 
         running = [_pool(self.threads, os.getpid()).submit(work) for _ in range(min(self.threads, len(arguments)))]
         try:
-            wait(running)
+            while wait(running, timeout=count.every).not_done:
+                count.look()
         finally:  # where this was interrupted: what has begun ends first
             waiting.clear()
             wait(running)
@@ -188,6 +208,8 @@ class DaskTasks:
     threads: int
     patience: float = WORKER_TIMEOUT
     """Seconds to wait for a worker where there is none."""
+    on_pass: OnPass | None = field(default=None, compare=False)
+    """Who watches."""
 
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
         """Loads as tasks that can be run again, should a worker be lost."""
@@ -218,8 +240,8 @@ class DaskTasks:
 
         The last eight are merged here, so that no worker holds the whole of an answer that is large.
         """
-        keys = Keys.of(name)
-        shared, answers = self._graph(job, pieces, keys)
+        keys, count = Keys.of(name), counted(self.on_pass, name, job, pieces)
+        shared, answers = self._graph(job, pieces, keys, count)
         level = 0
         while len(answers) > FAN_IN:
             level += 1
@@ -228,7 +250,8 @@ class DaskTasks:
                 delayed(_merge, pure=False)(shared, group, dask_key_name=keys("merge", level, number))
                 for number, group in enumerate(groups)
             ]
-        last = self._compute(answers)
+        with count:
+            last = self._compute(answers, count)
         with one_blas_thread():
             return job.merge(last)
 
@@ -237,34 +260,52 @@ class DaskTasks:
 
         Eight shards at a time, so that no more than these are loaded ahead of the one that is worked on.
         """
-        for start in range(0, len(pieces), FAN_IN):
-            keys = Keys.of(name)
-            shared = delayed(job, name=keys("job"), traverse=False)
-            reached = delayed(state, name=keys("state"), traverse=False)
-            for number, (shard, blocks) in enumerate(pieces[start : start + FAN_IN], start):
-                bounds, key = (blocks.start, blocks.stop), keys("shard", number, *_bounds_of(shard))
-                reached = delayed(_apply, pure=False)(shared, shard, bounds, reached, dask_key_name=key)
-            state = self._compute([reached])[0]
+        with counted(self.on_pass, name, job, pieces) as count:
+            for start in range(0, len(pieces), FAN_IN):
+                keys = Keys.of(name)
+                shared = delayed(job, name=keys("job"), traverse=False)
+                reached = delayed(state, name=keys("state"), traverse=False)
+                for number, (shard, blocks) in enumerate(pieces[start : start + FAN_IN], start):
+                    bounds, key = (blocks.start, blocks.stop), keys("shard", number, *_bounds_of(shard))
+                    voice = self._voice(count, number)
+                    reached = delayed(_apply, pure=False)(shared, shard, bounds, voice, reached, dask_key_name=key)
+                state = self._compute([reached], count)[0]
         return state
 
     def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
         """Run a job on each piece."""
-        _, tasks = self._graph(job, pieces, Keys.of(name))
-        self._compute(tasks)
+        count = counted(self.on_pass, name, job, pieces)
+        _, tasks = self._graph(job, pieces, Keys.of(name), count)
+        with count:
+            self._compute(tasks, count)
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
         keys = Keys.of(name)
         given = delayed(shared, name=keys("shared"), traverse=False)
         nodes = [delayed(job, name=keys("job", number), traverse=False) for number, job in enumerate(jobs)]
-        return self._compute(
-            [
-                delayed(_call_alone, pure=False)(node, given, dask_key_name=keys("run", number))
-                for number, node in enumerate(nodes)
-            ]
+        with Count.of_jobs(self.on_pass, name, jobs) as count:
+            return self._compute(
+                [
+                    delayed(_call_alone, pure=False)(
+                        node, given, self._voice(count, number), dask_key_name=keys("run", number)
+                    )
+                    for number, node in enumerate(nodes)
+                ],
+                count,
+            )
+
+    def _voice(self, count: Count | None, number: int) -> Literal | None:
+        """By which a task says that it has ended, where anybody watches."""
+        if count is None or count.on_pass is None:
+            return None
+        return Literal(
+            partial(count.say, number) if self.client is None else Voice(topic_of(self.client), count.token, number)
         )
 
-    def _graph(self, job: Any, pieces: Pieces, keys: Keys) -> tuple[Literal | Delayed, list[Delayed]]:
+    def _graph(
+        self, job: Any, pieces: Pieces, keys: Keys, count: Count | None = None
+    ) -> tuple[Literal | Delayed, list[Delayed]]:
         """The job, and its tasks.
 
         Dask hands out many tasks as workers become free.  Few it would all send to the worker that has the job, which
@@ -277,17 +318,20 @@ class DaskTasks:
         tasks = []
         for number, (shard, blocks) in enumerate(pieces):
             bounds, key = (blocks.start, blocks.stop), keys("shard", number, *_bounds_of(shard))
-            tasks.append(delayed(_apply, pure=False)(shared, shard, bounds, dask_key_name=key))
+            voice = self._voice(count, number)
+            tasks.append(delayed(_apply, pure=False)(shared, shard, bounds, voice, dask_key_name=key))
         return shared, tasks
 
-    def _compute(self, tasks: list[Delayed]) -> list[Any]:
+    def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
             if self.client is None:
-                with one_blas_thread():
+                with one_blas_thread(), Callback(posttask=lambda *_: count.look()):
                     return list(compute(*tasks, num_workers=self.threads))
+            if count.on_pass is not None:  # for good: what is heard of other passes counts for nothing
+                self.client.subscribe_topic(topic_of(self.client), count.hear)
             futures = self.client.compute(tasks)
             try:
-                self._wait(self.client, futures)
+                self._wait(self.client, futures, count)
                 return list(self.client.gather(futures))
             except (CancelledError, CommClosedError, OSError) as error:
                 if any(future.status == "error" for future in futures):  # it is one that a task met
@@ -302,7 +346,7 @@ class DaskTasks:
                 self.client.cancel(futures, force=True)
                 raise
 
-    def _wait(self, client: Client, futures: Sequence["Future[Any]"]) -> None:
+    def _wait(self, client: Client, futures: Sequence["Future[Any]"], count: Count) -> None:
         """Until all tasks are done or one has failed.
 
         Raises
@@ -314,6 +358,7 @@ class DaskTasks:
         while any(future.status == "pending" for future in futures):
             with client.as_current(), suppress(TimeoutError):
                 wait_for(futures, timeout=LOOK)
+            count.look()
             if any(future.status in ("error", "cancelled", "lost") for future in futures):
                 return
             if client.scheduler_info(n_workers=1)["workers"]:
@@ -322,11 +367,48 @@ class DaskTasks:
                 raise ClusterLostError(f"there has been no worker for {self.patience:g} s")
 
 
-def _bounds_of(shard: Literal | Delayed) -> list[int]:
-    """The first row of a shard and its end, for keys; nothing where it does not tell."""
+class Voice:
+    """How a task of a cluster says that it has ended, or a fit of it; no dataclass, as `Literal` is none."""
+
+    def __init__(self, topic: str, token: str, number: int) -> None:
+        self.topic = topic
+        self.said = {"token": token, "number": number}
+
+    def __call__(self, fit: Mapping[str, float] | None = None) -> None:
+        with suppress(Exception):  # no reason for the task to fail
+            get_worker().log_event(self.topic, self.said | {"fit": fit})
+
+
+def topic_of(client: Client) -> str:
+    """Under which Dask hands on what tasks say."""
+    return f"dpmeans-{client.id}"
+
+
+def counted(on_pass: OnPass | None, name: str, job: Any, pieces: Pieces) -> Count:
+    """What will be counted of a pass: the rows that are read."""
+    return Count(on_pass, name, () if on_pass is None else [_rows_of(job, *piece) for piece in pieces])
+
+
+def _rows_of(job: AnyFold[Any] | CarryJob[Any] | MapJob, shard: Any, blocks: range) -> int:
+    """Rows of a piece; none of a shard that need not be read."""
+    bounds = _bounds_of(shard)
+    if len(bounds) < 2:
+        return 0
+    start, stop = bounds
+    return min(start + blocks.stop * job.block_rows, stop) - (start + blocks.start * job.block_rows)
+
+
+def _counted(count: Count, number: int, function: Callable[..., Answer], arguments: tuple[Any, ...]) -> Answer:
+    answer = function(*arguments)
+    count.say(number)
+    return answer
+
+
+def _bounds_of(shard: Any) -> list[int]:
+    """The first row of a shard and its end; nothing where it does not tell."""
     if isinstance(shard, Delayed):
         return _numbers_of(shard.key)[1:]
-    bounds = [getattr(shard.value, name, None) for name in ("start", "stop")]
+    bounds = [getattr(_value(shard), name, None) for name in ("start", "stop")]
     return [bound for bound in bounds if isinstance(bound, int)]
 
 
@@ -382,23 +464,31 @@ def _keep_freed_memory() -> None:
             adjust(parameter, value)
 
 
-def _apply(job: Any, shard: AnyShard | Literal, blocks: tuple[int, int], *carried: Any) -> Any:
+def _apply(job: Any, shard: AnyShard | Literal, blocks: tuple[int, int], voice: Literal | None, *carried: Any) -> Any:
     _keep_freed_memory()
     with one_blas_thread():
-        return _value(job)(_value(shard), range(*blocks), *carried)
+        answer = _value(job)(_value(shard), range(*blocks), *carried)
+    if voice is not None:
+        voice.value()
+    return answer
 
 
 def _value(given: Any) -> Any:
     return given.value if isinstance(given, Literal) else given
 
 
-def _call(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
-    return job(shared)
+def called(job: Callable[[Shared], Answer], shared: Shared, note: Callable[[Mapping[str, float]], None]) -> Answer:
+    """What a job answers; `note` is told of each of its fits, where it is made of such."""
+    return finished(job.each(shared), note) if isinstance(job, Stepwise) else job(shared)
 
 
-def _call_alone(job: Callable[[Shared], Answer], shared: Shared) -> Answer:
+def _call_alone(job: Callable[[Shared], Answer], shared: Shared, voice: Literal | None) -> Answer:
     with one_blas_thread():
-        return job(shared)
+        if voice is None:
+            return job(shared)
+        answer = called(job, shared, voice.value)
+    voice.value()
+    return answer
 
 
 def _merge(job: AnyFold[Answer] | Literal, answers: list[Answer]) -> Answer:

@@ -42,6 +42,7 @@ from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows, read_rows
 from dask_dpmeans.sources.source import Ledger, RowSource
 from dask_dpmeans.sources.storage import has_checksum, plain_store
+from dask_dpmeans.sources.watch import OnPass
 
 RESIDENT_SHARE = 0.4
 """Rows are kept in memory where they take no more than this share of it; larger input is read again each pass."""
@@ -176,6 +177,7 @@ def as_source(
     storage_options: Mapping[str, Any] | None = None,
     block_rows: int | None = None,
     sparse: bool = False,
+    on_pass: OnPass | None = None,
 ) -> RowSource:
     """Rows that a method can work on, checked in one pass over them.
 
@@ -222,6 +224,9 @@ def as_source(
         as many as the rows.  A block has as many rows as one of a table with as many columns as a row has stored values
         on average, rounded up: ``block_height(ceil(stored values / n))``, both of all rows as they are stored, so that
         it depends on no chunks.  The summary is of two numbers a row, as `SparseSurvey` has them.
+    on_pass : callable, optional
+        Called while this pass and later ones run, at the beginning and end of each and up to four times a second, with
+        a `dask_dpmeans.sources.Pass`: what runs, and how much of it is done.
 
     Returns
     -------
@@ -249,6 +254,7 @@ def as_source(
         storage_options=storage_options,
         block_rows=block_rows,
         sparse=sparse,
+        on_pass=on_pass,
     )
     if sparse and scale is not None:
         raise InputError("sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it")
@@ -326,6 +332,7 @@ def lay_out(
     storage_options: Mapping[str, Any] | None = None,
     block_rows: int | None = None,
     sparse: bool = False,
+    on_pass: OnPass | None = None,
 ) -> tuple[Layout, Executor]:
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
@@ -364,7 +371,7 @@ def lay_out(
     blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
     on_dask = client is not None or isinstance(rows, da.Array)
     threads = resources.threads
-    executor: Executor = DaskTasks(client, threads, worker_timeout) if on_dask else Threads(threads)
+    executor: Executor = DaskTasks(client, threads, worker_timeout, on_pass) if on_dask else Threads(threads, on_pass)
     return replace(whole, plan=Plan(n, height, blocks)), executor
 
 

@@ -93,6 +93,11 @@ class Shard:
     memories: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
     """What kernels keep of the blocks; it stays where it is when the rows go elsewhere."""
 
+    @property
+    def stop(self) -> int:
+        """Global number of the row after the last."""
+        return self.start + int(self.rows.shape[0])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Shard, (self.start, self.rows, self.weights, self.groups)
 
@@ -265,6 +270,11 @@ AnyShard = Shard | StoredShard
 class AnyFold(Protocol[Answer]):
     """What runs on each shard, and on the answers of neighboring shards."""
 
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        ...
+
     def __call__(self, shard: Any, blocks: range) -> Answer:
         """The answer of some blocks of a shard."""
         ...
@@ -301,6 +311,11 @@ class KeepJob(Generic[Answer]):
     """That of the fold."""
     most_bytes: int
     """Of what is kept of a shard."""
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return self.fold.block_rows
 
     def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Answer, dict[int, Any]]:
         """The answer of a shard, and what to keep of it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from dask_dpmeans.blocks import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
-from dask_dpmeans.sources.executors import Executor, one_blas_thread
+from dask_dpmeans.sources.executors import Executor, called, one_blas_thread
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
+from dask_dpmeans.sources.watch import Count
 
 PARTS = 8
 """Tasks that a fold of few shards is cut into, or up to twice as many; a cluster may have to copy the shard."""
@@ -104,6 +106,11 @@ class RowSource:
         """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
         job = MapJob(kernel, sink, self.prepare, self.plan.block_rows, self.plan.chunk_rows)
         self.executor.each(job, self._pieces(None), name)
+
+    def here(self, job: Callable[["RowSource"], Answer], name: str = "run") -> Answer:
+        """Run a job on these rows in this thread, whose passes are run where they always are."""
+        with Count.of_jobs(self.executor.on_pass, name, [job]) as count:
+            return called(job, self, partial(count.say, 0))
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""

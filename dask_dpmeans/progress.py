@@ -4,31 +4,19 @@ import json
 import shutil
 import sys
 from dataclasses import asdict, dataclass, field
-from time import perf_counter
-from typing import Protocol
+from threading import Event, Lock, Thread
+from time import monotonic, perf_counter
+from typing import ClassVar, Self
 
 import click
 
+from dask_dpmeans.sources import Pass
 from dask_dpmeans.store import MOVES, Record
 
-
-class Progress(Protocol):
-    """A consumer of a fit's steps."""
-
-    def step(self, number: int, record: Record, n_rows: int) -> None:
-        """A step was committed."""
-        ...
-
-    def end(self) -> None:
-        """The last step was committed."""
-        ...
-
-
-def progress(as_json: bool) -> Progress:
-    """The progress that fits where the output goes."""
-    if as_json:
-        return JsonLines()
-    return TerminalLine() if sys.stderr.isatty() else PlainLines()
+REDRAW = 0.25
+"""Seconds between two looks at what a terminal shows."""
+QUIET = 30.0
+"""Seconds without a word after which a log is told how far a pass has come."""
 
 
 @dataclass
@@ -50,45 +38,161 @@ class Pace:
         )
 
 
-@dataclass
-class PlainLines:
-    """One line a step, to standard error."""
+class Progress:
+    """A consumer of steps and passes, while it is entered.
 
-    pace: Pace = field(default_factory=Pace)
+    What it is told of passes it only notes; a thread of its own says it, from time to time, so that passes need not
+    wait.
+    """
+
+    every: ClassVar[float]
+    """Seconds between looks at what to say of a pass."""
+
+    def __init__(self) -> None:
+        self.pace = Pace()
+        self.standing = ""
+        """What the last step, or the last of several fits, came to."""
+        self.latest: Pass | None = None
+        self.told = self.said = monotonic()
+        self._lock, self._over = Lock(), Event()
+        self._thread = Thread(target=self._watch, name="dpmeans-progress", daemon=True)
 
     def step(self, number: int, record: Record, n_rows: int) -> None:
+        """A step was committed."""
+        with self._lock:
+            self.standing, self.said = self.pace.describe(record, n_rows, number), monotonic()
+            self.say_step(number, record)
+
+    def watch(self, found: Pass) -> None:
+        """A pass begins, goes on or ends."""
+        self.latest, self.told = found, monotonic()
+        if found.unit == "fits":
+            self.standing = describe_pass(found)
+
+    def say_step(self, number: int, record: Record) -> None:
         """Say what a step came to."""
-        click.echo(self.pace.describe(record, n_rows, number), err=True)
+        raise NotImplementedError
+
+    def say_pass(self, found: Pass, since: float) -> None:
+        """Say how far a pass has come, as it was told so many seconds ago."""
+        raise NotImplementedError
 
     def end(self) -> None:
         """Nothing more to say."""
 
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
 
-@dataclass
-class TerminalLine(PlainLines):
-    """One line that each step writes anew."""
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self.end()
 
-    def step(self, number: int, record: Record, n_rows: int) -> None:
+    def _watch(self) -> None:
+        while not self._over.wait(self.every):
+            try:
+                with self._lock:
+                    found = self.latest
+                    if found is not None and not found.over:
+                        self.say_pass(found, monotonic() - self.told)
+            except OSError:  # nobody reads on: the next step says so
+                return
+
+    def _line(self, found: Pass, since: float) -> str:
+        """A pass and what was reached before it, in one line."""
+        before = "" if found.unit == "fits" else self.standing
+        return "  ".join(filter(None, (describe_pass(found, since), before)))
+
+
+def progress(as_json: bool) -> Progress:
+    """The progress that fits where the output goes."""
+    if as_json:
+        return JsonLines()
+    return TerminalLine() if sys.stderr.isatty() else PlainLines()
+
+
+class PlainLines(Progress):
+    """One line a step, to standard error, and one of a pass where nothing was said for half a minute."""
+
+    every = 1.0
+
+    def say_step(self, number: int, record: Record) -> None:
         """Say what a step came to."""
-        width = shutil.get_terminal_size().columns
-        line = self.pace.describe(record, n_rows, number)[: width - 1]
-        click.echo(f"\r\x1b[2K{line}", err=True, nl=False)
+        click.echo(self.standing, err=True)
+
+    def say_pass(self, found: Pass, since: float) -> None:
+        """Say how far a pass has come, if it is time to."""
+        if monotonic() >= self.said + QUIET:
+            self.said = monotonic()
+            click.echo(self._line(found, since), err=True)
+
+
+class TerminalLine(Progress):
+    """One line that each step writes anew, and each pass while it runs."""
+
+    every = REDRAW
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = ""
+
+    def say_step(self, number: int, record: Record) -> None:
+        """Say what a step came to."""
+        self._show(self.standing)
+
+    def say_pass(self, found: Pass, since: float) -> None:
+        """Say how far a pass has come."""
+        self._show(self._line(found, since))
 
     def end(self) -> None:
-        """Leave the last line standing."""
-        click.echo(err=True)
+        """Leave standing what was reached."""
+        if self._shown:
+            self._show(self.standing)
+            click.echo(err=True, nl=bool(self.standing))
+
+    def _show(self, line: str) -> None:
+        shown = line[: shutil.get_terminal_size().columns - 1]
+        if shown != self._shown:
+            self._shown = shown
+            click.echo(f"\r\x1b[2K{shown}", err=True, nl=False)
 
 
-@dataclass
-class JsonLines:
-    """One JSON object a step, to standard output."""
+class JsonLines(Progress):
+    """One JSON object a step, to standard output, and one of a pass where nothing was said for half a minute."""
 
-    def step(self, number: int, record: Record, n_rows: int) -> None:
+    every = 1.0
+
+    def say_step(self, number: int, record: Record) -> None:
         """Say what a step came to."""
         click.echo(json.dumps({"event": "step", "step": number, **asdict(record)}))
 
-    def end(self) -> None:
-        """Nothing more to say."""
+    def say_pass(self, found: Pass, since: float) -> None:
+        """Say how far a pass has come, if it is time to."""
+        if monotonic() >= self.said + QUIET:
+            self.said = monotonic()
+            click.echo(json.dumps({"event": "pass", **asdict(found)}))
+
+
+def describe_pass(found: Pass, since: float = 0.0) -> str:
+    """How far a pass has come, as it was told so many seconds ago, in a few words.
+
+    >>> describe_pass(Pass("scan", 3_000_000, 4_000_000, "rows", 30.0), since=1.0)
+    'scan 75%  100,000 rows/s  0:00:09 to go'
+    >>> describe_pass(Pass("search", 1, 2, "jobs", 65.0))
+    'search: 1 of 2 jobs  0:01:05'
+    >>> describe_pass(Pass("path", 7, 79, "fits", 65.0, {"penalty": 31.4, "n_clusters": 15}))
+    'path: 7 of 79 fits, the last at penalty 31.4: k=15  0:01:05'
+    """
+    if found.unit == "rows":
+        if not (found.done and found.total):
+            return f"{found.name}  {elapsed(found.seconds + since)}"
+        left = found.seconds * (found.total - found.done) / found.done - since
+        share, pace = found.done / found.total, found.done / found.seconds if found.seconds else 0.0
+        return f"{found.name} {share:.0%}  {pace:,.0f} rows/s  {elapsed(max(0.0, left))} to go"
+    total = "" if found.total is None else f" of {found.total:,}"
+    last = f", the last at penalty {found.last['penalty']:.6g}: k={found.last['n_clusters']:,}" if found.last else ""
+    return f"{found.name}: {found.done:,}{total} {found.unit}{last}  {elapsed(found.seconds + since)}"
 
 
 def elapsed(seconds: float) -> str:

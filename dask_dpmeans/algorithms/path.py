@@ -60,7 +60,7 @@ Fitting = Generator[Mapping[str, float], None, Answer]
 
 def fitted(penalty: float, end: Solution) -> dict[str, float]:
     """What a fit came to, in two numbers."""
-    return {"penalty": penalty, "n_clusters": end.k}
+    return {"penalty": float(penalty), "n_clusters": end.k}
 
 
 class Interval(NamedTuple):

@@ -15,6 +15,7 @@ from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import load
 from dask_dpmeans.location import Location
 from dask_dpmeans.penalty import SUMMARY_ROWS, farthest_first, penalty_for, penalty_path, write_path
+from dask_dpmeans.progress import progress
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.tree import cluster_tree, write_tree
 
@@ -35,7 +36,8 @@ def penalty_command(
 
     By farthest-first traversal (Kulis & Jordan 2012, section 6.1), and where asked by what fits give.
     """
-    with reading(data, **how) as rows:
+    with reading(data, **how) as rows, progress(as_json) as shown:
+        rows["on_pass"] = shown.watch
         found = farthest_first(k=clusters, **rows)
         aimed = (
             penalty_for(n_clusters=clusters, search=search, full=full, random_state=seed, **rows)
@@ -108,8 +110,9 @@ def path_command(
     if target is not None:
         RunStore.at(target).check_target("path", [data, how["weights"]], force=force)
     options: dict[str, Any] = {"search": search, "full": full, "halvings": halvings, "summary_rows": summary_rows}
-    with reading(data, **how) as rows:
-        found = penalty_path(penalties=penalties, max_clusters=max_clusters, random_state=seed, **options, **rows)
+    with reading(data, **how) as rows, progress(as_json) as shown:
+        options |= {"max_clusters": max_clusters, "random_state": seed, "on_pass": shown.watch}
+        found = penalty_path(penalties=penalties, **options, **rows)
     if target is not None:
         write_path(found, target, force=force)
     click.echo(json.dumps(path_event(found, out)) if as_json else path_table(found))

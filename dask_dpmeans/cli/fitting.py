@@ -241,10 +241,8 @@ def _fit(
         with placed(data, fill_missing, sparse, **where) as work:
             say_estimate(dry_run(**job, **work), as_json)
         return
-    shown = progress(as_json)
-    with placed(data, fill_missing, sparse, **where) as work, resumable(place):
-        fit(**job, groups=groups, on_step=shown.step, **work)
-    shown.end()
+    with placed(data, fill_missing, sparse, **where) as work, resumable(place), progress(as_json) as shown:
+        fit(**job, groups=groups, on_step=shown.step, on_pass=shown.watch, **work)
     say_result(place, as_json)
 
 
@@ -274,8 +272,8 @@ def predict_command(
     fitted, target = (Location.at(each, where["storage_options"]) for each in (run, out))
     RunStore.at(fitted).result()
     RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
-    with placed(data, fill_missing, False, **where) as work:
-        found = runs.predict(fitted, data, target, groups=groups, force=force, **work)
+    with placed(data, fill_missing, False, **where) as work, progress(as_json) as shown:
+        found = runs.predict(fitted, data, target, groups=groups, force=force, on_pass=shown.watch, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:

@@ -55,9 +55,9 @@ def demo_command(folder: str) -> None:
     click.echo(f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows")
     runs.write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
-    shown = progress(False)
-    model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, on_step=shown.step)
-    shown.end()
+    with progress(False) as shown:
+        told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}
+        model = fit(f"{data}/rows", run, DPMeans(penalty, random_state=0), force=True, **told)
     say_result(Location.at(run), False)
     truth = blobs.centers[np.newaxis] - model.cluster_centers_[:, np.newaxis]
     farthest = float(np.sqrt((truth**2).sum(axis=2).min(axis=0).max()))

@@ -13,6 +13,7 @@ from dask_dpmeans.cli.place import placed
 from dask_dpmeans.cli.tables import describe, run_table
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.location import Location
+from dask_dpmeans.progress import progress
 
 
 @click.command("show")
@@ -51,5 +52,6 @@ def report_command(run: str, out: str, data: str | None, no_data: bool, force: b
     sparse = report.is_graph(place)
     with ExitStack() as stack:
         work = stack.enter_context(placed(rows, False, sparse, **where)) if rows else {}
-        report.report(place, out, data=rows or False, force=force, **work)
+        shown = stack.enter_context(progress(False))
+        report.report(place, out, data=rows or False, force=force, on_pass=shown.watch, **work)
     click.echo(f"{redacted(run)}: {Path(out).absolute()}")

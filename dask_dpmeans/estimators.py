@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from dask_dpmeans import estimate
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans, gibbs, hdp_search, search
+from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
@@ -125,6 +126,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X.
 
@@ -142,9 +144,11 @@ class DPMeans(CentersMixin, BaseEstimator):
         self
         """
         method: Algorithm[Any] = self.method()
+        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
-        self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight)
+        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
+        tasks.end()
         return self
 
     def method(self) -> dpmeans.Method | search.Method:

@@ -1,8 +1,10 @@
 """What scikit-learn's faces of the methods have in common."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from copy import copy
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -12,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.callbacks import FRAMES, CallbackSupport, Tasks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
@@ -22,7 +25,7 @@ from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, opened
 from dask_dpmeans.store import Record, Result, Writer
 
 
-class ClustersMixin(ClusterMixin):
+class ClustersMixin(ClusterMixin, CallbackSupport):
     """What every estimator knows of its clusters, whatever they are of."""
 
     def _recipe(self) -> Recipe | None:
@@ -39,6 +42,12 @@ class ClustersMixin(ClusterMixin):
         self.n_iter_ = len(history)
         self.n_passes_ = last.passes
         self.history_ = history
+
+    def _reached(self, note: Callable[[Any], None]) -> Mapping[str, Any]:
+        """What a fit that ended now would note, by `note`, without noting it."""
+        model = copy(self)
+        note(model)
+        return vars(model)
 
     def _restore_clusters(self, result: Result) -> None:
         """Note what every run came to."""
@@ -107,31 +116,42 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
         self,
         rows: Any,
         method: Algorithm[Any],
+        tasks: Tasks,
         groups: Any = None,
         sample_weight: Any = None,
-    ) -> tuple[Learned, Any]:
-        """Take a method through its steps, and note what they came to and the labels; what it saw, and the last state.
+    ) -> None:
+        """Take a method through its steps, and note what they came to and the labels.
 
         For `fit` itself to call: a warning points at who called that.
         """
         learned = self._learned(rows, method, groups, sample_weight)
-        source, rows = learned.source, rows if learned.rows is None else learned.rows
-        step, history = stepped(source, method)
+        rows = rows if learned.rows is None else learned.rows
+
+        def note(model: CentersMixin, state: Any, history: list[Record]) -> None:
+            model._note(learned, rows, groups, method, state, history)
+
+        found = stepped(learned.source, method, tasks, lambda *end: self._reached(lambda model: note(model, *end)))
+        note(self, found.state, found.history)
+        if not found.wanted:
+            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3 + FRAMES)
+
+    def _note(
+        self, learned: Learned, rows: Any, groups: Any, method: Algorithm[Any], state: Any, history: list[Record]
+    ) -> None:
+        """Note what a fit came to, and the labels of the rows."""
+        source = learned.source
         self.feature_columns_ = self.feature_scale_ = None
         self.features_ = source.prepare.features
-        self._set_fitted(step.state.weights, step.state.inertias, history)
+        self._set_fitted(state.weights, state.inertias, history)
         self.n_passes_ += learned.passes
-        self._set_centers(method, source, step.state)
-        kernel = method.labels(source, step.state)
+        self._set_centers(method, source, state)
+        kernel = method.labels(source, state)
         if is_lazy(rows):
             self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups, self.features_)
         else:
             self.labels_ = np.empty(rows.shape[0], np.int32)
             source.map(kernel, Writer((self.labels_,)), "label")
             self.n_passes_ += 1.0
-        if not step.converged:
-            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
-        return learned, step.state
 
     def _learned(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: Any) -> Learned:
         """What a method sees of rows."""
@@ -153,12 +173,29 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
         return int(self.n_clusters_)
 
 
-def stepped(source: RowSource, method: Algorithm[Any]) -> tuple[Step[Any], list[Record]]:
-    """The last step of a fit, and the records of all."""
-    history: list[Record] = []
-    for step in iterate(source, method):
+class Ended(NamedTuple):
+    """What the steps of a fit came to."""
+
+    state: Any
+    """The last one that was committed."""
+    history: list[Record]
+    """Of all steps."""
+    wanted: bool
+    """Whether the fit converged, or a callback asked for its end."""
+
+
+def stepped(
+    source: RowSource, method: Algorithm[Any], tasks: Tasks, reached: Callable[[Any, list[Record]], Mapping[str, Any]]
+) -> Ended:
+    """Take a method through its steps, each a task; `reached` says what a fit would note that ended with a state."""
+    steps, history = iterate(source, method), list[Record]()
+    while True:
+        task = tasks.step()
+        step: Step[Any] = next(steps)
         history[step.state.step - 1 :] = [Record.of(step.state, source.plan.n_rows, step.seconds)]
-    return step, history
+        wanted = task.end(partial(reached, step.state, list(history))) or step.converged
+        if wanted or step.state.step >= method.max_iter:
+            return Ended(step.state, history, wanted)
 
 
 def seed_of(random_state: Any) -> int:

@@ -1,12 +1,14 @@
 """scikit-learn's face of the Dirichlet process mixture: what DP-means is compared with."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans.algorithms.gibbs import Method, State, gathered, limit_concentration
+from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.face import ClustersMixin, checked_rows, seed_of
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.loop import iterate
@@ -103,6 +105,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
         """Draw `max_iter` times, and keep the last draw.
 
@@ -115,13 +118,23 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         -------
         self
         """
-        for state in self.draws(X):
-            last = state
-        self.labels_ = last.labels
-        self.cluster_centers_ = last.centers
-        self.variance_, self.concentration_ = last.variance, last.concentration
-        self._set_fitted(last.weights, last.inertias, self.history_)
+        tasks = Tasks.of(self, X, y, most=self.method().max_iter)
+        draws, stopped = self.draws(X), False
+        while not stopped:
+            task = tasks.step()
+            state = next(draws)
+            stopped = task.end(partial(self._reached, partial(GibbsMixture._note, state=state)))
+            stopped = stopped or state.step == self.max_iter
+        self._note(state)
+        tasks.end()
         return self
+
+    def _note(self, state: State) -> None:
+        """Note a draw."""
+        self.labels_ = state.labels
+        self.cluster_centers_ = state.centers
+        self.variance_, self.concentration_ = state.variance, state.concentration
+        self._set_fitted(state.weights, state.inertias, list(self.history_))
 
     def draws(self, X: Any) -> Iterator[State]:
         """Yield the state after each sweep, `max_iter` of them: labels, means, variance, concentration.

@@ -12,10 +12,11 @@ from sklearn.utils import Tags
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import graph_sweep, graphcut
+from dask_dpmeans.callbacks import FRAMES, Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import ClustersMixin, seed_of, stepped
 from dask_dpmeans.sources import as_source, working_dtype
-from dask_dpmeans.store import Result
+from dask_dpmeans.store import Record, Result
 
 CUTS = ("normalized", "ratio")
 METHODS: dict[str, type[graphcut.Method] | type[graph_sweep.Method]] = {
@@ -115,6 +116,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
         """Cluster the nodes of a graph.
 
@@ -130,17 +132,24 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         self
         """
         method = self.method()
+        tasks = Tasks.of(self, X, y, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
         source = as_source(as_graph(X), sparse=True)
-        step, history = stepped(source, method.seeded(self.random_state_))
         self.n_features_in_ = source.plan.n_rows
-        self.labels_ = step.state.labels
-        self._set_fitted(step.state.weights, step.state.inertias, history)
-        if isinstance(step.state, graph_sweep.State):
-            self.sigma_ = step.state.sigma
-        if not step.converged:
-            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2)
+        seeded = method.seeded(self.random_state_)
+        found = stepped(source, seeded, tasks, lambda *end: self._reached(lambda model: model._note(*end)))
+        self._note(found.state, found.history)
+        tasks.end()
+        if not found.wanted:
+            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2 + FRAMES)
         return self
+
+    def _note(self, state: Any, history: list[Record]) -> None:
+        """Note what a fit came to."""
+        self.labels_ = state.labels
+        self._set_fitted(state.weights, state.inertias, history)
+        if isinstance(state, graph_sweep.State):
+            self.sigma_ = state.sigma
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

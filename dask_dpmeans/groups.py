@@ -8,11 +8,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.algorithms import hdp, hdp_search
+from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
-from dask_dpmeans.sources import concatenated, is_lazy, known_rows, open_groups, opened_rows
+from dask_dpmeans.loop import Algorithm
+from dask_dpmeans.sources import RowSource, concatenated, is_lazy, known_rows, open_groups, opened_rows
 from dask_dpmeans.store import LOCAL, Result
 
 
@@ -95,6 +97,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of all data sets.
 
@@ -114,14 +117,15 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self
         """
         method = self.method()
-        self.random_state_ = seed_of(self.random_state)
         given = X
         X, groups = data_sets(X, groups)
+        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
+        self.random_state_ = seed_of(self.random_state)
         rows = known_rows(checked_rows(self, X, reset=True))
         groups = np.zeros(rows.shape[0], np.int64) if groups is None else open_groups(groups, rows.shape[0])
-        learned, state = self._fit_rows(rows, method.seeded(self.random_state_), groups, sample_weight)
-        n_groups = max(learned.source.summary.n_groups, 0 if X is given else len(given))  # the last sets may be empty
-        self._set_uses(state.local_groups, state.local_centers, state.local_weights, n_groups)
+        self._n_sets = 0 if X is given else len(given)  # the last of which may be empty
+        self._fit_rows(rows, method.seeded(self.random_state_), tasks, groups, sample_weight)
+        tasks.end()
         return self
 
     def fit_predict(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> Any:
@@ -160,6 +164,11 @@ class HDPMeans(CentersMixin, BaseEstimator):
             tol=self.tol,
             max_clusters=self.max_clusters,
         )
+
+    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
+        super()._set_centers(method, source, state)
+        n_groups = max(source.summary.n_groups, self._n_sets)
+        self._set_uses(state.local_groups, state.local_centers, state.local_weights, n_groups)
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)

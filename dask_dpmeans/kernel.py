@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.algorithms import dpmeans, kernel, search
 from dask_dpmeans.approximation import Approximation
+from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Float64Array
@@ -138,6 +139,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         tags.input_tags.pairwise = self._precomputed
         return tags
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X.
 
@@ -154,9 +156,11 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self
         """
         method: Algorithm[Any] = self.method()
+        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
-        self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight)
+        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
+        tasks.end()
         return self
 
     def method(self) -> kernel.Method | dpmeans.Method | search.Method:

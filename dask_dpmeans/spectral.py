@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.algorithms import dpmeans, search
 from dask_dpmeans.algorithms.spectral import Spectrum, check_positive, relaxed_objective
+from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.embedding import Eigenvectors
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
@@ -135,6 +136,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of X.
 
@@ -152,10 +154,11 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         """
         method: Algorithm[Any] = self.method()
         self.spectrum().check_weights(sample_weight)
+        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
-        learned, _ = self._fit_rows(rows, method.seeded(self.random_state_), sample_weight=sample_weight)
-        self._set_embedding(learned.arrays["eigenvalues"][0], learned.figures["affinity_trace"], learned.rows)
+        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
+        tasks.end()
         return self
 
     @available_if(_inductive)
@@ -209,6 +212,10 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         if self.affinity == "precomputed" and not is_lazy(rows):
             return self._recipe().learn_matrix(rows.astype(np.float64), self.random_state_)
         return super()._learned(rows, method, groups, sample_weight)
+
+    def _note(self, learned: Learned, *end: Any) -> None:
+        super()._note(learned, *end)
+        self._set_embedding(learned.arrays["eigenvalues"][0], learned.figures["affinity_trace"], learned.rows)
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)

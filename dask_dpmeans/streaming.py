@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans.algorithms import dpmeans, online, split_merge
+from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows
 from dask_dpmeans.kernels.block import Block, Float64Array
@@ -46,6 +47,7 @@ class _Stream(CentersMixin, BaseEstimator):
         """The parameters, checked, as the library's core takes them."""
         raise NotImplementedError
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
         """Cluster the rows of X, in their order, and label them.
 
@@ -59,7 +61,7 @@ class _Stream(CentersMixin, BaseEstimator):
         -------
         self
         """
-        method = self.method()
+        method, task = self.method(), Tasks.of(self, X, y)
         source = as_source(checked_rows(self, X, reset=True))
         state = source.carry(method.take, method.init(source.n_features), "stream")
         found = method.clusters(state)
@@ -70,8 +72,10 @@ class _Stream(CentersMixin, BaseEstimator):
         self._set_state(state, found)
         self.inertia_, self.objective_ = inertia, objective
         self.labels_ = self.predict(X)
+        task.end()
         return self
 
+    @with_callbacks
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Go on with the rows of X, after those seen before: any batches give what one `fit` of all rows gives.
 
@@ -88,7 +92,7 @@ class _Stream(CentersMixin, BaseEstimator):
         self
             Its clusters are as they were, where an error is raised.
         """
-        method = self.method()
+        method, task = self.method(), Tasks.of(self, X, y)
         first = not hasattr(self, "state_")
         rows = checked_rows(self, X, reset=first)
         source = as_source(rows, centers=None if first else self.cluster_centers_)
@@ -97,6 +101,7 @@ class _Stream(CentersMixin, BaseEstimator):
         self._set_state(state, method.clusters(state))
         for name in ("labels_", "inertia_", "objective_"):
             self.__dict__.pop(name, None)
+        task.end()
         return self
 
     def _set_state(self, state: Any, found: Any) -> None:

@@ -2,8 +2,10 @@
 
 import multiprocessing
 import os
+import re
 import signal
 from pathlib import Path
+from time import sleep
 
 import dask
 import dask.array as da
@@ -14,9 +16,11 @@ from scipy.sparse import csr_array
 from strategies import Nested, contents, table, trace
 from zarr.storage import MemoryStore
 
+from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.algorithms.dpmeans import Method
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.loop import iterate
+from dask_dpmeans.penalty import penalty_path
 from dask_dpmeans.sources import as_source, connect, inputs
 from dask_dpmeans.sources.executors import DaskTasks, Threads
 
@@ -78,8 +82,8 @@ def on_threads():
     return as_source(ROWS, WEIGHTS, threads=2, block_rows=BLOCK_ROWS)
 
 
-def on_cluster(data, client):
-    source = as_source(data, WEIGHTS, client=client, block_rows=BLOCK_ROWS)
+def on_cluster(data, client, **watched):
+    source = as_source(data, WEIGHTS, client=client, block_rows=BLOCK_ROWS, **watched)
     assert isinstance(source.executor, DaskTasks)
     assert source.plan.n_shards > 8
     return source
@@ -151,3 +155,59 @@ def test_a_pass_in_which_a_worker_is_killed_gives_the_same_bytes(client, path, t
     source = on_cluster(path, client)
     assert source.fold(Deadly()) == on_threads().fold(Nested())
     assert Path(once).exists()
+
+
+def test_a_fit_that_is_watched_gives_the_same_bytes(client, path, expected):
+    told = []
+    assert trace(on_cluster(path, client, on_pass=told.append), **METHOD) == expected
+    over = [found for found in told if found.over]
+    assert {found.name for found in over} == {"survey", "scan"}
+    assert (over[0].name, over[0].total) == ("survey", len(ROWS))
+
+
+def test_what_tasks_have_ended_with_is_told_while_others_run(client, path, tmp_path, monkeypatch):
+    monkeypatch.setattr("dask_dpmeans.sources.watch.EVERY", 0.0)
+    monkeypatch.setattr("dask_dpmeans.sources.executors.LOOK", 0.05)
+    seen = tmp_path / "seen"
+    told = []
+
+    def watch(found):
+        told.append(found)
+        if found.name == "look" and 0 < found.done < found.total:
+            seen.touch()
+
+    class Last(Nested):
+        def chunk(self, block):
+            for _ in range(6000 * (block.start == len(ROWS) // BLOCK_ROWS * BLOCK_ROWS)):
+                if seen.exists():
+                    break
+                sleep(0.01)
+            return super().chunk(block)
+
+    source = on_cluster(path, client, on_pass=watch)
+    assert source.fold(Last(), name="look") == on_threads().fold(Nested())
+    assert seen.exists()
+    done = [found.done for found in told if found.name == "look"]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, len(ROWS))
+    source.carry(lambda state, block: state + len(block.rows), 0, name="stream")
+    assert (told[-1].name, told[-1].done) == ("stream", len(ROWS))
+
+
+def test_fits_of_a_job_are_told_from_the_worker_that_runs_it(client, path):
+    told = []
+    found = penalty_path(
+        zarr.open_array(path, mode="r"), [2.0, 20.0], random_state=0, client=client, on_pass=told.append
+    )
+    assert told[-1].unit == "fits"
+    assert told[-1].done == told[-1].total == 2
+    assert told[-1].last == {"penalty": 20.0, "n_clusters": found.n_clusters[-1]}
+
+
+def test_the_dashboard_groups_tasks_by_what_runs(client, path):
+    fit(path, path.with_name("run.zarr"), DPMeans(6.0), client=client)
+    groups = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
+    assert {f"dpmeans-{name}-shard" for name in ("load", "survey", "scan", "label")} <= groups
+    named = {name for name in groups if name.startswith("dpmeans-")}
+    words = r"dpmeans-[a-z]+-(shard|merge|job|shared|state|run)"
+    assert all(re.fullmatch(words, name) for name in named), named

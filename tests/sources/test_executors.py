@@ -6,6 +6,7 @@ from time import sleep
 import numpy as np
 import pytest
 from dask.callbacks import Callback
+from dask.utils import key_split
 from distributed.comm.core import CommClosedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -209,6 +210,11 @@ def test_keys_tell_of_rows_for_the_dashboard_and_for_errors():
     ]
     _, again = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(tasks[2], range(1))], Keys("fold", "def"))
     assert again[0].key == "dpmeans-fold-shard-def-0-8-10"
+
+
+@pytest.mark.parametrize("graph", ["12345678", "abcdefab", "a1b2c3d4"])
+def test_dask_groups_keys_by_what_runs(graph):
+    assert key_split(Keys("scan", graph)("shard", 3, 100, 200)) == "dpmeans-scan-shard"
 
 
 def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():

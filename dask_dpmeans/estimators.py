@@ -190,7 +190,7 @@ def fit(
     data : path or URL of a Zarr array, of a Zarr group of CSR rows, or of a ``.npy`` or ``.npz`` file
         Or anything that `DPMeans.fit` takes.
     run : path of the run store to write
-    method : an estimator, its parameters
+    method : an estimator, its parameters; callbacks that it was given are not called
     groups : like `data`, one-dimensional: the number of each row's data set, for `HDPMeans`
     sample_weight : like `data`, one-dimensional, optional
     resume : go on with the run that is there from its last committed step
@@ -198,7 +198,8 @@ def fit(
     **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
         to wait where the cluster has no worker), threads, memory_limit (bytes of this process), storage_options (what
         fsspec takes for URLs: endpoints, credentials), on_step (called each step with its number, its
-        `dask_dpmeans.store.Record` and the number of rows)
+        `dask_dpmeans.store.Record` and the number of rows), on_pass (called while a pass runs, a few times a second,
+        with a `dask_dpmeans.sources.Pass`)
 
     Returns
     -------

@@ -79,7 +79,7 @@ def farthest_first(
         Weights >= 0 for the mean of all rows; those without weight are not taken.
     metric : "euclidean" or "cosine"
         As `DPMeans` has it.
-    **where : columns, scale, client, threads, memory_limit, as `dask_dpmeans.fit` takes them
+    **where : columns, scale, client, threads, memory_limit, on_pass, as `dask_dpmeans.fit` takes them
 
     Returns
     -------
@@ -201,7 +201,7 @@ def penalty_path(
         `TooManyClustersError` where a penalty gives more.
     random_state : int, RandomState instance or None
         Drawn once, and kept in the result.
-    **where : columns, scale, client, threads, memory_limit, as `dask_dpmeans.fit` takes them
+    **where : columns, scale, client, threads, memory_limit, on_pass, as `dask_dpmeans.fit` takes them
 
     Returns
     -------
@@ -499,7 +499,7 @@ def hdp_penalties(
     local_clusters : about how many a data set has
     global_clusters : about how many there are in all
     groups : (n,) integers >= 0, the data set of each row
-    **where : columns, scale, client, threads, memory_limit, as `dask_dpmeans.fit` takes them
+    **where : columns, scale, client, threads, memory_limit, on_pass, as `dask_dpmeans.fit` takes them
 
     Returns
     -------

@@ -73,7 +73,7 @@ def fit(
     force : remove the run that is there; nothing but a run of ours is ever removed
     on_step : called with the number and record of each committed step, and the number of rows
     storage_options : what fsspec takes for the URLs among these
-    **where : columns, scale, client, worker_timeout, threads, memory_limit, as `as_source` takes them
+    **where : columns, scale, client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
 
     Raises
     ------
@@ -175,7 +175,7 @@ def predict(
     groups : numbers of the rows' data sets, where the run is of several
     force : remove the predictions or the run of ours that are there
     storage_options : what fsspec takes for the URLs among these
-    **where : client, worker_timeout, threads, memory_limit, as `as_source` takes them
+    **where : client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
 
     Returns
     -------

@@ -8,6 +8,7 @@ import pytest
 import zarr
 from dask import delayed
 from dask.core import flatten
+from dask.utils import key_split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
@@ -384,3 +385,10 @@ def test_the_row_of_a_sparse_chunk_that_cannot_be_used_is_named(counts: np.ndarr
     lazy = da.from_array(rows, chunks=(25_000, 40)).map_blocks(csr_array)
     with pytest.raises(InputError, match=r"infinity \(inf\) at row 20,000 of a chunk, column 7 of those used"):
         DPMeans(2e3).fit(counts).predict(lazy).compute(scheduler="synchronous")
+
+
+def test_the_dashboard_names_what_lazy_answers_run(rows: np.ndarray) -> None:
+    rows = da.from_array(rows, chunks=(700, 1))
+    model = DPMeans(20.0).fit(rows)
+    for lazy in (model.labels_, model.predict(rows), model.transform(rows)):
+        assert {"dpmeans-predict", "dpmeans-predict-model"} <= {key_split(key) for key in lazy.__dask_graph__()}

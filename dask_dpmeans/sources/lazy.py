@@ -14,8 +14,12 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.survey import first_flaw
 from dask_dpmeans.sources.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask, lazy_csr
+from dask_dpmeans.sources.executors import Keys
 from dask_dpmeans.sources.inputs import check_dense, describe_flaw, lazy_array, limit_of, opened_input, working_dtype
 from dask_dpmeans.sources.shards import Prepare, read_rows
+
+LAZILY = "dpmeans-predict"
+"""What Dask's dashboard calls the tasks of lazy answers."""
 
 
 def is_lazy(data: Any) -> bool:
@@ -55,15 +59,16 @@ def lazy_map(
     rows = lazy_rows(data)
     rows = rows.rechunk({1: -1}) if rows.numblocks[1] > 1 else rows
     prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale, features)
-    model = delayed((kernel, prepare), traverse=False)
+    model = delayed((kernel, prepare), name=Keys.of("predict")("model"), traverse=False)
+    kept: dict[str, Any] = {"token": LAZILY, "dtype": dtype}
     if groups is not None:
         beside = lazy_rows(groups) if is_lazy(groups) else da.from_array(groups)
         beside = beside.rechunk((rows.chunks[0],))[:, np.newaxis]
-        return da.map_blocks(_group_answer, rows, beside, model, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
+        return da.map_blocks(_group_answer, rows, beside, model, drop_axis=1, meta=np.empty(0, dtype), **kept)
     if width is None:
-        return rows.map_blocks(_answer, model, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
+        return rows.map_blocks(_answer, model, drop_axis=1, meta=np.empty(0, dtype), **kept)
     chunks = (rows.chunks[0], (width,))
-    return rows.map_blocks(_answer, model, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+    return rows.map_blocks(_answer, model, chunks=chunks, meta=np.empty((0, 0), dtype), **kept)
 
 
 def _group_answer(

@@ -334,7 +334,7 @@ class DaskTasks:
                 self._wait(self.client, futures, count)
                 return list(self.client.gather(futures))
             except (CancelledError, CommClosedError, OSError) as error:
-                if any(future.status == "error" for future in futures):  # it is one that a task met
+                if error is count.failure or any(future.status == "error" for future in futures):  # one of a task
                     raise
                 raise ClusterLostError(f"the cluster was lost: {error}") from error
             except (ImportError, AttributeError, TypeError):  # a worker that came later may lack what others have

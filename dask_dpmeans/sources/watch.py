@@ -56,6 +56,8 @@ class Count:
         self.fits: list[Mapping[str, float]] = []
         self.thread = get_ident()
         self.began = self.told = monotonic()
+        self.failure: BaseException | None = None
+        """What whoever watches has raised."""
 
     @classmethod
     def of_jobs(cls, on_pass: OnPass | None, name: str, jobs: Sequence[Any]) -> Self:
@@ -71,7 +73,7 @@ class Count:
         return None if self.on_pass is None else EVERY
 
     def say(self, number: int, fit: Mapping[str, float] | None = None) -> None:
-        """A piece or a job has ended, or a fit of it; what runs again counts once."""
+        """A piece or a job has ended, or a fit of it; a piece that runs again counts once."""
         if fit is None:
             self.ended.add(number)
         else:
@@ -96,9 +98,14 @@ class Count:
         fits = len(self.fits)
         done = fits if self.unit == "fits" else sum(self.sizes[number] for number in self.ended.copy())
         total = None if self.unit == "fits" and not self.sizes else sum(self.sizes)
-        self.told = monotonic()
+        done = done if total is None else min(done, total)  # a job that another worker runs again tells its fits again
         last = self.fits[fits - 1] if fits else {}
-        self.on_pass(Pass(self.name, done, total, self.unit, self.told - self.began, last))
+        self.told = monotonic()
+        try:
+            self.on_pass(Pass(self.name, done, total, self.unit, self.told - self.began, last))
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def __enter__(self) -> Self:
         self.tell()
@@ -106,6 +113,6 @@ class Count:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            if self.unit == "fits":
+            if self.unit == "fits" and not self.sizes:
                 self.sizes = [len(self.fits)]
             self.tell()

@@ -165,33 +165,56 @@ def test_a_fit_that_is_watched_gives_the_same_bytes(client, path, expected):
     assert (over[0].name, over[0].total) == ("survey", len(ROWS))
 
 
-def test_what_tasks_have_ended_with_is_told_while_others_run(client, path, tmp_path, monkeypatch):
+class Patient(Nested):
+    """Lets its last block wait until a file is there."""
+
+    def __init__(self, path):
+        object.__setattr__(self, "path", path)
+
+    def chunk(self, block):
+        for _ in range(6000 * (block.start == len(ROWS) // BLOCK_ROWS * BLOCK_ROWS)):
+            if self.path.exists():
+                break
+            sleep(0.01)
+        return super().chunk(block)
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Tell, and look, at every opportunity."""
     monkeypatch.setattr("dask_dpmeans.sources.watch.EVERY", 0.0)
     monkeypatch.setattr("dask_dpmeans.sources.executors.LOOK", 0.05)
-    seen = tmp_path / "seen"
-    told = []
+
+
+def test_what_tasks_have_ended_with_is_told_while_others_run(client, path, tmp_path, often):
+    seen, told = tmp_path / "seen", []
 
     def watch(found):
         told.append(found)
         if found.name == "look" and 0 < found.done < found.total:
             seen.touch()
 
-    class Last(Nested):
-        def chunk(self, block):
-            for _ in range(6000 * (block.start == len(ROWS) // BLOCK_ROWS * BLOCK_ROWS)):
-                if seen.exists():
-                    break
-                sleep(0.01)
-            return super().chunk(block)
-
     source = on_cluster(path, client, on_pass=watch)
-    assert source.fold(Last(), name="look") == on_threads().fold(Nested())
-    assert seen.exists()
+    assert source.fold(Patient(seen), name="look") == on_threads().fold(Nested())
     done = [found.done for found in told if found.name == "look"]
+    assert seen.exists()
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, len(ROWS))
     source.carry(lambda state, block: state + len(block.rows), 0, name="stream")
     assert (told[-1].name, told[-1].done) == ("stream", len(ROWS))
+
+
+def test_an_error_of_who_watches_is_not_taken_for_a_lost_cluster(client, path, tmp_path, often):
+    seen = tmp_path / "seen"
+
+    def watch(found):
+        if found.name == "look" and found.done:
+            seen.touch()
+            raise OSError("of who watches")
+
+    with pytest.raises(OSError, match=r"^of who watches$"):
+        on_cluster(path, client, on_pass=watch).fold(Patient(seen), name="look")
+    assert on_cluster(path, client).fold(Nested()) == on_threads().fold(Nested())
 
 
 def test_fits_of_a_job_are_told_from_the_worker_that_runs_it(client, path):

@@ -162,6 +162,14 @@ def test_a_piece_that_runs_again_counts_once():
     assert notes[-1].done == 7
 
 
+def test_fits_that_another_worker_makes_again_are_not_more_than_all():
+    notes, fit = Notes(), {"penalty": 1.0, "n_clusters": 1}
+    with Count(notes, "path", [2], "fits") as count:
+        for _ in range(3):
+            count.say(0, fit)
+    assert (notes[-1].done, notes[-1].total) == (2, 2)
+
+
 def test_every_pass_of_a_fit_is_told_and_its_steps_stay_the_same():
     rows, notes = table("clouds", (1200, 2), np.float32, 0), Notes()
     expected = trace(as_source(rows, threads=2, block_rows=64), penalty=6.0, max_iter=3)

@@ -1,6 +1,7 @@
 """Which penalty: from numbers of clusters, or from how many clusters each penalty gives."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -31,14 +32,24 @@ from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
 from dask_dpmeans.location import AnyPlace, Location
+from dask_dpmeans.run import asked as asked_of
+from dask_dpmeans.run import sources_of
 from dask_dpmeans.sources import RowSource, as_source
-from dask_dpmeans.store import new_group, write
+from dask_dpmeans.store import RunStore, new_group, write
 
-SUMMARY_ROWS = 2**14
-"""Rows of a summary, about: what the search's own coreset has at least."""
+SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
+"""Rows of a summary, about, or so many for each cluster: as the search's own coreset has them."""
+MOST_BYTES = 2**28
+"""Of a summary that grows with the clusters, in float64."""
+FEW_ROWS = 32
+"""A summary of fewer rows a cluster is warned of.  On birch1 k and J of a summary were .95 to 1.01 and .98 of those of
+all rows at 91 and 48 rows a cluster, .93 and .97 at 27, .91 and .95 at 14, .79 and .96 at 10, .46 and .81 at 4."""
 USUAL_PENALTIES, USUAL_CLUSTERS = 40, 50
 """Of a path without penalties: how many, and about how many clusters the lowest gives."""
-
+FIGURES = ("penalty", "n_clusters", "inertia", "objective")
+ENDS = ("interval_clusters", "interval_low", "interval_high")
+SAID = ("search", "full", "rows_used", "crowded", "random_state", "asked")
+"""Of a stored path: arrays over penalties, arrays over intervals, and attributes that are fields of a `PenaltyPath`."""
 
 Method = dpmeans.Method | search_algorithm.Method
 
@@ -128,8 +139,19 @@ class PenaltyPath:
     """Whether the figures are those of all rows."""
     rows_used: int
     """Rows that the fits saw, those of a summary where there are more."""
+    crowded: float
+    """Up to this penalty fits saw fewer than 32 rows of a summary for each cluster, and may be far off; 0 for none."""
     random_state: int
     """The seed."""
+    asked: dict[str, Any]
+    """The `parameters` of `penalty_path`; `sources`, the paths of what it read, and `input`, `checksummed` and
+    `versions`, as the manifest of a run has them.  As JSON holds it."""
+
+    @property
+    def caution(self) -> str:
+        """What to say of crowded penalties, where there are any."""
+        few = f"a summary of fewer than {FEW_ROWS} rows a cluster"
+        return f"at penalties up to {self.crowded:.6g} fits saw {few}: k and J may be far off" if self.crowded else ""
 
     @property
     def longest(self) -> int | None:
@@ -158,7 +180,7 @@ def penalty_path(
     sample_weight: Any = None,
     metric: str = "euclidean",
     halvings: int = 0,
-    summary_rows: int = SUMMARY_ROWS,
+    summary_rows: int | None = None,
     max_clusters: int | None = None,
     random_state: Any = None,
     **where: Any,
@@ -176,7 +198,8 @@ def penalty_path(
 
     **Fits see a summary of the rows where there are more than twice `summary_rows`**: a coreset (Bachem et al. 2015),
     about that many weighted rows.  Radii need `full` then: far rows, which open clusters, are not all in a summary.
-    Where there are fewer rows, all are seen.
+    Where there are fewer rows, all are seen.  Where a penalty gives so many clusters that fits saw fewer than 32 rows
+    of a summary for each, a warning says so, and `crowded` which penalties these are.
 
     Parameters
     ----------
@@ -195,8 +218,9 @@ def penalty_path(
         How many times to cut the rows at random in two (those of the summary, with `full` too), fit both halves at each
         penalty, and see whether all get the same clusters from both: the mean adjusted Rand index, a second opinion.
         One cluster always agrees with itself.
-    summary_rows : int
-        About how many rows a summary has; 64 or more for each cluster are well.
+    summary_rows : int, optional
+        About how many rows a summary has.  By default 16,384, or 64 for each cluster that the lowest of the penalties
+        given leads to, where that is more, up to 2²⁸ bytes.
     max_clusters : int, optional
         `TooManyClustersError` where a penalty gives more.
     random_state : int, RandomState instance or None
@@ -228,6 +252,8 @@ def penalty_path(
     given = None if penalties is None else _checked_penalties(penalties)
     seed = seed_of(random_state)
     work = _Work.of(X, sample_weight, _method(search, metric, max_clusters), seed, summary_rows, where)
+    if given and summary_rows is None and (search or not full):
+        work = work.roomy(given[0])
     fits = work.fits(given or work.usual())
     jobs: list[Callable[[HeldRows], Any]] = [fits]
     jobs += [Halving(fits, seed, number, 2.0 if search else 1.0) for number in range(halvings)]
@@ -237,8 +263,9 @@ def penalty_path(
     ends, exact = standing(fits, found), bool(full) or work.whole
     numbers, inertias = np.array([end.k for end in ends]), np.array([end.inertia for end in ends])
     used = fits.penalties
+    seen = work.seen if search or not full else math.inf  # of radii in full no fit saw the summary
     intervals = envelope(found, used[0], used[-1]) if search else runs(used, numbers.tolist())
-    return PenaltyPath(
+    path = PenaltyPath(
         penalties=np.array(used),
         n_clusters=numbers,
         inertias=inertias,
@@ -249,8 +276,23 @@ def penalty_path(
         search=bool(search),
         full=exact,
         rows_used=work.source.plan.n_rows if exact else len(work.rows.rows),
+        crowded=float(np.array(used)[seen < FEW_ROWS * numbers].max(initial=0.0)),
         random_state=seed,
+        asked=_asked(
+            work,
+            (X, sample_weight),
+            penalties=None if given is None else list(given),
+            search=bool(search),
+            full=bool(full),
+            metric=metric,
+            halvings=int(halvings),
+            summary_rows=None if summary_rows is None else int(summary_rows),
+            max_clusters=None if max_clusters is None else int(max_clusters),
+        ),
     )
+    if path.caution:
+        warnings.warn(f"{path.caution}; raise summary_rows", UserWarning, stacklevel=2)
+    return path
 
 
 def write_path(
@@ -278,17 +320,51 @@ def write_path(
     InputError
         Where something else is there.
     """
-    said = {name: getattr(path, name) for name in ("search", "full", "rows_used", "random_state", "longest")}
+    said: dict[str, Any] = {name: getattr(path, name) for name in (*SAID, "longest")}
+    said["stability"] = path.stability is not None
     numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
     ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
-    figures: dict[str, Any] = {"penalty": path.penalties, "n_clusters": path.n_clusters, "inertia": path.inertias}
-    figures |= {"objective": path.objectives} | ({} if path.stability is None else {"stability": path.stability})
+    figures = dict(zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True))
+    figures |= {} if path.stability is None else {"stability": path.stability}
     with new_group(Location.at(out, storage_options), "path", said, force=force) as store:
         for name, values in figures.items():
             write(store / name, values, ("penalty",))
         write(store / "cluster_centers", np.concatenate(path.centers), ("center", "feature"))
-        for name, values in (("clusters", numbers), ("low", ends[:, 0]), ("high", ends[:, 1])):
-            write(store / f"interval_{name}", values, ("interval",))
+        for name, values in zip(ENDS, (numbers, ends[:, 0], ends[:, 1]), strict=True):
+            write(store / name, values, ("interval",))
+
+
+def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> PenaltyPath:
+    """A path that `write_path` wrote, to the bit.
+
+    Parameters
+    ----------
+    path : path or URL of the group
+    storage_options : what fsspec takes for a URL
+
+    Raises
+    ------
+    InputError
+        Where there is no whole path of ours.
+    CorruptStoreError
+        Where an array is missing, or is not what was written.
+    """
+    store = RunStore.at(path, storage_options)
+    with store.said("path") as said:
+        names = (*FIGURES, "stability") if said["stability"] else FIGURES
+        penalties, numbers, inertias, objectives, *stability = store.side_by_side(names)
+        [centers] = store.side_by_side(["cluster_centers"], int(numbers.sum()))
+        ends = (values.tolist() for values in store.side_by_side(ENDS))
+        return PenaltyPath(
+            penalties=penalties,
+            n_clusters=numbers,
+            inertias=inertias,
+            objectives=objectives,
+            centers=tuple(np.split(centers, np.cumsum(numbers)[:-1])),
+            intervals=tuple(map(Interval, *ends)),
+            stability=stability[0] if stability else None,
+            **{name: said[name] for name in SAID},
+        )
 
 
 class PenaltyFor(NamedTuple):
@@ -318,7 +394,7 @@ def penalty_for(
     full: bool = False,
     sample_weight: Any = None,
     metric: str = "euclidean",
-    summary_rows: int = SUMMARY_ROWS,
+    summary_rows: int | None = None,
     random_state: Any = None,
     **where: Any,
 ) -> PenaltyFor:
@@ -329,7 +405,8 @@ def penalty_for(
     the penalty at which both cost the same; the answer is the middle of the interval over which the number stands.
     Either number may jump over the one wanted: what was reached is in the result.
 
-    **Fits see a summary of the rows where there are more than twice `summary_rows`**, as `penalty_path` has it.
+    **Fits see a summary of the rows where there are more than twice `summary_rows`**, as `penalty_path` has it; by
+    default 16,384, or 64 for each cluster wanted, where that is more.
 
     Parameters
     ----------
@@ -364,7 +441,12 @@ def penalty_for(
     _check_count("n_clusters", n_clusters)
     seed = seed_of(random_state)
     work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
+    if summary_rows is None and (search or not full):
+        work = work.enlarged(n_clusters)
     found = work.aim(n_clusters, everywhere=full and not work.whole)
+    if (search or not full) and work.seen < FEW_ROWS * n_clusters:
+        few = f"fits saw a summary of fewer than {FEW_ROWS} rows a cluster"
+        warnings.warn(f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2)
     exact = bool(full) or work.whole
     rows_used = work.source.plan.n_rows if exact else len(work.rows.rows)
     return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed)
@@ -377,19 +459,44 @@ class _Work:
     source: RowSource
     mean: Float64Array
     """(1, d)."""
+    size: int
+    """Rows that a summary was to have, about."""
     rows: HeldRows
     """All of positive weight, or a summary."""
     whole: bool
     """Whether they are all."""
     method: Method
+    seed: int
 
     @classmethod
     def of(
-        cls, X: Any, sample_weight: Any, method: Method, seed: int, summary_rows: int, where: dict[str, Any]
+        cls, X: Any, sample_weight: Any, method: Method, seed: int, summary_rows: int | None, where: dict[str, Any]
     ) -> "_Work":
-        _check_count("summary_rows", summary_rows)
+        size = SUMMARY_ROWS if summary_rows is None else summary_rows
+        _check_count("summary_rows", size)
         source, mean = _rows_and_mean(X, sample_weight, method.metric, where)
-        return cls(source, mean, *summary_of(source, summary_rows, seed), method.seeded(seed))
+        return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
+
+    @property
+    def seen(self) -> float:
+        """Rows of the summary that fits see; infinitely many where it is none."""
+        return math.inf if self.whole else len(self.rows.rows)
+
+    def roomy(self, lowest: float) -> "_Work":
+        """The same with a summary of enough rows for each cluster that the lowest penalty leads to."""
+        if self.whole:
+            return self
+        [found] = self.source.run([self.fits((lowest,))], self.rows, "path")
+        larger = self.enlarged(found[0].k)
+        return self if larger is self else larger.roomy(lowest)
+
+    def enlarged(self, k: int) -> "_Work":
+        """The same with a summary of enough rows for each of k clusters, as far as memory goes."""
+        size = min(ROWS_A_CLUSTER * k, MOST_BYTES // (8 * self.source.n_features))
+        if self.whole or size <= self.size:
+            return self
+        rows, whole = summary_of(self.source, size, self.seed)
+        return replace(self, size=size, rows=rows, whole=whole)
 
     def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
         """Fits at some penalties."""
@@ -450,6 +557,16 @@ def _method(search: bool, metric: str, max_clusters: int | None) -> Method:
     """What fits at some penalty."""
     kind = search_algorithm.Method if search else dpmeans.Method
     return kind(penalty=1.0, metric=metric, max_clusters=max_clusters)
+
+
+def _asked(work: _Work, read: tuple[Any, Any], **parameters: Any) -> dict[str, Any]:
+    """What a path keeps of what it was asked."""
+    X, sample_weight = read
+    source = work.source
+    flags = {"scaled": source.scale is not None, "weighted": sample_weight is not None}
+    asked = asked_of(work.method, 0, source, **flags)
+    kept = {name: asked[name] for name in ("input", "checksummed", "versions")}
+    return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
 
 def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: dict[str, Any]) -> tuple[RowSource, Float64Array]:

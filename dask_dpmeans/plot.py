@@ -47,6 +47,8 @@ SMALL = 8
 """Points, of letters that are many."""
 FAR = 3.0
 """Scores beyond have the color of this one, so that an outlier does not turn all others pale."""
+MOST_LEAVES = 300
+"""Clusters side by side of which a tree is drawn."""
 NAMED, NAMES = 60, 22
 """Clusters that a legend names, and in one column of it."""
 
@@ -188,28 +190,35 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
     Returns
     -------
     The figure: the clusters of the fit side by side, and over them, in the logarithm of the penalty, where they join.
+    Of more than 300 clusters it is the part of the tree above the lowest level that has no more.
     """
-    found = views.dendrogram(tree)
+    drawn = views.upper(tree, MOST_LEAVES)
+    found = views.dendrogram(drawn)
     if not found.joins:
         raise InputError("the tree has no levels at which clusters join: it needs two clusters, and higher penalties")
     figure = _figure(figure, 7.0, 4.6)
     axes = figure.subplots()
     axes.set_yscale("log")
-    bottom, top = found.joins[0].height / 2, found.joins[-1].height
+    bottom, top = drawn.leaves.penalty or found.joins[0].height / 2, found.joins[-1].height
+    width = _within(120 / len(found.leaves), 0.3, 1)
     for join in found.joins:
-        axes.hlines(join.height, join.places.min(), join.places.max(), color=INK, linewidth=1)
-        axes.vlines(join.places, np.maximum(join.heights, bottom), join.height, color=INK, linewidth=1)
+        axes.hlines(join.height, join.places.min(), join.places.max(), color=INK, linewidth=width)
+        axes.vlines(join.places, np.maximum(join.heights, bottom), join.height, color=INK, linewidth=width)
     axes.set_ylim(bottom, 1.5 * top)
     axes.set_xlim(-0.6, len(found.leaves) - 0.4)
     axes.set_ylabel("penalty, squared units\nof the data times weight")
     axes.spines[["top", "right"]].set_visible(False)
-    if len(found.leaves) <= FEW:
-        axes.set_xticks(range(len(found.leaves)), [str(leaf) for leaf in found.leaves])
-        axes.set_xlabel("cluster")
-    else:
-        axes.set_xticks([])
-        axes.set_xlabel(f"{len(found.leaves):,} clusters")
+    named = len(found.leaves) <= FEW and not drawn.leaves.penalty
+    places, turn = (range(len(found.leaves)), 90 * (len(found.leaves) > FEW / 2)) if named else ((), 0)
+    axes.set_xticks(places, [str(leaf) for leaf in found.leaves[: len(places)]], rotation=turn)
+    axes.set_xlabel("cluster" if named else _leaves(tree, drawn))
     return figure
+
+
+def _leaves(whole: ClusterTree, drawn: ClusterTree) -> str:
+    """What stands side by side."""
+    of = f" at penalty {drawn.leaves.penalty:.4g}, of {whole.leaves.n_clusters:,} of the fit"
+    return f"{counted(drawn.leaves.n_clusters, 'cluster')}{of * (drawn.leaves.penalty > 0)}"
 
 
 def _cluster_ticks(axes: Axes, clusters: Any) -> None:

@@ -97,8 +97,7 @@ def fit(
         manifest["parameters"] |= {} if recipe is None else _described(recipe.parameters)
         manifest["input"]["fingerprint"] = fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
-        named = zip(("data", "groups", "sample_weight"), inputs, strict=True)
-        manifest["sources"] = {name: shown_path(each) for name, each in named}
+        manifest["sources"] = sources_of(data, groups, sample_weight)
         if resume:
             check_resumable(store, manifest)  # before the work
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
@@ -202,7 +201,7 @@ def predict(
         storage_options=storage_options,
         **where,
     )
-    manifest = {"format": FORMAT, "kind": "predictions", "run": result.store.shown, "versions": _versions()}
+    manifest = {"format": FORMAT, "kind": "predictions", "run": result.store.shown, "versions": versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     with only_job(target.location) as lock:
         target.check_target("predictions", [run, data, groups], force=force)
@@ -365,8 +364,13 @@ def asked(
             "block_rows": source.plan.block_rows,
         },
         "checksummed": source.checksummed,
-        "versions": _versions(),
+        "versions": versions(),
     }
+
+
+def sources_of(data: Any, groups: Any, sample_weight: Any) -> dict[str, str | None]:
+    """Where the input is, without credentials; None for what is in memory, or not there at all."""
+    return {"data": shown_path(data), "groups": shown_path(groups), "sample_weight": shown_path(sample_weight)}
 
 
 def fingerprint(summary: Summary) -> str:
@@ -394,7 +398,8 @@ def _described(value: Any) -> Any:
     return value
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """What of an output's making is kept: our version, and those that its bytes hang on."""
     return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
 
 

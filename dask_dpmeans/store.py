@@ -219,10 +219,10 @@ class RunStore:
             raise InputError(f"{self.path} exists and is {what}, so it is never removed: give another path")
         if not (force or resume):
             ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
-            raise InputError(f"{self.path} holds {f'a {kind}' if kind in ('run', 'path', 'tree') else kind}: {ways}")
+            raise InputError(f"{self.path} holds {with_article(kind)}: {ways}")
 
     def kind(self) -> str | None:
-        """What of ours is there, whole or begun: a run, predictions, a path or synthetic data."""
+        """What of ours is there, whole or begun: a run, a path, a tree, predictions or synthetic data."""
         place = self.location if self.finished() else self / "steps"
         return str(_attributes(place)[MARKER]["kind"]) if self.finished() or self.begun() else None
 
@@ -371,6 +371,42 @@ class RunStore:
             warnings.filterwarnings("ignore", left, category=ZarrUserWarning)
             zarr.consolidate_metadata(self.location.store())
 
+    @contextmanager
+    def said(self, kind: str) -> Iterator[dict[str, Any]]:
+        """What a whole output of some kind says of itself; where what is read inside is none of ours, that is said.
+
+        Raises
+        ------
+        InputError
+            Where there is no whole output of this kind.
+        CorruptStoreError
+            Where the attributes are other than ours.
+        """
+        attributes = _attributes(self.location)
+        if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
+            raise InputError(f"{self.path} holds {self._instead_of(kind)}")
+        with _as_written(self.location, kind):
+            yield _checked_manifest(attributes, self.path)
+
+    def side_by_side(self, names: Sequence[str], length: int | None = None) -> list[np.ndarray[Any, Any]]:
+        """Small arrays that are equally long, as long as the first where `length` is not given."""
+        found = [read(self / name)[0] for name in names]
+        wanted = len(found[0]) if length is None else length
+        for name, values in zip(names, found, strict=True):
+            if len(values) != wanted:
+                raise CorruptStoreError(f"{(self / name).url} holds {len(values):,} entries, not {wanted:,}")
+        return found
+
+    def _instead_of(self, kind: str) -> str:
+        """What is there, where no whole output of some kind is."""
+        there = self.kind()
+        if there is None:
+            return f"no {kind} of ours"
+        if self.finished():
+            return f"{with_article(there)}, no {kind} of ours"
+        ways = "--resume goes on with it" if there == "run" else "make it again with --force"
+        return f"{with_article(there)} that has not finished: {ways}"
+
     def result(self) -> "Result":
         """The whole result.
 
@@ -381,12 +417,7 @@ class RunStore:
         CorruptStoreError
             Where a chunk is missing or does not match its checksum.
         """
-        attributes = _attributes(self.location)
-        if MARKER not in attributes or attributes[MARKER].get("kind") != "run":
-            state = "a run that has not finished: --resume goes on with it" if self.begun() else "no run of ours"
-            raise InputError(f"{self.path} holds {state}")
-        with _as_written(self.location):
-            manifest = _checked_manifest(attributes, self.path)
+        with self.said("run") as manifest:
             _check_types(manifest)
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in manifest["arrays"]}
@@ -623,8 +654,13 @@ def _checked(attributes: dict[str, Any], place: Location) -> dict[str, Any]:
     return attributes
 
 
+def with_article(kind: str) -> str:
+    """A kind of output, as a sentence has it."""
+    return f"a {kind}" if kind in ("run", "path", "tree") else kind
+
+
 @contextmanager
-def _as_written(place: Location) -> Iterator[None]:
+def _as_written(place: Location, kind: str = "run") -> Iterator[None]:
     """Turn what comes of attributes that are none of ours into an error that says so."""
     try:
         yield
@@ -632,7 +668,7 @@ def _as_written(place: Location) -> Iterator[None]:
         raise
     except MALFORMED as error:
         raise CorruptStoreError(
-            f"{place.url}/zarr.json: the attributes are not those of a run of ours: {error}"
+            f"{place.url}/zarr.json: the attributes are not those of a {kind} of ours: {error}"
         ) from error
 
 
@@ -668,8 +704,8 @@ def _checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
     manifest: dict[str, Any] = attributes[MARKER]
     if manifest.get("format") != FORMAT:
         raise InputError(
-            f"{path} is a run of format {manifest.get('format')!r}, this version reads format {FORMAT}: "
-            "open it with the version that wrote it, or fit again"
+            f"{path} is of format {manifest.get('format')!r}, this version reads format {FORMAT}: "
+            "open it with the version that wrote it, or make it again"
         )
     return manifest
 

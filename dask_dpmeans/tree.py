@@ -18,7 +18,13 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.location import AnyPlace, Location
 from dask_dpmeans.loop import iterate
-from dask_dpmeans.store import new_group, write
+from dask_dpmeans.run import versions
+from dask_dpmeans.store import RunStore, new_group, shown_path, write
+
+FIGURES = ("penalty", "n_clusters", "inertia", "objective")
+OF_CLUSTERS = ("cluster_centers", "cluster_weights", "cluster_inertias")
+SAID = ("random_state", "asked")
+"""Of a stored tree: arrays over levels, arrays over the clusters of all levels, and attributes."""
 
 
 class Level(NamedTuple):
@@ -66,9 +72,11 @@ class ClusterTree(NamedTuple):
     """The penalties rise, the clusters grow fewer."""
     random_state: int
     """The seed."""
+    asked: dict[str, Any]
+    """`run`, where the clusters are stored; `penalties`, those that were given; `versions`.  As JSON holds it."""
 
 
-def cluster_tree(model: Any, penalties: Any = None) -> ClusterTree:
+def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = None) -> ClusterTree:
     """A tree of the clusters of a fit: DP-means on its centers, by their weights, then on those of that, and so on.
 
     Penalties are prices, as with ``search=True``.  The figures of a level are exact for the rows: the squared error
@@ -80,6 +88,8 @@ def cluster_tree(model: Any, penalties: Any = None) -> ClusterTree:
     penalties : numbers > 0, rising, optional
         One level each.  By default they double from what the cheapest merge of two clusters costs on until one
         cluster is left, and levels at which nothing merges are left out.
+    run : path or URL, optional
+        Where the model is stored, for the tree to say what it is of.
 
     Returns
     -------
@@ -107,8 +117,11 @@ def cluster_tree(model: Any, penalties: Any = None) -> ClusterTree:
     numbers = np.arange(len(weights), dtype=np.int32)
     leaves = Level(0.0, numbers, np.asarray(model.cluster_centers_), weights, inertias)
     seed = int(getattr(model, "random_state_", 0))
-    levels = _doubling(leaves, metric, seed) if penalties is None else _given(leaves, _rising(penalties), metric, seed)
-    return ClusterTree(leaves, tuple(levels), seed)
+    given = None if penalties is None else _rising(penalties)
+    levels = _doubling(leaves, metric, seed) if given is None else _given(leaves, given, metric, seed)
+    return ClusterTree(
+        leaves, tuple(levels), seed, {"run": shown_path(run), "penalties": given, "versions": versions()}
+    )
 
 
 def _rising(penalties: Any) -> list[float]:
@@ -150,9 +163,9 @@ def _masses(level: Level, metric: str) -> Float64Array:
 
 
 def _above(below: Level, penalty: float, metric: str, seed: int) -> Level:
-    """The clusters that DP-means makes of centers at a penalty."""
+    """The clusters that DP-means makes of centers at a penalty, from each alone: J is no higher than if none merged."""
     source = HeldRows(np.ascontiguousarray(below.centers, np.float64), _masses(below, metric))
-    method = search.Method(penalty, metric=metric, seed=seed)
+    method = search.Method(penalty, metric=metric, centers=below.centers, seed=seed)
     *_, last = iterate(source, method)
     found = np.empty(below.n_clusters, np.int32)
 
@@ -198,12 +211,35 @@ def write_tree(
         Where something else is there.
     """
     levels = (tree.leaves, *tree.levels)
-    place = Location.at(out, storage_options)
-    with new_group(place, "tree", {"random_state": tree.random_state}, force=force) as store:
-        for name in ("penalty", "n_clusters", "inertia", "objective"):
+    said = {name: getattr(tree, name) for name in SAID}
+    with new_group(Location.at(out, storage_options), "tree", said, force=force) as store:
+        for name in FIGURES:
             write(store / name, np.array([getattr(level, name) for level in levels]), ("level",))
         write(store / "clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
-        write(store / "cluster_centers", np.concatenate([level.centers for level in levels]), ("cluster", "feature"))
-        for name in ("weights", "inertias"):
-            values = np.concatenate([getattr(level, name) for level in levels])
-            write(store / f"cluster_{name}", values, ("cluster",))
+        for name in OF_CLUSTERS:
+            values = np.concatenate([getattr(level, name.removeprefix("cluster_")) for level in levels])
+            write(store / name, values, ("cluster", "feature")[: values.ndim])
+
+
+def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> ClusterTree:
+    """A tree that `write_tree` wrote, to the bit.
+
+    Parameters
+    ----------
+    path : path or URL of the group
+    storage_options : what fsspec takes for a URL
+
+    Raises
+    ------
+    InputError
+        Where there is no whole tree of ours.
+    CorruptStoreError
+        Where an array is missing, or is not what was written.
+    """
+    store = RunStore.at(path, storage_options)
+    with store.said("tree") as said:
+        penalties, numbers, clusters = store.side_by_side(("penalty", "n_clusters", "clusters"))
+        places = np.cumsum(numbers)[:-1]
+        each = [np.split(values, places) for values in store.side_by_side(OF_CLUSTERS, int(numbers.sum()))]
+        leaves, *levels = (Level(*parts) for parts in zip(penalties.tolist(), clusters, *each, strict=True))
+        return ClusterTree(leaves, tuple(levels), **{name: said[name] for name in SAID})

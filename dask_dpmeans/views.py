@@ -58,10 +58,10 @@ def history(model: Any) -> History:
 
 
 class Dendrogram(NamedTuple):
-    """A tree of clusters, laid out over the clusters of the fit."""
+    """A tree of clusters, laid out over those of its lowest level."""
 
     leaves: Int64Array
-    """(k,), the clusters of the fit, so ordered that no two joins cross."""
+    """(k,), the clusters of the lowest level, so ordered that no two joins cross."""
     joins: list["Join"]
     """The lowest first."""
 
@@ -74,14 +74,23 @@ class Join(NamedTuple):
     places: Float64Array
     """(m,), of the parts, in the order of the leaves, whose places are 0 to k - 1."""
     heights: Float64Array
-    """(m,), the penalties at which the parts came to be; 0 for leaves."""
+    """(m,), the penalties at which the parts came to be; 0 for clusters of the fit."""
+
+
+def upper(tree: ClusterTree, most: int) -> ClusterTree:
+    """The part of a tree above the lowest level with so many clusters at most, which become its leaves."""
+    levels = [tree.leaves, *tree.levels]
+    few = [level for level in levels if level.n_clusters <= most] or levels[-1:]
+    members = np.unique(few[0].clusters, return_index=True)[1]  # one for each cluster of the lowest level
+    leaves, *above = (level._replace(clusters=level.clusters[members]) for level in few)
+    return tree._replace(leaves=leaves, levels=tuple(above))
 
 
 def dendrogram(tree: ClusterTree) -> Dendrogram:
     """Where the clusters of a tree join."""
     rows = [level.clusters for level in (tree.leaves, *tree.levels)]
     leaves = np.lexsort(rows)
-    places, heights = np.empty(len(leaves)), np.zeros(len(leaves))
+    places, heights = np.empty(len(leaves)), np.full(len(leaves), tree.leaves.penalty)
     places[leaves] = np.arange(len(leaves))
     joins = []
     for below, above in pairwise([tree.leaves, *tree.levels]):

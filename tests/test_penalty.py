@@ -1,6 +1,8 @@
 """Penalties from numbers of clusters."""
 
+import shutil
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import dask.array as da
@@ -10,13 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, grid_problems, seeds, tables, weights_of
 
-from dask_dpmeans import DPMeans, InputError, TooManyClustersError, penalty, reference
+from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, penalty, reference
 from dask_dpmeans.algorithms import farthest
 from dask_dpmeans.algorithms.dpmeans import inertia_of
-from dask_dpmeans.penalty import farthest_first, hdp_penalties, penalty_for, penalty_path
+from dask_dpmeans.algorithms.path import Interval
+from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.penalty import (
+    PenaltyPath,
+    farthest_first,
+    hdp_penalties,
+    penalty_for,
+    penalty_path,
+    read_path,
+    write_path,
+)
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.store import RunStore
 from dask_dpmeans.synth import Synthetic
 
+THIN = pytest.mark.filterwarnings("ignore:at penalties up to .* fits saw a summary of fewer than 32 rows")
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 # ---------------------------------------------------------------- farthest-first
@@ -211,6 +225,40 @@ def test_a_summary_is_said_and_its_figures_are_about_those_of_all_rows():
     assert not radii.full
 
 
+def test_a_summary_has_64_rows_for_each_cluster_of_the_lowest_penalty(monkeypatch):
+    monkeypatch.setattr(penalty, "SUMMARY_ROWS", 256)
+    rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
+    for penalties, most in (([2e2, 1e6], 24), ([1e6], 1)):
+        path = penalty_path(rows, penalties, search=True, random_state=0)
+        assert path.n_clusters[0] == most
+        assert 0.9 < path.rows_used / max(256, 64 * most) < 2
+        assert (path.full, path.crowded, path.caution) == (False, 0.0, "")
+    assert penalty_path(rows, [20.0], search=True, random_state=0).full  # twice 64 rows a cluster are more than all
+    found = penalty_for(rows, 24, search=True, random_state=0)
+    assert 0.9 < found.rows_used / (64 * 24) < 1.1
+
+
+def test_a_summary_grows_no_further_than_memory_and_says_so(monkeypatch):
+    monkeypatch.setattr(penalty, "SUMMARY_ROWS", 256)
+    monkeypatch.setattr(penalty, "MOST_BYTES", 8 * 3 * 600)
+    rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
+    with pytest.warns(UserWarning, match="fits saw a summary of fewer than 32 rows a cluster"):
+        assert 500 < penalty_path(rows, [2e2], search=True, random_state=0).rows_used < 700
+    with pytest.warns(UserWarning, match="fewer than 32 rows a cluster: the penalty may be far off; raise"):
+        assert 500 < penalty_for(rows, 24, search=True, random_state=0).rows_used < 700
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_summary_of_few_rows_a_cluster_is_warned_of(full):
+    rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
+    options = {"search": True, "full": full, "random_state": 0, "summary_rows": 400}
+    with pytest.warns(UserWarning, match="at penalties up to 200 fits saw a summary of fewer than 32 rows a cluster"):
+        path = penalty_path(rows, [200.0, 1e6], **options)
+    assert path.crowded == 200.0
+    assert penalty_path(rows, [1e6], **options).crowded == 0.0
+
+
+@THIN
 def test_a_summary_is_not_nearer_to_its_means_than_all_rows_are(monkeypatch):
     """Rows without clusters: a tenth of them is drawn, and what that flatters is taken off."""
     rows = np.random.default_rng(0).normal(size=(5_000, 6))
@@ -224,6 +272,7 @@ def test_a_summary_is_not_nearer_to_its_means_than_all_rows_are(monkeypatch):
     assert shares[1] < 0.8
 
 
+@THIN
 @pytest.mark.parametrize("search", [False, True])
 @pytest.mark.parametrize("summary_rows", [64, 1000])
 def test_a_path_has_the_same_bytes_for_any_chunks_and_threads(search, summary_rows):
@@ -233,6 +282,78 @@ def test_a_path_has_the_same_bytes_for_any_chunks_and_threads(search, summary_ro
     for chunks, threads in (((100, 2), 1), ((7, 1), 2)):
         lazy = da.from_array(rows, chunks=chunks)
         assert path_bytes(penalty_path(lazy, [3.0, 50.0], threads=threads, **options)) == wanted
+
+
+def same(one, other):
+    """Whether two values are the same, arrays to the bit."""
+    if isinstance(one, tuple) and not isinstance(one, Interval):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, np.ndarray):
+        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    return type(one) is type(other) and one == other
+
+
+@THIN
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (three_gaussians(), {"search": True, "halvings": 1}),
+        (three_gaussians().astype(np.float32), {"summary_rows": 64, "columns": [1], "scale": "std"}),
+        (np.zeros((3, 2)), {}),
+    ],
+)
+def test_a_stored_path_is_read_to_the_bit(rows, options, tmp_path):
+    path = penalty_path(rows, [0.7, 30.0, 1 / 3], random_state=0, **options)
+    write_path(path, tmp_path / "path.zarr")
+    found = read_path(tmp_path / "path.zarr")
+    for each in fields(PenaltyPath):
+        assert same(getattr(found, each.name), getattr(path, each.name)), each.name
+
+
+def test_a_damaged_path_is_an_error_that_names_the_array(tmp_path):
+    write_path(penalty_path(three_gaussians(), [2.0, 30.0], random_state=0, halvings=1), tmp_path / "whole")
+    arrays = [each.parent.name for each in (tmp_path / "whole").glob("*/zarr.json")]
+    assert len(arrays) == 9
+    for name in arrays:
+        shutil.copytree(tmp_path / "whole", tmp_path / "path.zarr")
+        chunk = next(each for each in (tmp_path / "path.zarr" / name / "c").rglob("*") if each.is_file())
+        chunk.write_bytes(chunk.read_bytes()[:-1])
+        with pytest.raises(CorruptStoreError, match=rf"path\.zarr/{name}: a chunk does not match its checksum"):
+            read_path(tmp_path / "path.zarr")
+        shutil.rmtree(tmp_path / "path.zarr" / name)
+        with pytest.raises(CorruptStoreError, match=rf"path\.zarr/{name} cannot be opened"):
+            read_path(tmp_path / "path.zarr")
+        shutil.rmtree(tmp_path / "path.zarr")
+
+
+def test_arrays_that_do_not_fit_each_other_are_an_error(tmp_path):
+    write_path(penalty_path(three_gaussians(), [2.0, 30.0], random_state=0), tmp_path / "path.zarr")
+    write_path(penalty_path(three_gaussians(), [2.0], random_state=0), tmp_path / "other.zarr")
+    shutil.rmtree(tmp_path / "path.zarr" / "inertia")
+    shutil.copytree(tmp_path / "other.zarr" / "inertia", tmp_path / "path.zarr" / "inertia")
+    with pytest.raises(CorruptStoreError, match=r"path\.zarr/inertia holds 1 entries, not 2"):
+        read_path(tmp_path / "path.zarr")
+    attributes = tmp_path / "other.zarr" / "zarr.json"
+    attributes.write_text(attributes.read_text().replace('"rows_used": 300', '"rows_used": 301'))
+    with pytest.raises(CorruptStoreError, match=r"other\.zarr/zarr\.json: the attributes do not match their digest"):
+        read_path(tmp_path / "other.zarr")
+
+
+def test_a_path_that_is_none_or_half_written_is_said(tmp_path, monkeypatch):
+    path = penalty_path(three_gaussians(), [2.0], random_state=0)
+    with pytest.raises(InputError, match=r"none\.zarr holds no path of ours"):
+        read_path(tmp_path / "none.zarr")
+    fit(three_gaussians(), tmp_path / "run.zarr", DPMeans(2.0))
+    with pytest.raises(InputError, match=r"run\.zarr holds a run, no path of ours"):
+        read_path(tmp_path / "run.zarr")
+    monkeypatch.setattr(RunStore, "seal", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        write_path(path, tmp_path / "path.zarr")
+    with pytest.raises(InputError, match=r"holds a path that has not finished: make it again with --force"):
+        read_path(tmp_path / "path.zarr")
+    monkeypatch.undo()
+    write_path(path, tmp_path / "path.zarr", force=True)
+    assert read_path(tmp_path / "path.zarr").penalties.tolist() == [2.0]
 
 
 def test_directions_have_a_path_too():

@@ -50,6 +50,16 @@ def test_a_tree_joins_clusters_at_rising_penalties(model):
         plot.tree(cluster_tree(DPMeans(1e6).fit(np.eye(3))))
 
 
+def test_a_tree_of_many_clusters_is_drawn_from_where_they_are_few(monkeypatch):
+    monkeypatch.setattr(plot, "MOST_LEAVES", 20)
+    tree = cluster_tree(DPMeans(1e-9, random_state=0).fit(np.random.default_rng(0).normal(0, 10, (60, 2))))
+    [axes] = rendered(plot.tree(tree))
+    level = next(level for level in tree.levels if level.n_clusters <= 20)
+    assert axes.get_xlabel() == f"{level.n_clusters} clusters at penalty {level.penalty:.4g}, of 60 of the fit"
+    assert axes.get_ylim()[0] == pytest.approx(level.penalty)
+    assert len(axes.get_xticks()) == 0
+
+
 def test_a_path_shows_every_interval_and_marks_the_longest(rows):
     found = penalty_path(rows, np.geomspace(1, 1e4, 9), search=True, halvings=1, random_state=0)
     above, middle, below = rendered(plot.path(found))

@@ -1,5 +1,6 @@
 """A run as a page: what it says, that nothing in it runs or is loaded, and that its commands make the run again."""
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -19,10 +20,14 @@ import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load, report
 from dask_dpmeans.cli import main
 from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.report import Picture, html, page
+from dask_dpmeans.penalty import penalty_path, read_path, write_path
+from dask_dpmeans.report import page, run_page
+from dask_dpmeans.report.page import Picture, Table, html
 from dask_dpmeans.store import RunStore
+from dask_dpmeans.tree import cluster_tree, read_tree, write_tree
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+UNCHECKED = "The input is stored without checksums: a flipped bit in it would not have been seen."
 METHODS = {
     "fit": ["rows.zarr", "--penalty", "12", "--init", "mean", "--seed", "3", "--columns", "0,2", "--scale", "std"],
     "search": ["rows.zarr", "--penalty", "40", "--search", "--seed", "1", "--weights", "weights.npy"],
@@ -45,13 +50,13 @@ METHODS = {
 }
 COMMANDS = {"search": "fit", "nystroem": "kernel", "neighbors": "spectral"}
 PICTURES = {
-    "fit": ["Fit", "Clusters", "Profile", "Rows and centers"],
-    "search": ["Fit", "Clusters", "Profile", "Rows and centers"],
-    "hdp": ["Fit", "Clusters", "Profile", "Sharing", "Rows and centers"],
+    "fit": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
+    "search": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
+    "hdp": ["Fit", "Clusters", "Profile", "Sharing", "Tree", "Rows and centers"],
     "kernel": ["Fit", "Clusters"],
-    "nystroem": ["Fit", "Clusters", "Rows and centers"],
-    "spectral": ["Fit", "Clusters", "Rows and centers"],
-    "neighbors": ["Fit", "Clusters", "Rows and centers"],
+    "nystroem": ["Fit", "Clusters", "Tree", "Rows and centers"],
+    "spectral": ["Fit", "Clusters", "Tree", "Rows and centers"],
+    "neighbors": ["Fit", "Clusters", "Tree", "Rows and centers"],
     "graph": ["Fit", "Clusters", "Graph"],
 }
 
@@ -77,7 +82,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pictures are not drawn, which is most of the work."""
-    monkeypatch.setattr(report, "_picture", lambda title, caption, draw: Picture(title, caption, "data:,"))
+    monkeypatch.setattr(Picture, "of", lambda title, caption, draw: Picture(title, caption, "data:,"))
 
 
 def run(name, words, out, folder):
@@ -119,18 +124,18 @@ def test_a_page_of_each_method_has_its_pictures(folder, name, monkeypatch):
     def drawn(title, caption, draw):
         return Picture(title, caption, f"data:{len(draw().axes)}")
 
-    monkeypatch.setattr(report, "_picture", drawn)
+    monkeypatch.setattr(Picture, "of", drawn)
     found, model = page(folder / f"{name}-run"), load(folder / f"{name}-run")
     assert [picture.title for picture in found.pictures] == PICTURES[name]
-    assert found.result["clusters, k"] == str(model.n_clusters_)
-    assert found.result["objective, J"] == f"{model.objective_:.9g}"
-    assert found.result["converged"] == "yes"
-    assert len(found.clusters.lines) == model.n_clusters_
+    assert found.facts["Result"]["clusters, k"] == str(model.n_clusters_)
+    assert found.facts["Result"]["objective, J"] == f"{model.objective_:.9g}"
+    assert found.facts["Result"]["converged"] == "yes"
+    assert len(found.tables[0].lines) == model.n_clusters_
 
 
 def test_a_page_loads_and_runs_nothing(written):
     links = Links(written.read_text())
-    assert len(links.loaded) == 4
+    assert len(links.loaded) == 5
     assert all(each.startswith("data:image/svg+xml;base64,") for each in links.loaded)
     assert "script" not in links.elements
 
@@ -139,15 +144,15 @@ def test_a_page_loads_and_runs_nothing(written):
 def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result, model = RunStore.at(folder / f"{name}-run").result(), load(folder / f"{name}-run")
-    words = shlex.split(report.command(result, model))
+    words = shlex.split(run_page.command(result, model))
     assert words[0] == "dask-dpmeans"
     assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0
     same(load("again.zarr"), model)
     if name not in ("fit", "hdp", "graph"):  # of the others the call differs in the estimator alone
-        assert f"{type(model).__name__}(" in report.call(result, model)
+        assert f"{type(model).__name__}(" in run_page.call(result, model)
         return
     shutil.rmtree("again.zarr")
-    exec(report.call(result, model), {})
+    exec(run_page.call(result, model), {})
     same(load("again.zarr"), model)
 
 
@@ -158,21 +163,21 @@ def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(fol
     found = page("run.zarr")
     assert found.command is None
     assert "where X are the rows: they were in memory" in html(found)
-    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:3]
+    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:4]
     exec(found.call, {"X": rows, "weights": np.full(300, 2.0)})
     np.testing.assert_array_equal(load("again.zarr").cluster_centers_, wanted.cluster_centers_)
 
 
 def test_a_draw_of_the_sampler_has_a_page_and_no_end(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(report, "_picture", lambda title, caption, draw: Picture(title, caption, str(len(draw().axes))))
+    monkeypatch.setattr(Picture, "of", lambda title, caption, draw: Picture(title, caption, str(len(draw().axes))))
     model = fit(folder / "rows.zarr", "run.zarr", GibbsMixture(2.0, max_iter=5, random_state=0))
     found = page("run.zarr")
-    assert [picture.title for picture in found.pictures] == ["Fit", "Clusters", "Rows and centers"]
+    assert [picture.title for picture in found.pictures] == ["Fit", "Clusters", "Tree", "Rows and centers"]
     assert not any("max_iter" in warning or "penalty" in warning for warning in found.warnings)
     assert any("the variance is low" in warning for warning in found.warnings)
-    assert "converged" not in found.result
-    assert found.result["objective, minus the log joint density"] == f"{model.objective_:.9g}"
+    assert "converged" not in found.facts["Result"]
+    assert found.facts["Result"]["objective, minus the log joint density"] == f"{model.objective_:.9g}"
     assert found.command is None
     exec(found.call, {})
     same(load("again.zarr"), model)
@@ -186,7 +191,7 @@ def test_a_page_tells_of_clusters_of_one_row_and_of_an_end_before_convergence(fo
     number = load(tmp_path / "run").cluster_weights_.tolist().index(1.0)
     assert found.warnings[0] == "The fit stopped at max_iter=1 before it converged: raise max_iter, or tol."
     assert found.warnings[1] == f"1 cluster of one row alone ({number}): outliers, or the penalty is low."
-    assert found.result["converged"] == "no"
+    assert found.facts["Result"]["converged"] == "no"
 
 
 def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_checksums(tmp_path, undrawn):
@@ -199,7 +204,7 @@ def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_check
     light, unchecked, edge = page(tmp_path / "run").warnings
     number = model.predict(rows[-1:])[0]
     assert light == f"1 cluster of less than 0.001 of the mean weight ({number}): outliers, or the penalty is low."
-    assert unchecked == "The input is stored without checksums: a flipped bit in it would not have been seen."
+    assert unchecked == UNCHECKED
     assert edge.startswith(
         "2 rows (0.00022 of all) at the edge of the radius: squared distances above 0.9 of the penalty 4"
     )
@@ -212,15 +217,15 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     np.save(tmp_path / "rows.npy", rows + 1)
     found = page(tmp_path / "run")
     assert found.warnings[-1].endswith("type of CPU): they are not shown.")
-    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:3]
+    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:4]
     np.save(tmp_path / "rows.npy", rows[:-1])
     assert "are not those of the fit" in page(tmp_path / "run").warnings[-1]
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()
     assert report.input_of(tmp_path / "run") is None
-    assert len(page(tmp_path / "run").pictures) == 3
-    assert len(page(tmp_path / "run", data=rows).pictures) == 4
+    assert len(page(tmp_path / "run").pictures) == 4
+    assert len(page(tmp_path / "run", data=rows).pictures) == 5
 
 
 def test_no_url_that_a_run_names_is_asked_for(folder, monkeypatch):
@@ -234,8 +239,9 @@ def test_no_url_that_a_run_names_is_asked_for(folder, monkeypatch):
 def test_all_that_comes_from_a_run_is_escaped(folder, undrawn):
     bad = "<script>alert('x')</script>\"&"
     found = page(folder / "fit-run", data=False)
-    found = replace(found, run=bad, headline=bad, warnings=[bad], result={bad: bad}, rows={bad: bad}, command=bad)
-    text = html(replace(found, call=bad, versions={bad: bad}, parameters={bad: bad}))
+    found = replace(found, store=bad, headline=bad, warnings=[bad], facts={bad: {bad: bad}}, command=bad, unknown=bad)
+    found = replace(found, pictures=[Picture(bad, bad, "data:,")], tables=[Table(bad, bad, [bad], [[bad, bad]])])
+    text = html(replace(found, call=bad, versions={bad: bad}))
     assert "<script" not in text
     assert "script" not in Links(text).elements
     assert "&lt;script&gt;" in text
@@ -249,19 +255,148 @@ def test_a_run_named_like_markup_is_shown_as_it_is_called(folder, tmp_path, undr
 
 
 def test_a_table_of_many_clusters_has_the_heaviest(folder, monkeypatch):
-    monkeypatch.setattr(report, "MOST_LINES", 2)
-    table = report.cluster_table(load(folder / "fit-run"))
+    monkeypatch.setattr(run_page, "MOST_LINES", 1)
+    table = run_page.cluster_table(load(folder / "fit-run"))
     weights = load(folder / "fit-run").cluster_weights_
-    assert [float(line[1]) for line in table.lines] == sorted(weights, reverse=True)[:2]
-    assert table.left_out == len(weights) - 2
+    assert [float(line[1]) for line in table.lines] == sorted(weights, reverse=True)[:1]
+    assert table.caption == f"The heaviest first; {len(weights) - 1} lighter ones are left out, the run has all."
     assert table.columns[-2:] == ["column 0", "column 2"]
 
 
 def test_centers_of_scaled_columns_are_told_in_units_of_the_data(folder):
     model = load(folder / "fit-run")
-    line = report.cluster_table(model).lines[0]
+    line = run_page.cluster_table(model).lines[0]
     center = model.cluster_centers_[int(line[0])] * model.feature_scale_
     assert line[-2:] == [f"{value:,.6g}" for value in center]
+
+
+def test_a_page_of_many_clusters_says_that_it_leaves_the_tree_out(folder, monkeypatch, undrawn):
+    monkeypatch.setattr(run_page, "MOST_LEAVES", 1)
+    [tree] = [picture for picture in page(folder / "fit-run", data=False).pictures if picture.title == "Tree"]
+    assert tree.source is None
+    assert tree.caption == "Left out, as it takes a while for more than 1 clusters: dask-dpmeans tree makes it."
+    assert Links(html(page(folder / "fit-run", data=False))).loaded == ["data:,"] * 3
+
+
+# Paths and trees
+
+
+@pytest.fixture(scope="module")
+def stored(folder):
+    """Paths and trees as the commands write them, by name."""
+    rows, run_, weights = (str(folder / name) for name in ("rows.zarr", "fit-run", "weights.npy"))
+    commands = {
+        "prices": ["path", rows, "--search", "--halvings", "1", "--from", "50", "--to", "1e5", "--number", "6"],
+        "radii": ["path", rows, "--penalties", "4,90", "--weights", weights, "--columns", "0,2", "--scale", "std"],
+        "usual": ["path", rows, "--summary-rows", "100", "--metric", "cosine"],
+        "tree": ["tree", run_],
+        "levels": ["tree", run_, "--penalties", "10,1e9"],
+    }
+    for name, (command, data, *words) in commands.items():
+        seed = ["--seed", "0", "--threads", "1"] if command == "path" else []
+        result = CliRunner().invoke(main, [command, data, str(folder / name), *words, *seed])
+        assert result.exit_code == 0, result.output
+        (folder / f"{name}.txt").write_text(result.stdout)
+    return folder
+
+
+def told(stored, name):
+    """What a page says, with its pictures drawn."""
+    found = page(stored / name)
+    assert all(each.source is not None for each in found.pictures)
+    return found, html(found)
+
+
+@pytest.mark.filterwarnings("ignore:at penalties up to .* fits saw a summary of fewer than 32 rows")
+@pytest.mark.parametrize("name", ["prices", "radii", "usual", "tree", "levels"])
+def test_what_a_page_of_a_path_or_tree_says_makes_it_again(stored, name, tmp_path, monkeypatch, undrawn):
+    monkeypatch.chdir(tmp_path)
+    found = page(stored / name)
+    assert CliRunner().invoke(main, shlex.split(found.command)[1:]).exit_code == 0
+    for made in ("command", "call"):
+        if made == "call":
+            shutil.rmtree("again.zarr")
+            exec(found.call, {})
+        for each in (stored / name).rglob("c/*"):  # chunks are compressed the same
+            if each.is_file():
+                assert (Path("again.zarr") / each.relative_to(stored / name)).read_bytes() == each.read_bytes()
+
+
+def test_a_page_of_a_path_has_its_intervals_and_how_halves_agree(stored):
+    found, text = told(stored, "prices")
+    path = read_path(stored / "prices")
+    intervals, tried = found.tables
+    assert [line[2] for line in intervals.lines] == [str(each.n_clusters) for each in path.intervals]
+    assert [line[-1] for line in tried.lines] == [f"{index:.2f}" for index in path.stability]
+    assert found.facts["Result"]["its middle, a penalty to fit with"] == f"{path.penalty:.9g}"
+    assert found.headline == f"6 prices: from {path.n_clusters[0]} clusters to {path.n_clusters[-1]} of 300 rows"
+    assert found.warnings == [UNCHECKED]
+    assert len(Links(text).loaded) == 1
+
+
+def test_a_page_of_a_path_warns_of_a_summary_and_of_rows_in_memory(stored, tmp_path, monkeypatch, undrawn):
+    monkeypatch.chdir(tmp_path)
+    assert [warning.split()[:4] for warning in page(stored / "usual").warnings] == [
+        ["Fits", "saw", "a", "summary"],
+        ["Far", "rows,", "which", "open"],
+        ["At", "penalties", "up", "to"],
+        UNCHECKED.split()[:4],
+    ]
+    rows = zarr.open_array(stored / "rows.zarr")[:]
+    write_path(penalty_path(rows, [1e5], search=True, random_state=0), tmp_path / "path.zarr")
+    found = page(tmp_path / "path.zarr")  # of one penalty, at which no number can stand over any length
+    assert found.headline == "1 price: 1 cluster of 300 rows"
+    assert [table.title for table in found.tables] == ["Penalties tried"]
+    assert found.warnings[0].startswith("No interval lies between that of the most clusters and that of one")
+    assert found.command is None
+    assert "where X are the rows: they were in memory" in html(found)
+    exec(found.call, {"X": rows})
+
+
+def test_a_page_of_a_tree_has_its_levels_and_who_is_together(stored):
+    found, text = told(stored, "tree")
+    tree = read_tree(stored / "tree")
+    levels, clusters = found.tables
+    assert [line[1] for line in levels.lines] == [str(each.n_clusters) for each in (tree.leaves, *tree.levels)]
+    for line in clusters.lines:
+        assert line[2:] == [str(level.clusters[int(line[0])]) for level in tree.levels]
+    assert len(Links(text).loaded) == 1
+
+
+def test_a_tree_of_one_cluster_and_of_a_model_in_memory_has_a_page(tmp_path):
+    write_tree(cluster_tree(DPMeans(9.0).fit(np.zeros((5, 2)))), tmp_path / "tree.zarr")
+    found = page(tmp_path / "tree.zarr")
+    assert found.pictures[0].caption.startswith("Not drawn: the tree has no levels at which clusters join")
+    assert found.command is None
+    assert "where model is what was fitted" in html(found)
+
+
+def test_a_page_of_a_path_reads_no_rows_and_no_page_is_of_predictions(stored, tmp_path):
+    with pytest.raises(InputError, match="prices holds a path, whose page needs no rows: leave out data"):
+        report.report(stored / "prices", tmp_path / "out.html", data=np.zeros((3, 2)))
+    assert report.input_of(stored / "tree") is None
+    result = CliRunner().invoke(main, ["report", str(stored / "tree"), str(tmp_path / "out.html")])
+    assert result.exit_code == 0, result.output
+    arguments = [
+        "predict",
+        str(stored / "fit-run"),
+        str(stored / "rows.zarr"),
+        str(tmp_path / "labels"),
+        "--threads",
+        "1",
+    ]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    with pytest.raises(InputError, match="labels holds predictions, no run of ours"):
+        report.report(tmp_path / "labels", tmp_path / "labels.html")
+
+
+@pytest.mark.parametrize("name", ["prices", "radii", "tree"])
+def test_show_prints_what_the_command_printed(stored, name):
+    shown = CliRunner().invoke(main, ["show", str(stored / name)])
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout == (stored / f"{name}.txt").read_text()
+    event = json.loads(CliRunner().invoke(main, ["show", str(stored / name), "--json"]).stdout)
+    assert (event["event"], event["out"]) == ("tree" if name == "tree" else "path", str(stored / name))
 
 
 # The file
@@ -289,7 +424,7 @@ def test_nothing_but_a_report_is_written_over(folder, tmp_path):
         report.report(run, other, force=True)
     with pytest.raises(InputError, match=r"there is no folder .* to put out.html in"):
         report.report(run, tmp_path / "none" / "out.html")
-    with pytest.raises(InputError, match=r"lies within the run .*: give another path"):
+    with pytest.raises(InputError, match=r"lies within .*fit-run: give another path"):
         report.report(run, run / "out.html")
     with pytest.raises(InputError, match="a report is written to a file of this machine"):
         report.report(run, "s3://bucket/out.html")
@@ -322,8 +457,9 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
 
 def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in [each for each in sys.modules if each.startswith(("dask_dpmeans.plot", "dask_dpmeans.report"))]:
+        monkeypatch.delitem(sys.modules, name)
     for name in ("plot", "report"):
-        monkeypatch.delitem(sys.modules, f"dask_dpmeans.{name}")
         monkeypatch.delattr(dask_dpmeans, name)
     result = CliRunner().invoke(main, ["report", str(folder / "fit-run"), str(tmp_path / "out.html")])
     assert result.exit_code == 2
@@ -340,7 +476,7 @@ def test_a_run_says_where_its_input_was(folder):
 
 
 def test_the_template_is_part_of_the_package():
-    assert (Path(dask_dpmeans.__file__).parent / "report.html").is_file()
+    assert (Path(report.__file__).parent / "page.html").is_file()
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")

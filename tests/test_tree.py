@@ -1,6 +1,7 @@
 """Clusters of clusters."""
 
 import json
+import shutil
 from itertools import pairwise
 
 import dask.array as da
@@ -14,8 +15,9 @@ from strategies import seeds
 
 from dask_dpmeans import DPMeans, HDPMeans, InputError, KernelDPMeans, fit
 from dask_dpmeans.cli import main
+from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.metrics import partition
-from dask_dpmeans.tree import cluster_tree, write_tree
+from dask_dpmeans.tree import cluster_tree, read_tree, write_tree
 
 
 def nested(seed=0):
@@ -84,6 +86,34 @@ def test_one_cluster_and_equal_centers_make_a_tree():
     model = DPMeans(9.0).fit(nested())
     model.cluster_centers_[:] = 1.0
     assert [level.n_clusters for level in cluster_tree(model).levels] == [1]
+
+
+@pytest.mark.parametrize("penalties", [None, [10.0, 1e5]])
+def test_a_stored_tree_is_read_to_the_bit(penalties, tmp_path):
+    for rows in (nested(), np.zeros((5, 2))):
+        tree = cluster_tree(DPMeans(9.0, random_state=3).fit(rows), penalties, run="run.zarr")
+        write_tree(tree, tmp_path / "tree.zarr", force=True)
+        found = read_tree(tmp_path / "tree.zarr")
+        assert (found.random_state, found.asked) == (3, tree.asked)
+        assert len(found.levels) == len(tree.levels)
+        for one, other in zip((found.leaves, *found.levels), (tree.leaves, *tree.levels), strict=True):
+            assert one.penalty == other.penalty
+            for read, wanted in zip(one[1:], other[1:], strict=True):
+                assert (read.dtype, read.shape, read.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+            assert one.objective == other.objective
+
+
+def test_a_damaged_tree_is_an_error_that_names_the_array(tmp_path):
+    write_tree(cluster_tree(DPMeans(9.0).fit(nested())), tmp_path / "whole")
+    for name in ("penalty", "n_clusters", "clusters", "cluster_centers", "cluster_weights", "cluster_inertias"):
+        shutil.copytree(tmp_path / "whole", tmp_path / "tree.zarr")
+        chunk = next(each for each in (tmp_path / "tree.zarr" / name / "c").rglob("*") if each.is_file())
+        chunk.write_bytes(chunk.read_bytes()[::-1])
+        with pytest.raises(CorruptStoreError, match=rf"tree\.zarr/{name}: a chunk does not match its checksum"):
+            read_tree(tmp_path / "tree.zarr")
+        shutil.rmtree(tmp_path / "tree.zarr")
+    with pytest.raises(InputError, match=r"tree\.zarr holds no tree of ours"):
+        read_tree(tmp_path / "tree.zarr")
 
 
 def test_a_tree_is_stored_and_written_by_a_command(tmp_path):

@@ -256,6 +256,19 @@ def test_a_graph_too_large_to_draw_is_refused_with_the_way_out():
         views.drawable(np.eye(2), [0.0, 1.0])
 
 
+def test_the_upper_part_of_a_tree_joins_as_the_whole_does():
+    tree = cluster_tree(DPMeans(1e-9, random_state=0).fit(np.random.default_rng(0).normal(0, 10, (30, 2))))
+    top = views.upper(tree, 12)
+    assert top.leaves.n_clusters == max(level.n_clusters for level in tree.levels if level.n_clusters <= 12)
+    for level in top.levels:
+        whole = next(each for each in tree.levels if each.penalty == level.penalty)
+        lowest = next(each for each in tree.levels if each.penalty == top.leaves.penalty)
+        np.testing.assert_array_equal(level.clusters[lowest.clusters], whole.clusters)
+    found = views.dendrogram(top)
+    assert min(join.heights.min() for join in found.joins) == top.leaves.penalty
+    assert views.upper(tree, 30).leaves.n_clusters == 30
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 99))
 def test_no_two_joins_of_a_dendrogram_cross(k, seed):

@@ -9,12 +9,11 @@ import numpy as np
 
 from dask_dpmeans.cli.options import FORCE, FULL, JSON, METRIC, READING, SEARCH, STORAGE, penalties_of, with_options
 from dask_dpmeans.cli.place import reading
-from dask_dpmeans.cli.tables import path_event, path_table, seen
-from dask_dpmeans.errors import redacted
+from dask_dpmeans.cli.tables import say_path, say_tree, seen
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import load
 from dask_dpmeans.location import Location
-from dask_dpmeans.penalty import SUMMARY_ROWS, farthest_first, penalty_for, penalty_path, write_path
+from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path, write_path
 from dask_dpmeans.progress import progress
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.tree import cluster_tree, write_tree
@@ -72,7 +71,9 @@ def penalty_command(
 @METRIC
 @click.option("--halvings", default=0, show_default=True, help="Fit halves of the rows too, and see how they agree.")
 @click.option(
-    "--summary-rows", default=SUMMARY_ROWS, show_default=True, help="Of what stands for twice as many or more."
+    "--summary-rows",
+    type=int,
+    help="Of what stands for twice as many or more. By default 16,384, or 64 for each cluster of the lowest penalty.",
 )
 @click.option("--max-clusters", type=int, help="Stop with an error where there are more.")
 @with_options(*READING)
@@ -91,7 +92,7 @@ def path_command(
     search: bool,
     full: bool,
     halvings: int,
-    summary_rows: int,
+    summary_rows: int | None,
     max_clusters: int | None,
     **how: Any,
 ) -> None:
@@ -115,7 +116,7 @@ def path_command(
         found = penalty_path(penalties=penalties, **options, **rows)
     if target is not None:
         write_path(found, target, force=force)
-    click.echo(json.dumps(path_event(found, out)) if as_json else path_table(found))
+    say_path(found, out, as_json)
 
 
 @click.command("tree")
@@ -139,17 +140,7 @@ def tree_command(
     target = None if out is None else Location.at(out, storage_options)
     if target is not None:
         RunStore.at(target).check_target("tree", [run], force=force)
-    found = cluster_tree(load(run, storage_options=storage_options), penalties)
+    found = cluster_tree(load(run, storage_options=storage_options), penalties, run=run)
     if target is not None:
         write_tree(found, target, force=force)
-    levels = [
-        {name: getattr(level, name) for name in ("penalty", "n_clusters", "objective", "inertia")}
-        | {"clusters": level.clusters.tolist()}
-        for level in (found.leaves, *found.levels)
-    ]
-    if as_json:
-        click.echo(json.dumps({"event": "tree", "out": out and redacted(out), "levels": levels}))
-        return
-    click.echo(f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}")
-    for level in levels:
-        click.echo("{penalty:>13.6g}{n_clusters:>10,}{objective:>16.9g}{inertia:>16.9g}".format(**level))
+    say_tree(found, out, as_json)

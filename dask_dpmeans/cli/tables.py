@@ -8,6 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
+from dask_dpmeans.algorithms import search
 from dask_dpmeans.algorithms.spectral import relaxed_objective
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.estimate import Estimate, counted
@@ -16,6 +17,7 @@ from dask_dpmeans.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.progress import elapsed
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.store import MIXTURE, RunStore
+from dask_dpmeans.tree import ClusterTree
 
 
 def describe(run: Location) -> dict[str, Any]:
@@ -59,7 +61,7 @@ def run_table(described: dict[str, Any]) -> str:
         f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
         + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
         *_spectrum(described),
-        *_clusters(asked, rows, found),
+        *_clusters(described["method"], asked, rows, found),
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
         f"{elapsed(sum(step['seconds'] for step in described['history']))}",
@@ -73,9 +75,11 @@ def _unit(asked: dict[str, Any]) -> str:
     return {None: "rows", True: "link ends", False: "nodes"}[asked.get("normalized")]
 
 
-def _reach(asked: dict[str, Any]) -> str:
-    """How far from its center a penalty lets a row be; nothing where that is as far as any may be."""
+def _reading(method: str, asked: dict[str, Any]) -> str:
+    """A price, or how far from its center the penalty lets a row be; nothing where that is as far as any may be."""
     penalty: float = asked["penalty"]
+    if method == search.Method.name:
+        return ", a price"
     if asked.get("metric", "euclidean") == "euclidean":
         return f", a radius of {penalty**0.5:g}"
     return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" if penalty <= 4 else ""
@@ -94,7 +98,7 @@ def _spectrum(described: dict[str, Any]) -> list[str]:
     ]
 
 
-def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
+def _clusters(method: str, asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """The metric, the penalties, and what they led to."""
     inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
     if "mean_variance" in asked:
@@ -114,7 +118,7 @@ def _clusters(asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]
         name = next(name for name in ("kernel", "metric") if name in asked)
         return [
             f"{name:<11} {asked[name]}" + f", by {asked.get('approximation')}" * ("approximation" in asked),
-            f"{word:<11} {asked['penalty']:g}{_reach(asked)}",
+            f"{word:<11} {asked['penalty']:g}{_reading(method, asked)}",
             f"clusters    {found['n_clusters']:,}",
             f"{inertia} + {word} x clusters",
         ]
@@ -132,7 +136,11 @@ def seen(found: PenaltyPath | PenaltyFor) -> str:
     return f"{'all' if found.full else 'a summary of'} {counted(found.rows_used, 'row')}"
 
 
-def path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
+def say_path(found: PenaltyPath, out: str | None, as_json: bool) -> None:
+    click.echo(json.dumps(_path_event(found, out)) if as_json else _path_table(found))
+
+
+def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
     """A path as JSON holds it, centers aside."""
     figures = ("penalties", "n_clusters", "inertias", "objectives")
     said = ("search", "full", "rows_used", "random_state", "longest", "penalty")
@@ -146,7 +154,7 @@ def path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
     }
 
 
-def path_table(found: PenaltyPath) -> str:
+def _path_table(found: PenaltyPath) -> str:
     """A path for people."""
     stability = "" if found.stability is None else f"{'stability':>11}"
     lines = [f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}{stability}"]
@@ -161,11 +169,26 @@ def path_table(found: PenaltyPath) -> str:
         f"{each.low:>13.6g}{each.high:>13.6g}{each.n_clusters:>10,}{each.length:>8.2f}" for each in found.intervals
     ]
     lines += ["", f"of {seen(found)}, as {'prices' if found.search else 'radii'}"]
+    lines += [found.caution] * bool(found.caution)
     if not found.search:
         return "\n".join(lines)
     if found.longest is None:
         return "\n".join([*lines, "no interval is between those of the most clusters and of one: try more penalties"])
     return "\n".join([*lines, f"longest: {found.longest:,} clusters, the middle is --penalty {found.penalty:.9g}"])
+
+
+def say_tree(found: ClusterTree, out: str | None, as_json: bool) -> None:
+    levels = [
+        {name: getattr(level, name) for name in ("penalty", "n_clusters", "objective", "inertia")}
+        | {"clusters": level.clusters.tolist()}
+        for level in (found.leaves, *found.levels)
+    ]
+    if as_json:
+        click.echo(json.dumps({"event": "tree", "out": out and redacted(out), "levels": levels}))
+        return
+    click.echo(f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}")
+    for level in levels:
+        click.echo("{penalty:>13.6g}{n_clusters:>10,}{objective:>16.9g}{inertia:>16.9g}".format(**level))
 
 
 TARGETS = {

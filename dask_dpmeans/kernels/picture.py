@@ -8,7 +8,6 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
-from dask_dpmeans.kernels.features import double_tiles
 from dask_dpmeans.kernels.graph import links_of
 
 
@@ -23,8 +22,8 @@ class Plane:
 
     def __call__(self, rows: Rows) -> Float64Array:
         """Where rows, (height, d), lie: (height, 2), or (height, 1)."""
-        places: Float64Array = rows.astype(np.float64, copy=False) @ self.directions - self.origin @ self.directions
-        return places
+        along = self.directions.T @ rows.T.astype(np.float64, copy=False)  # a quarter of the time of rows @ directions
+        return along.T - self.origin @ self.directions
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,12 @@ class Covariance:
 
     def chunk(self, block: Block) -> Float64Array:
         """Of one block."""
-        products = np.zeros((len(self.mean), len(self.mean)))
-        weights = np.ones(len(block.rows)) if block.weights is None else block.weights
-        for part, tile in double_tiles(block.rows, block.scratch):
-            differences = tile[: part.stop - part.start] - self.mean
-            products += (differences * weights[part, np.newaxis]).T @ differences
+        memory = block.scratch.array("differences", block.rows.shape, np.float64)
+        weighted = differences = np.subtract(block.doubles(), self.mean, out=memory)
+        if block.weights is not None:
+            memory = block.scratch.array("weighted", block.rows.shape, np.float64)
+            weighted = np.multiply(differences, block.weights[:, np.newaxis], out=memory)
+        products: Float64Array = weighted.T @ differences
         return products
 
     def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
@@ -61,15 +61,16 @@ class Histogram:
 
     def chunk(self, block: Block) -> Float64Array:
         """Of one block, (bins, bins), or (bins,) where there is one direction."""
-        there = self.plane(block.rows)
-        inside = ((there >= self.low) & (there <= self.high)).all(axis=1)
-        shares = (there[inside] - self.low) / (self.high - self.low)
-        places = np.minimum(shares * self.bins, self.bins - 1).astype(np.intp)  # the last box has its end
-        shape = (self.bins,) * len(self.low)
-        boxes = np.ravel_multi_index(tuple(places.T), shape)
+        inside, boxes = np.ones(len(block.rows), np.bool_), np.zeros(len(block.rows), np.intp)
+        for places, low, high in zip(self.plane(block.doubles()).T, self.low, self.high, strict=True):
+            inside &= (places >= low) & (places <= high)
+            with np.errstate(over="ignore"):  # a row without weight may lie anywhere
+                shares = np.clip((places - low) / (high - low), 0.0, 1.0)
+            boxes *= self.bins
+            boxes += np.minimum(shares * self.bins, self.bins - 1).astype(np.intp)  # the last box has its end
         weights = None if block.weights is None else block.weights[inside]
-        counts = np.bincount(boxes, weights, self.bins ** len(self.low)).astype(np.float64)
-        return counts.reshape(shape)
+        counts = np.bincount(boxes[inside], weights, self.bins ** len(self.low)).astype(np.float64)
+        return counts.reshape((self.bins,) * len(self.low))
 
     def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
         """Of two neighboring runs."""

@@ -5,11 +5,14 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import Block, Features, Float64Array, IndexArray
+from dask_dpmeans.kernels.block import Block, Features, Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.moments import cluster_moments
 
 MOST_GROUPS = 2**24
 """Group numbers must lie below this: something is kept of each, be it empty."""
+
+ABREAST = 1024
+"""Numbers compared side by side: of 4 columns that took a thirtieth of the time of a comparison a row."""
 
 
 class Flaw(NamedTuple):
@@ -96,8 +99,7 @@ class Survey:
             block = replace(block, rows=self.features(block.rows, block.scratch))
             flaw = first_flaw(block, np.inf)
             flaw = flaw and flaw._replace(column=-3)
-        lowest = block.rows.min(axis=0).astype(np.float64)
-        highest = block.rows.max(axis=0).astype(np.float64)
+        lowest, highest = (ends.astype(np.float64) for ends in extremes(block.rows))
         n, d = block.rows.shape
         if flaw is not None:
             nothing = np.zeros(d)
@@ -184,10 +186,24 @@ def _groups_of(block: Block) -> tuple[int, int]:
 def first_flaw(block: Block, limit: float) -> Flaw | None:
     """The first value of a block not strictly within plus and minus `limit`, or weight or group that cannot be."""
     flaws = _flaws_beside(block)
-    if not (np.maximum(-block.rows.min(axis=0), block.rows.max(axis=0)) < limit).all():
+    lowest, highest = extremes(block.rows)
+    if not (np.maximum(-lowest, highest) < limit).all():
         row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]
         flaws.append(Flaw(block.start + int(row), int(column), float(block.rows[row, column])))
     return min(flaws, default=None)
+
+
+def extremes(rows: Rows) -> tuple[Rows, Rows]:
+    """The least and the greatest value of each column, (d,) each; NaN where there is one."""
+    n, d = rows.shape
+    together = max(1, min(n, ABREAST // d))
+    whole = n // together * together
+    lines = rows[:whole].reshape(-1, together * d)
+    ends = [
+        side.reduce(np.concatenate([side.reduce(lines, axis=0).reshape(-1, d), rows[whole:]]), axis=0)
+        for side in (np.minimum, np.maximum)
+    ]
+    return ends[0], ends[1]
 
 
 def first_sparse_flaw(block: Block, limit: float) -> Flaw | None:

@@ -51,6 +51,7 @@ def trace(source, method):
     return [contents(step.state) | {"end": step.converged} for step in iterate(source, method)]
 
 
+@pytest.mark.filterwarnings("ignore:.*fits saw a summary of fewer than 32 rows a cluster")
 @pytest.mark.parametrize("search", [False, True])
 def test_penalties_chosen_on_workers_are_those_of_threads(client, tmp_path, search):
     stored = zarr.create_array(tmp_path / "rows.zarr", data=ROWS, chunks=(50, 1))

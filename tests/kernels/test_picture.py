@@ -41,6 +41,12 @@ def test_a_histogram_along_one_direction_is_that_of_numpy():
     np.testing.assert_array_equal(found, np.histogram(rows[:, 1].astype(float), 7, (-1.0, 2.0))[0])
 
 
+def test_a_histogram_leaves_out_rows_however_far_they_are():
+    rows, weights = np.array([[0.5], [1e200], [-1e200], [1e-201]]), np.array([1.0, 0.0, 0.0, 2.0])
+    found = reduced(Histogram(Plane(np.zeros(1), np.eye(1)), np.array([0.0]), np.array([1e-200]), 2), rows, weights)
+    assert found.tolist() == [2.0, 0.0]
+
+
 def test_places_in_a_plane_are_products_with_what_differs_from_the_origin():
     rng = np.random.default_rng(1)
     rows, origin, directions = rng.normal(size=(5, 4)), rng.normal(size=4), rng.normal(size=(4, 2))

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import chunkings, tables, weights_of
+from strategies import chunkings, seeds, tables, weights_of
 
+from dask_dpmeans.kernels import survey as kernel
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.survey import Flaw, Survey
 
@@ -94,3 +95,16 @@ def test_blocks_without_weight_change_nothing():
 def test_sums_that_overflow_are_infinite_without_a_warning():
     rows = np.full((2, 1), 1e308)
     assert np.isinf(survey(rows, None, [1, 1]).sums).all()
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.sampled_from([1, 3, 1024]), seeds)
+def test_extremes_are_those_of_each_column(n, d, abreast, seed):
+    rows = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+    for _ in range(2):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernel, "ABREAST", abreast)
+            lowest, highest = kernel.extremes(rows)
+        np.testing.assert_array_equal(lowest, rows.min(axis=0))
+        np.testing.assert_array_equal(highest, rows.max(axis=0))
+        assert lowest.dtype == highest.dtype == np.float32
+        rows[seed % n, seed % d] = np.nan

@@ -1,0 +1,99 @@
+"""A run, a path or a tree as one page of HTML that a person would send to a colleague: it opens without a network."""
+
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.location import AnyPlace
+from dask_dpmeans.report import path_page, run_page, tree_page
+from dask_dpmeans.report.origin import located
+from dask_dpmeans.report.page import GENERATOR, Page, html
+from dask_dpmeans.store import RunStore, with_article
+
+__all__ = ["checked_target", "input_of", "is_graph", "page", "report"]
+
+WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
+"""What has a page that no rows are read for."""
+
+
+def report(
+    store: AnyPlace,
+    out: str | os.PathLike[str],
+    *,
+    data: Any = None,
+    force: bool = False,
+    **where: Any,
+) -> None:
+    """Write a finished run, a path or a tree as one page of HTML, with its pictures, that opens without a network.
+
+    Parameters
+    ----------
+    store : path or URL of what `fit`, `dask_dpmeans.penalty.write_path` or `dask_dpmeans.tree.write_tree` wrote
+    out : path of a new file
+    data : path of the rows, or what `fit` takes; False, optional
+        Of a run alone.  By default where the run says that they were, if they still are there: a path of this machine.
+        From them come the picture of rows and centers, that of a small graph, and the number of rows at the edge of the
+        radius, in up to four passes.  With False they are not read.
+    force : write over a report that is there; nothing but a report of ours is ever written over
+    **where : client, threads, memory_limit, fill_missing, as `dask_dpmeans.fit` takes them
+
+    Raises
+    ------
+    InputError
+        Where there is nothing finished of these kinds, or `out` cannot be written.
+    CorruptStoreError
+        Where something in the store is missing or does not match its checksum.
+    """
+    target = checked_target(out, store, force)
+    text = html(page(store, data=data, **where))
+    written = target.with_name(f".{target.name}.{uuid4().hex}.partial")
+    try:
+        written.write_text(text, encoding="utf-8")
+        written.replace(target)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def page(store: AnyPlace, *, data: Any = None, **where: Any) -> Page:
+    """What the page of a finished run, of a path or of a tree says; parameters as `report` has them."""
+    kind = RunStore.at(store).kind()
+    if kind not in WITHOUT_ROWS:
+        return run_page.page(store, data=data, **where)
+    if where or not (data is None or data is False):
+        raise InputError(
+            f"{RunStore.at(store).shown} holds {with_article(kind)}, whose page needs no rows: leave out data"
+        )
+    return WITHOUT_ROWS[kind](store)
+
+
+def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) -> Path:
+    """Where to write, if that is free."""
+    text = os.fspath(out)
+    if "://" in text:
+        raise InputError(f"{text}: a report is written to a file of this machine, give its path")
+    target, inside = Path(os.path.realpath(text)), RunStore.at(store).path
+    if not target.parent.is_dir():
+        raise InputError(f"there is no folder {target.parent} to put {target.name} in")
+    if target.is_relative_to(os.path.realpath(inside)):
+        raise InputError(f"{target} lies within {inside}: give another path")
+    if not target.exists():
+        return target
+    if not (target.is_file() and GENERATOR in target.read_text(encoding="utf-8", errors="replace")[:2000]):
+        raise InputError(f"{target} exists and is no report of ours, so it is never written over: give another path")
+    if not force:
+        raise InputError(f"{target} holds a report: --force writes over it")
+    return target
+
+
+def input_of(store: AnyPlace) -> str | None:
+    """Where the rows are that the page of a run shows, if they still are at a path of this machine."""
+    there = RunStore.at(store)
+    return None if there.kind() in WITHOUT_ROWS else located(there.result().manifest)
+
+
+def is_graph(store: AnyPlace) -> bool:
+    """Whether a run is of a graph."""
+    there = RunStore.at(store)
+    return there.kind() not in WITHOUT_ROWS and "normalized" in there.result().manifest["parameters"]

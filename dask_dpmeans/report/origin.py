@@ -1,0 +1,102 @@
+"""Where the rows of a run or a path came from, and how a call and a command name them; from its manifest."""
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+OPTIONS = {"random_state": "seed", "n_neighbors": "neighbors", "n_landmarks": "landmarks", "n_components": "components"}
+"""Parameters that the command line calls something else."""
+AGAIN = "again.zarr"
+"""Where the calls and commands of a page write."""
+
+
+def sources(manifest: dict[str, Any]) -> dict[str, str | None]:
+    """Paths of the rows, of their groups and weights; None for what is not known."""
+    named = manifest.get("sources")
+    given = named if isinstance(named, dict) else {}
+    found = {name: given.get(name) for name in ("data", "groups", "sample_weight")}
+    return {name: value if isinstance(value, str) else None for name, value in found.items()}
+
+
+def located(manifest: dict[str, Any]) -> str | None:
+    """Where the rows are, if they still are at a path of this machine; no URL is asked for."""
+    found = sources(manifest)["data"]
+    return found if found and "://" not in found and os.path.exists(found) else None
+
+
+def rows(manifest: dict[str, Any]) -> dict[str, str]:
+    """Facts about the input by name."""
+    given, columns = manifest["input"], manifest["input"]["columns"]
+    found = {
+        "rows x columns": f"{given['shape'][0]:,} x {given['shape'][1]:,}",
+        "type": np.dtype(given["dtype"]).name,
+        "columns used": "all" if columns is None else ", ".join(map(str, columns)),
+        "columns scaled by deviation": "yes" if given["scaled"] else "no",
+        "weights": "yes" if given["weighted"] else "no",
+        "stored with checksums": "yes" if manifest["checksummed"] else "no",
+    }
+    if given.get("n_groups"):
+        found["data sets"] = f"{given['n_groups']:,}"
+    paths = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
+    return paths | found
+
+
+def warnings(manifest: dict[str, Any]) -> list[str]:
+    """What a reader should know of the input."""
+    if manifest["checksummed"]:
+        return []
+    return ["The input is stored without checksums: a flipped bit in it would not have been seen."]
+
+
+def unknown(manifest: dict[str, Any]) -> str | None:
+    """What X is in a call, where the rows have no path."""
+    return "X are the rows: they were in memory" if sources(manifest)["data"] is None else None
+
+
+def data(manifest: dict[str, Any]) -> str:
+    """The rows, as a call names them."""
+    found = sources(manifest)["data"]
+    return "X" if found is None else repr(found)
+
+
+def differing(given: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+    """Parameters of a function, or of a class, that differ from their defaults, or have none."""
+    usual = inspect.signature(function).parameters
+    return {
+        name: value for name, value in given.items() if isinstance(value, np.ndarray) or value != usual[name].default
+    }
+
+
+def flags(asked: dict[str, Any]) -> list[str]:
+    """Parameters as a command has them."""
+    found = []
+    for name, value in asked.items():
+        flag = "--" + OPTIONS.get(name, name).replace("_", "-")
+        found += [flag] if value is True else [flag, str(value)]
+    return found
+
+
+def parts(manifest: dict[str, Any]) -> list[str]:
+    """The arguments of a call that say how rows are read."""
+    given, weights = manifest["input"], sources(manifest)["sample_weight"]
+    found = [f"sample_weight={'weights' if weights is None else repr(weights)}"] if given["weighted"] else []
+    found += [f"columns={given['columns']}"] if given["columns"] is not None else []
+    return found + (["scale='std'"] if given["scaled"] else [])
+
+
+def words(manifest: dict[str, Any]) -> list[str] | None:
+    """The options of a command that do; None where rows or weights have no path."""
+    given, found = manifest["input"], sources(manifest)
+    if found["data"] is None or (given["weighted"] and found["sample_weight"] is None):
+        return None
+    options = ["--weights", str(found["sample_weight"])] if given["weighted"] else []
+    options += ["--columns", ",".join(map(str, given["columns"]))] if given["columns"] is not None else []
+    return options + (["--scale", "std"] if given["scaled"] else [])
+
+
+def versions(manifest: dict[str, Any]) -> dict[str, str]:
+    """Of what made it."""
+    return {str(name): str(version) for name, version in manifest["versions"].items()}

@@ -61,7 +61,9 @@ def report_command(store: str, out: str, data: str | None, no_data: bool, force:
     rows = None if no_data else data or report.input_of(place)
     sparse = report.is_graph(place)
     with ExitStack() as stack:
-        work = stack.enter_context(placed(rows, False, sparse, **where)) if rows else {}
-        shown = stack.enter_context(progress(False))
-        report.report(place, out, data=rows or False, force=force, on_pass=shown.watch, **work)
+        work: dict[str, Any] = {}
+        if rows:
+            work |= stack.enter_context(placed(rows, False, sparse, **where))
+            work |= {"on_pass": stack.enter_context(progress(False)).watch}
+        report.report(place, out, data=rows or False, force=force, **work)
     click.echo(f"{redacted(store)}: {Path(out).absolute()}")

@@ -80,7 +80,7 @@ class Layout:
         return Layout(self.chunk_rows * (len(self.starts) // 8), self.d, self.chunk_rows)
 
 
-def stored(path: Path, layout: Layout) -> zarr.Array[Any]:
+def stored(path: Path, layout: Layout) -> "zarr.Array[Any]":
     """The store at a path, written if there is none: rows of a normal distribution, compressed and checksummed."""
     if path.exists():
         array = zarr.open_array(path, mode="r")

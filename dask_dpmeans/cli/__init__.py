@@ -13,7 +13,7 @@ from dask_dpmeans.cli.fitting import (
 )
 from dask_dpmeans.cli.group import Commands
 from dask_dpmeans.cli.making import demo_command, synth_command
-from dask_dpmeans.cli.showing import report_command, show_command
+from dask_dpmeans.cli.showing import export_command, report_command, show_command
 
 __all__ = ["main"]
 
@@ -36,6 +36,7 @@ for command in (
     tree_command,
     show_command,
     report_command,
+    export_command,
     synth_command,
     demo_command,
 ):

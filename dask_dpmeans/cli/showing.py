@@ -12,6 +12,7 @@ from dask_dpmeans.cli.options import FORCE, JSON, STORAGE, WHERE, with_options
 from dask_dpmeans.cli.place import placed
 from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
 from dask_dpmeans.errors import redacted
+from dask_dpmeans.export import export
 from dask_dpmeans.location import Location
 from dask_dpmeans.penalty import read_path
 from dask_dpmeans.progress import progress
@@ -34,6 +35,19 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
     else:
         described = describe(place)
         click.echo(json.dumps(described, indent=2) if as_json else run_table(described))
+
+
+@click.command("export")
+@click.argument("run")
+@click.argument("out")
+@STORAGE
+@FORCE
+def export_command(run: str, out: str, storage_options: dict[str, Any], force: bool) -> None:
+    """Write the clusters of RUN, one of `fit`, as JSON that needs no Zarr to be read: OUT, a file.
+
+    Centers, weights, and the columns, scale and metric by which a row finds the nearest center.
+    """
+    click.echo(f"{redacted(run)}: {export(Location.at(run, storage_options), out, force=force)}")
 
 
 @click.command("report")

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
+from dask_dpmeans import outfile
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.report import path_page, run_page, tree_page
@@ -47,13 +47,7 @@ def report(
         Where something in the store is missing or does not match its checksum.
     """
     target = checked_target(out, store, force)
-    text = html(page(store, data=data, **where))
-    written = target.with_name(f".{target.name}.{uuid4().hex}.partial")
-    try:
-        written.write_text(text, encoding="utf-8")
-        written.replace(target)
-    finally:
-        written.unlink(missing_ok=True)
+    outfile.write_whole(target, html(page(store, data=data, **where)))
 
 
 def page(store: AnyPlace, *, data: Any = None, **where: Any) -> Page:
@@ -70,21 +64,7 @@ def page(store: AnyPlace, *, data: Any = None, **where: Any) -> Page:
 
 def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) -> Path:
     """Where to write, if that is free."""
-    text = os.fspath(out)
-    if "://" in text:
-        raise InputError(f"{text}: a report is written to a file of this machine, give its path")
-    target, inside = Path(os.path.realpath(text)), RunStore.at(store).path
-    if not target.parent.is_dir():
-        raise InputError(f"there is no folder {target.parent} to put {target.name} in")
-    if target.is_relative_to(os.path.realpath(inside)):
-        raise InputError(f"{target} lies within {inside}: give another path")
-    if not target.exists():
-        return target
-    if not (target.is_file() and GENERATOR in target.read_text(encoding="utf-8", errors="replace")[:2000]):
-        raise InputError(f"{target} exists and is no report of ours, so it is never written over: give another path")
-    if not force:
-        raise InputError(f"{target} holds a report: --force writes over it")
-    return target
+    return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
 
 
 def input_of(store: AnyPlace) -> str | None:

@@ -129,7 +129,7 @@ def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) 
         )
     whole = math.prod(array.shards or array.chunks) * array.dtype.itemsize
     path = StorePath(GuardedStore(array.store, whole, fill_missing=fill_missing), array.path)
-    return zarr.Array(zarr.AsyncArray(metadata=bounded(array), store_path=path, config=array.config))
+    return zarr.Array(zarr.AsyncArray(metadata=bounded(array), store_path=path))
 
 
 def absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":

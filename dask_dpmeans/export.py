@@ -1,0 +1,140 @@
+"""Clusters for those who serve them without this package: as JSON, and as estimators of scikit-learn's own."""
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators import DPMeans, load
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.location import AnyPlace
+from dask_dpmeans.outfile import checked_target, write_whole
+from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
+
+FORMAT = "dask_dpmeans model"
+VERSION = 1
+"""Of what `as_json` gives."""
+NEAREST = (DPMeans, OnlineDPMeans, SplitMergeDPMeans)
+"""Estimators whose labels are the nearest centers of rows."""
+
+
+def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Write the clusters of a run to a file, as `as_json` gives them.
+
+    Parameters
+    ----------
+    run : path or URL of a finished run of `DPMeans`
+    out : path of a file on this machine
+    force : write over the file, if it is one of these
+
+    Returns
+    -------
+    The absolute path of the file.
+
+    Raises
+    ------
+    InputError
+        Where the run is of a method that labels rows otherwise, or something else is at `out`.
+    """
+    target = checked_target(out, run, "model", _is_ours, force=force)
+    write_whole(target, as_json(load(run)) + "\n")
+    return target
+
+
+def as_json(model: Any) -> str:
+    """The clusters of a fitted `DPMeans`, from which rows are labelled by arithmetic alone.
+
+    Take the `columns` of a row (all where null), divide each by its `scale` (if any), with the metric cosine divide the
+    row by its length; its label is the number of the nearest of the `centers`, the lowest among equals.  Numbers are
+    written so that they are read back to the last bit.
+
+    Raises
+    ------
+    InputError
+        Where its labels are no nearest centers of rows.
+    """
+    _check_nearest(model)
+    drawn, scale = vars(model).get("random_state_"), model.feature_scale_
+    parameters = {name: value for name, value in model.get_params().items() if name not in ("init", "random_state")}
+    described = {
+        "format": FORMAT,
+        "version": VERSION,
+        "method": type(model).__name__,
+        "parameters": parameters if drawn is None else parameters | {"random_state": drawn},
+        "metric": parameters.get("metric", "euclidean"),
+        "penalty": model.penalty,
+        "n_columns": model.n_features_in_,
+        "columns": model.feature_columns_,
+        "scale": None if scale is None else scale.tolist(),
+        "centers": model.cluster_centers_.tolist(),
+        "weights": model.cluster_weights_.tolist(),
+    }
+    return json.dumps(described, indent=1, allow_nan=False, default=lambda number: number.item())
+
+
+def as_pipeline(model: Any) -> Pipeline:
+    """A fitted `sklearn.pipeline.Pipeline` that ends in a `sklearn.cluster.KMeans` with the centers of a `DPMeans`.
+
+    Centers are the same to the bit.  The steps before make rows float64, choose and divide columns as the fit did, and
+    bring rows to unit length where the metric is cosine.  It needs scikit-learn alone, and labels rows as `model` does,
+    rounding aside: KMeans compares norms and products, and may tell a row about midway between two centers otherwise.
+
+    Raises
+    ------
+    InputError
+        Where its labels are no nearest centers of rows.
+    """
+    _check_nearest(model)
+    columns, scale, width = model.feature_columns_, model.feature_scale_, model.n_features_in_
+    steps: list[Any] = [FunctionTransformer(check_array, kw_args={"accept_sparse": "csr", "dtype": "float64"})]
+    if columns is not None:
+        steps.append(ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width))))
+    if scale is not None:
+        steps.append(_divided(scale))
+    if model.get_params().get("metric") == "cosine":
+        steps.append(Normalizer())
+    return make_pipeline(*steps, _kmeans(model.cluster_centers_))
+
+
+def _check_nearest(model: Any) -> None:
+    """Refuse a model that cannot be said by centers alone."""
+    if not isinstance(model, NEAREST):
+        raise InputError(
+            f"{type(model).__name__} does not label a row by the nearest of its centers alone, which is what an export "
+            "can say: use predict, of load(run) or of the command line, or export a run of DPMeans"
+        )
+    check_is_fitted(model)
+
+
+def _divided(scale: Float64Array) -> MaxAbsScaler:
+    """A scaler that divides columns by these numbers, (d,)."""
+    scaler = MaxAbsScaler().fit(scale[np.newaxis])
+    scaler.scale_ = scale.copy()  # of numbers below 1e-15 it would make 1
+    return scaler
+
+
+def _kmeans(centers: Float64Array) -> KMeans:
+    """A fit of the centers, (k, d), that starts from them and is given them once more.
+
+    The fit takes the mean of its rows away and adds it again, which rounds.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of centers that lie so near that it takes them for one
+        kmeans = KMeans(len(centers), init=centers, n_init=1, max_iter=1).fit(centers)
+    kmeans.cluster_centers_ = centers.copy()
+    return kmeans
+
+
+def _is_ours(text: str) -> bool:
+    return f'"format": "{FORMAT}"' in text

@@ -111,7 +111,7 @@ def test_bytes_are_those_of_the_store_and_those_of_the_array(rows, run, tmp_path
 
 
 def test_bytes_of_a_store_that_cannot_say_are_unknown_and_not_read(rows, monkeypatch):
-    counting, sized = Counting(rows.store), Sized(rows.store)
+    counting, sized = (kind(rows.store.with_read_only(True)) for kind in (Counting, Sized))
     assert stored_bytes(zarr.open_array(counting, mode="r")) is None
     assert stored_bytes(zarr.open_array(sized, mode="r")) == rows.nbytes_stored()
     assert not [key for key in counting.read + sized.read if key.startswith("c/")]

@@ -23,7 +23,10 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[in
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < MOST_COLUMNS):
-            raise click.BadParameter(f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5")
+            raise click.BadParameter(
+                f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5; names go with the path of a "
+                "Parquet table, as table.parquet#age,income"
+            )
         columns.extend(range(int(first), int(last) + 1))
     return columns
 

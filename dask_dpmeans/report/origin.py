@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.sources import path_of
+
 OPTIONS = {"random_state": "seed", "n_neighbors": "neighbors", "n_landmarks": "landmarks", "n_components": "components"}
 """Parameters that the command line calls something else."""
 AGAIN = "again.zarr"
@@ -24,7 +26,7 @@ def sources(manifest: dict[str, Any]) -> dict[str, str | None]:
 def located(manifest: dict[str, Any]) -> str | None:
     """Where the rows are, if they still are at a path of this machine; no URL is asked for."""
     found = sources(manifest)["data"]
-    return found if found and "://" not in found and os.path.exists(found) else None
+    return found if found and "://" not in found and os.path.exists(path_of(found)) else None
 
 
 def rows(manifest: dict[str, Any]) -> dict[str, str]:

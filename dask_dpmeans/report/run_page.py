@@ -21,7 +21,7 @@ from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, figures, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
-from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.sources import RowSource, as_source, path_of
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import Result, RunStore
 from dask_dpmeans.tree import cluster_tree
@@ -188,7 +188,7 @@ def _source(result: Result, model: Model, data: Any, where: dict[str, Any]) -> R
     if isinstance(model, GraphCutDPMeans):
         return as_source(as_graph(data), sparse=True, **where)
     beside = origin.sources(result.manifest)
-    given = {name: path for name, path in beside.items() if name != "data" and path and os.path.exists(path)}
+    given = {name: path for name, path in beside.items() if name != "data" and path and os.path.exists(path_of(path))}
     groups = {"groups": given["groups"]} if "groups" in given and isinstance(model, HDPMeans) else {}
     return views.rows_of(data, model, given.get("sample_weight"), **groups, **where)
 

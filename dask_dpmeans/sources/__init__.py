@@ -7,6 +7,7 @@ from dask_dpmeans.sources.executors import Threads, one_blas_thread
 from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, featured, lay_out, open_groups, working_dtype
 from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
+from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.sources.source import RowSource
@@ -39,6 +40,7 @@ __all__ = [
     "opened_rows",
     "own_threads",
     "parse_bytes",
+    "path_of",
     "read_rows",
     "scheduler_address",
     "stored_bytes",

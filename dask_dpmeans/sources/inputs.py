@@ -39,6 +39,7 @@ from dask_dpmeans.sources.csr import (
 )
 from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
+from dask_dpmeans.sources.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard, StoredShard, aligned, piece_rows, read_rows
 from dask_dpmeans.sources.source import Ledger, RowSource
 from dask_dpmeans.sources.storage import has_checksum, plain_store
@@ -112,7 +113,9 @@ class Layout:
     @property
     def checksummed(self) -> bool:
         """Whether a flipped bit in what is read from a store would be seen."""
-        return not isinstance(self.rows, NpyFile) and all(map(has_checksum, _stored_arrays(self.rows).values()))
+        return not isinstance(self.rows, NpyFile | ParquetRows) and all(
+            map(has_checksum, _stored_arrays(self.rows).values())
+        )
 
     @property
     def row_bytes(self) -> int:
@@ -484,7 +487,7 @@ FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
 
 
 def _opened_place(place: Location, name: str, dimensions: int, fill_missing: bool) -> Any:
-    """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, or a .npy, .npz or .mtx file."""
+    """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, a file, or columns of a table."""
     path = place.url
     if place.remote and path.endswith(FILES):
         raise InputError(f"{name}: {path} would have to be on a local disk: copy it there, or make it a Zarr array")
@@ -498,6 +501,9 @@ def _opened_place(place: Location, name: str, dimensions: int, fill_missing: boo
         return open_npz(path, name)
     if path.endswith((".mtx", ".mtx.gz")) and dimensions == 2:
         return open_mtx(path, name)
+    table = parquet_table(path)
+    if table is not None:
+        return open_parquet(replace(place, url=table[0]), table[1], name, dimensions)
 
     def member(part: str) -> Any:
         return _node(place / part, name)
@@ -653,7 +659,7 @@ def _shards(layout: Layout, executor: Executor) -> Sequence[Any]:
         rows = rows[:]
     if _in_memory(rows):
         return [Shard(a, part_of(rows, a, b), _read(weights, a, b), _read(groups, a, b)) for a, b in bounds]
-    parts = [StoredShard(a, b, rows, _beside(weights, a, b), _beside(groups, a, b)) for a, b in bounds]
+    parts = [StoredShard(a, b, *(_needed(each, a, b) for each in (rows, weights, groups))) for a, b in bounds]
     return executor.hold(parts) if layout.resident else executor.wrap(parts)
 
 
@@ -662,8 +668,10 @@ def _read(array: Any, start: int, stop: int) -> np.ndarray[Any, Any] | None:
     return None if array is None else np.asarray(array[start:stop])
 
 
-def _beside(array: Any, start: int, stop: int) -> Any:
-    """What of weights or groups goes with a shard: its part where they are in memory, else all of the store."""
+def _needed(array: Any, start: int, stop: int) -> Any:
+    """What goes with a shard: its part of weights or groups in memory, its files of a table, else all of the store."""
+    if isinstance(array, ParquetRows):
+        return array.narrowed(start, stop)
     return array[start:stop] if isinstance(array, np.ndarray) else array
 
 

@@ -1,0 +1,83 @@
+"""Labels go back to the table that the rows came from, by row; and what a run holds is opened by others."""
+
+import re
+from pathlib import Path
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+import zarr
+
+from dask_dpmeans import DPMeans, fit, load
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-9, 9, (3, 2))[rng.integers(3, size=200)] + rng.standard_normal((200, 2))
+    return pd.DataFrame({"age": rows[:, 0], "city": ["x"] * 200, "income": rows[:, 1]})
+
+
+@pytest.fixture
+def folder(frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table in files of several heights, the folder that it is in being the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "table.parquet").mkdir()
+    for number, part in enumerate(np.array_split(np.arange(200), 11)):
+        frame.iloc[part].to_parquet(tmp_path / f"table.parquet/part.{number}.parquet", row_group_size=7)
+    return tmp_path
+
+
+def snippet(opening: str) -> str:
+    """The block of Python in the README that begins so."""
+    found = [block for block in re.findall(r"```python\n(.*?)```", README, re.S) if block.startswith(opening)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_readme_joins_labels_to_a_dask_table_by_row(folder: Path, frame: pd.DataFrame) -> None:
+    names: dict[str, object] = {}
+    exec(snippet("import dask.dataframe as dd\n"), names)
+    expected = DPMeans(4.0).fit(frame[["age", "income"]].to_numpy()).labels_
+    for name in ("labelled", "from_run"):
+        table = names[name]
+        assert isinstance(table, dd.DataFrame)
+        assert table.npartitions == 11
+        pd.testing.assert_frame_equal(
+            table.compute().reset_index(drop=True), frame.assign(label=expected), check_dtype=False
+        )
+
+
+def test_the_readme_labels_from_an_exported_model(folder: Path, frame: pd.DataFrame) -> None:
+    X = frame[["age", "income"]].to_numpy()
+    fit(X, "run.zarr", DPMeans(1.0), scale="std", columns=[1, 0])
+    names: dict[str, object] = {"X": X}
+    exec(snippet("from dask_dpmeans.export import"), names)
+    expected = load("run.zarr").predict(X)
+    np.testing.assert_array_equal(names["labels"], expected)
+    np.testing.assert_array_equal(names["served"], expected)
+
+
+def test_pandas_takes_labels_as_they_are(frame: pd.DataFrame) -> None:
+    rows = frame[["age", "income"]]
+    model = DPMeans(4.0).fit(rows)
+    assert frame.assign(label=model.labels_).groupby("label").size().tolist() == model.cluster_weights_.tolist()
+
+
+def test_a_run_is_opened_by_xarray_dask_and_zarr(frame: pd.DataFrame, tmp_path: Path) -> None:
+    run = tmp_path / "run.zarr"
+    model = fit(frame[["age", "income"]].to_numpy(), run, DPMeans(4.0))
+    labels = model.labels_.compute()
+    centers = model.cluster_centers_
+    with xarray.open_zarr(run) as opened:
+        np.testing.assert_array_equal(opened.labels, labels)
+        weights = np.bincount(opened.labels, minlength=model.n_clusters_)
+        np.testing.assert_array_equal(opened.cluster_weights, weights)
+        assert opened.cluster_centers.dims == ("cluster", "feature")
+    np.testing.assert_array_equal(da.from_zarr(run, component="labels"), labels)
+    np.testing.assert_array_equal(zarr.open_group(run, mode="r")["cluster_centers"], centers)

@@ -629,13 +629,15 @@ def _stored_arrays(rows: Any) -> "dict[str, zarr.Array[Any]]":
 
 def _check_chunks(rows: Any, resources: Resources) -> None:
     """Refuse stored chunks that no worker could hold, before any is read."""
-    for name, array in _stored_arrays(rows).items():
+    stored = {"data": rows} if isinstance(rows, ParquetRows) else _stored_arrays(rows)
+    for name, array in stored.items():
         height = min(int(array.chunks[0]), array.shape[0])
         size, most = height * math.prod(array.shape[1:]) * array.dtype.itemsize, CHUNK_SHARE * resources.thread_memory
         if size > most:
+            kind = "row groups" if isinstance(array, ParquetRows) else "chunks"
             across = "rows, {:,} bytes across its columns" if array.ndim == 2 else "numbers, {:,} bytes"
             raise InputError(
-                f"{name} is stored in chunks of {height:,} {across.format(size)}: more than {most:,.0f}, a quarter of "
+                f"{name} is stored in {kind} of {height:,} {across.format(size)}: more than {most:,.0f}, a quarter of "
                 f"the {resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
             )
 

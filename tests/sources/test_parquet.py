@@ -190,6 +190,12 @@ def test_what_cannot_be_used_is_named(folder: Path) -> None:
         as_source(f"{folder}#age", f"{folder}#age,weight")
 
 
+def test_row_groups_that_no_thread_can_hold_are_refused_unread(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame[["age", "size"]].to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="data is stored in row groups of 1,000 rows, 16,000 bytes across its columns"):
+        as_source(tmp_path / "t.parquet", threads=1, memory_limit=50_000)
+
+
 def test_nan_is_named_as_in_any_input(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1.0, np.nan]}), tmp_path / "t.parquet")
     with pytest.raises(InputError, match=r"data contains NaN \(nan\) at row 1"):

@@ -18,6 +18,7 @@ from dask_dpmeans import DPMeans, HDPMeans, fit, load, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.location import Location
+from dask_dpmeans.report import input_of
 from dask_dpmeans.sources import as_source, parquet
 from dask_dpmeans.sources.parquet import open_parquet
 
@@ -123,6 +124,7 @@ def test_the_command_line_fits_and_predicts_columns_by_name(
     call("fit", "table.parquet#age,income", "run.zarr", "--penalty", "9", "--seed", "0")
     frame[["city", "income", "age"]].to_parquet("others.parquet")  # in another order
     call("predict", "run.zarr", "others.parquet#age,income", "labels.zarr")
+    assert input_of("run.zarr") == f"{folder}#age,income"
     model = load("run.zarr")
     np.testing.assert_array_equal(model.predict(frame[["age", "income"]].to_numpy()), model.labels_.compute())
     call(

@@ -455,7 +455,7 @@ def opened_input(
     elif isinstance(data, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array: fill or drop the masked entries first, as {name}.filled(0) does")
     elif hasattr(data, "to_dask_array"):
-        opened = data.to_dask_array(lengths=True)
+        opened = table_rows(data)
     elif isinstance(data, da.Array):
         known = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
         opened = dask_csr(known) if is_csr_dask(data) and dimensions == 2 else known
@@ -470,6 +470,14 @@ def opened_input(
     if opened.ndim != dimensions:
         raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
     return opened
+
+
+def table_rows(table: Any) -> da.Array:
+    """A Dask table, or a column of it, as an array with known chunks."""
+    try:
+        return table.to_dask_array(lengths=True)
+    except ValueError:  # Dask before 2026.8 counts Parquet files that it reads together as one, but wants each counted
+        return table.to_dask_array().compute_chunk_sizes()
 
 
 def _opened_csr(data: Any, name: str, dimensions: int) -> Any:

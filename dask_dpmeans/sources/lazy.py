@@ -15,7 +15,15 @@ from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.survey import first_flaw
 from dask_dpmeans.sources.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask, lazy_csr
 from dask_dpmeans.sources.executors import Keys
-from dask_dpmeans.sources.inputs import check_dense, describe_flaw, lazy_array, limit_of, opened_input, working_dtype
+from dask_dpmeans.sources.inputs import (
+    check_dense,
+    describe_flaw,
+    lazy_array,
+    limit_of,
+    opened_input,
+    table_rows,
+    working_dtype,
+)
 from dask_dpmeans.sources.shards import Prepare, read_rows
 
 LAZILY = "dpmeans-predict"
@@ -132,7 +140,7 @@ def opened_rows(data: Any) -> Any:
 def known_rows(data: Any) -> Any:
     """Lazy data as an array whose number of rows is known."""
     if hasattr(data, "to_dask_array"):
-        return data.to_dask_array(lengths=True)
+        return table_rows(data)
     unknown = isinstance(data, da.Array) and any(np.isnan(size) for size in data.shape)
     return data.copy().compute_chunk_sizes() if unknown else data
 

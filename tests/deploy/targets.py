@@ -14,6 +14,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
+import pytest
 import yaml
 import zarr
 
@@ -129,6 +130,15 @@ def machine(folder: Path, environment: dict[str, str]) -> Iterator[Machine]:
         yield here
     finally:
         here.end()
+
+
+def download(requirement: str, folder: Path) -> Path:
+    """The wheel of a package; the test is skipped where none can be had."""
+    words = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), requirement]
+    if subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True).returncode:
+        pytest.skip(f"{requirement} cannot be had here")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def free_ports(number: int) -> list[str]:

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from copy import deepcopy
 from functools import cache
@@ -15,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from dask.utils import parse_bytes
-from targets import BIN, DEPLOY, MANIFESTS, commands, containers, documents, pod_specs, services
+from targets import BIN, DEPLOY, MANIFESTS, commands, containers, documents, download, pod_specs, services
 
 from dask_dpmeans import __version__
 
@@ -106,12 +105,7 @@ def test_kubernetes_takes_the_objects_and_no_misspelled_field() -> None:
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The operator's schemas by kind, which take no field that they do not name."""
-    folder = tmp_path_factory.mktemp("operator")
-    words = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), OPERATOR]
-    done = subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"{OPERATOR} cannot be had here")
-    (wheel,) = folder.glob("*.whl")
+    wheel = download(OPERATOR, tmp_path_factory.mktemp("operator"))
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if "/crds/" in name]
         definitions = [yaml.load(archive.read(name), yaml.CSafeLoader)["spec"] for name in names]
@@ -121,7 +115,11 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def strict(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema of a kind, with no other fields, but those that every kind has."""
     closed = _closed(schema)
-    closed["properties"] |= {"apiVersion": {"const": CUSTOM}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    closed["properties"] |= {
+        "apiVersion": {"const": CUSTOM},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    }
     return closed
 
 
@@ -138,9 +136,7 @@ def _closed(schema: Any) -> Any:
 
 def custom_objects() -> list[dict[str, Any]]:
     """What the operator is given."""
-    return [
-        each for name in MANIFESTS for each in documents(f"kubernetes/{name}") if each["apiVersion"] == CUSTOM
-    ]
+    return [each for name in MANIFESTS for each in documents(f"kubernetes/{name}") if each["apiVersion"] == CUSTOM]
 
 
 def test_the_operator_takes_its_objects_and_no_misspelled_field(schemas: dict[str, Any]) -> None:

@@ -5,8 +5,6 @@ import shutil
 import subprocess
 import zipfile
 from copy import deepcopy
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jsonschema

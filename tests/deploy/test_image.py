@@ -127,6 +127,9 @@ class Image:
         assert done.returncode == 0, done.stderr
 
 
+pytestmark = pytest.mark.timeout(900)  # for all packages
+
+
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """What the Dockerfile makes."""

@@ -133,7 +133,7 @@ def test_a_fit_that_is_told_to_stop_goes_back_into_the_queue_and_then_goes_on(
     assert 1 < len(job.steps()) < STEPS
     assert start(SLURM_RESTART_COUNT="1").wait(timeout=120) == 0, job.log()
     job.check()
-    scheduler, workers = (tmp_path / "srun.log").read_text().splitlines()[:2]
+    scheduler, workers = sorted((tmp_path / "srun.log").read_text().splitlines()[:2])
     assert scheduler.startswith("1 dask scheduler ")
     assert workers.startswith("2 dask worker ")
     assert "--nthreads 1 --memory-limit 1000MiB " in workers

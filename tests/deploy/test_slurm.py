@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
@@ -113,21 +114,31 @@ def stand_ins(tmp_path: Path) -> dict[str, str]:
     return dict(os.environ) | SET | {"PATH": f"{tmp_path}/bin:{BIN}:{os.environ['PATH']}", "INTERFACE": "lo"}
 
 
+def kill_group(leader: int) -> None:
+    """Kill what is left of a script and of what it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 def test_a_fit_that_is_told_to_stop_goes_back_into_the_queue_and_then_goes_on(
-    tmp_path: Path, stand_ins: dict[str, str]
+    tmp_path: Path, stand_ins: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
     job = Job(tmp_path)
     words = ["bash", str(SCRIPT), *job.words]
+    left = tmp_path / f"dpmeans-{SET['SLURM_JOB_ID']}.scheduler.json"
+    left.write_text('{"address": "tcp://127.0.0.1:9"}')  # by a start on a node that was lost
 
     def start(**environment: str) -> subprocess.Popen[bytes]:
         with (tmp_path / "job.log").open("a") as log:
-            return subprocess.Popen(words, cwd=tmp_path, env=stand_ins | environment, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                words, cwd=tmp_path, env=stand_ins | environment, stdout=log, stderr=log, start_new_session=True
+            )
+        request.addfinalizer(lambda: kill_group(process.pid))
+        return process
 
     first = start()
-    try:
-        wait_until(lambda: len(job.steps()) > 1)
-    finally:
-        first.send_signal(signal.SIGTERM)
+    wait_until(lambda: len(job.steps()) > 1)
+    first.send_signal(signal.SIGTERM)
     assert first.wait(timeout=60) == 3, job.log()
     assert (tmp_path / "scontrol.log").read_text() == "requeue 7\n"
     assert 1 < len(job.steps()) < STEPS

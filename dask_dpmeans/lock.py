@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
@@ -190,9 +191,13 @@ class Lock:
         text = self._sign()
         if self.descriptor is not None:
             os.pwrite(self.descriptor, text.ljust(1024), 0)
-        else:
+        elif self.location.remote:
             fs, where = self.location.files()
             fs.pipe_file(where, text)
+        else:  # whoever reads meanwhile sees the sign before or this one, never half of one
+            written = Path(f"{self.location.url}.{uuid4().hex}.partial")
+            written.write_bytes(text)
+            written.replace(self.location.url)
 
     def _sign(self) -> bytes:
         """The next sign of life."""

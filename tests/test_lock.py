@@ -276,3 +276,10 @@ def test_a_new_output_is_not_waited_for(path, monkeypatch):
     monkeypatch.setattr(lock, "LEASE", 600.0)
     with only_job(path):
         assert there(path)
+
+
+def test_signs_of_life_are_never_seen_by_half(path, monkeypatch):
+    monkeypatch.setattr(lock, "BEAT", 0.0005)
+    with only_job(path) as held:
+        for _ in range(300):
+            held.check()

@@ -190,6 +190,7 @@ def test_of_rows_read_in_each_pass_only_those_that_are_read_count(monkeypatch):
 X = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0]])
 
 
+@pytest.mark.filterwarnings("ignore:at penalties up to .* fewer than 32 rows a cluster")  # of six rows
 @pytest.mark.parametrize(("search", "full", "n_fits"), [(True, False, 7), (False, False, 4), (False, True, 4)])
 def test_a_path_tells_which_penalty_was_fitted(often, search, full, n_fits):
     notes = Notes()

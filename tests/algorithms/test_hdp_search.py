@@ -16,7 +16,7 @@ from dask_dpmeans.algorithms.hdp_search import Findings, Method, Trading, delete
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.sources import as_source
 
-FEWER = settings(max_examples=15)
+FEWER = settings(max_examples=8)
 
 
 @st.composite

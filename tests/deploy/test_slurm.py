@@ -205,6 +205,11 @@ class Slurm:
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
+    def said(self) -> str:
+        """The last line of each daemon."""
+        logs = sorted(self.folder.glob("*.out"))
+        return "; ".join(f"{log.stem}: {(log.read_text().splitlines() or ['nothing'])[-1]}" for log in logs)
+
     def about(self, job: str) -> dict[str, str]:
         """What Slurm knows of a job."""
         return dict(re.findall(r"(\S+?)=(\S*)", self.call("scontrol", "show", "job", job)))
@@ -229,7 +234,10 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
     folder.mkdir()
     here = Slurm(folder)
     try:
-        here.start()
+        try:
+            here.start()
+        except AssertionError:
+            pytest.skip(f"Slurm does not come up here: {here.said()}")
         yield here
     finally:
         here.end()

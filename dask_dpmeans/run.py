@@ -374,10 +374,13 @@ def sources_of(data: Any, groups: Any, sample_weight: Any) -> dict[str, str | No
 
 
 def fingerprint(summary: Summary) -> str:
-    """A digest of what the first pass found, by which other rows are told."""
+    """A digest of what the first pass found, by which other rows are told.
+
+    Of a column that holds both zeros either may be the least value, as the order of comparisons has it: both are +0.
+    """
     figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
     figures += [np.array([summary.weight, summary.n_groups]), np.array([summary.groups_sum], np.uint64)]
-    return hashlib.sha256(b"".join(figure.tobytes() for figure in figures)).hexdigest()
+    return hashlib.sha256(b"".join((figure + 0).tobytes() for figure in figures)).hexdigest()
 
 
 def _described(value: Any) -> Any:

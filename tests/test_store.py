@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.loop import iterate
-from dask_dpmeans.run import write_synthetic
+from dask_dpmeans.run import fingerprint, write_synthetic
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.store import FORMAT, MARKER, Record, RunStore, _signed
 from dask_dpmeans.synth import Synthetic
@@ -124,6 +124,13 @@ def test_resume_refuses_another_input_or_other_parameters(tmp_path: Path, data: 
     changed[5, 1] += 1
     with pytest.raises(InputError, match="begun with another input"):
         fit(changed, tmp_path / "run.zarr", DPMeans(16.0), resume=True)
+
+
+def test_rows_are_the_same_whichever_zero_is_their_least_value() -> None:
+    summary = as_source(np.array([[0.0, 1.0], [-0.0, 2.0]]), threads=1).summary
+    both = [replace(summary, lowest=np.array([zero, 1.0])) for zero in (0.0, -0.0)]
+    assert fingerprint(both[0]) == fingerprint(both[1])
+    assert fingerprint(both[0]) != fingerprint(replace(summary, lowest=np.array([1e-300, 1.0])))
 
 
 def test_resume_of_a_finished_run_changes_nothing(data: str, run: Path) -> None:

@@ -3,10 +3,11 @@
 import json
 import shutil
 import sys
+import warnings
 from dataclasses import asdict, dataclass, field
 from threading import Event, Lock, Thread
 from time import monotonic, perf_counter
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import click
 
@@ -56,6 +57,7 @@ class Progress:
         self.told = self.said = monotonic()
         self._lock, self._over = Lock(), Event()
         self._thread = Thread(target=self._watch, name="dpmeans-progress", daemon=True)
+        self._warn = warnings.showwarning
 
     def step(self, number: int, record: Record, n_rows: int) -> None:
         """A step was committed."""
@@ -80,11 +82,17 @@ class Progress:
     def end(self) -> None:
         """Nothing more to say."""
 
+    def warn(self, *warning: Any, **more: Any) -> None:
+        """Say a warning, as it would be said without this."""
+        self._warn(*warning, **more)
+
     def __enter__(self) -> Self:
+        warnings.showwarning = self.warn
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        warnings.showwarning = self._warn
         self._over.set()
         self._thread.join()
         self.end()
@@ -136,6 +144,14 @@ class TerminalLine(Progress):
     def __init__(self) -> None:
         super().__init__()
         self._shown = ""
+
+    def warn(self, *warning: Any, **more: Any) -> None:
+        """Say a warning above the line, which then stands below it again."""
+        with self._lock:
+            shown = self._shown
+            self._show("")
+            super().warn(*warning, **more)
+            self._show(shown)
 
     def say_step(self, number: int, record: Record) -> None:
         """Say what a step came to."""
@@ -191,8 +207,9 @@ def describe_pass(found: Pass, since: float = 0.0) -> str:
         share, pace = found.done / found.total, found.done / found.seconds if found.seconds else 0.0
         return f"{found.name} {share:.0%}  {pace:,.0f} rows/s  {elapsed(max(0.0, left))} to go"
     total = "" if found.total is None else f" of {found.total:,}"
+    unit = found.unit.removesuffix("s") if (found.total or found.done) == 1 else found.unit
     last = f", the last at penalty {found.last['penalty']:.6g}: k={found.last['n_clusters']:,}" if found.last else ""
-    return f"{found.name}: {found.done:,}{total} {found.unit}{last}  {elapsed(found.seconds + since)}"
+    return f"{found.name}: {found.done:,}{total} {unit}{last}  {elapsed(found.seconds + since)}"
 
 
 def elapsed(seconds: float) -> str:

@@ -1,8 +1,10 @@
 """What is said of a pass: often on a terminal, seldom in a log, and never by the thread that fits."""
 
 import json
+import sys
 import threading
 import warnings
+from dataclasses import replace
 from time import sleep
 
 import numpy as np
@@ -74,6 +76,8 @@ def test_of_a_pass_that_has_just_begun_no_pace_is_known(total):
 def test_fits_of_unknown_number_are_counted():
     found = Pass("aim", 2, None, "fits", 5.0, {"penalty": 0.25, "n_clusters": 3})
     assert describe_pass(found) == "aim: 2 fits, the last at penalty 0.25: k=3  0:00:05"
+    assert describe_pass(replace(found, done=1)).startswith("aim: 1 fit, the last")
+    assert describe_pass(replace(found, done=0, total=1, last={})) == "aim: 0 of 1 fit  0:00:05"
 
 
 def test_a_terminal_shows_the_pass_that_runs_and_then_the_step_that_stands(capsys, loud):
@@ -88,6 +92,23 @@ def test_a_terminal_shows_the_pass_that_runs_and_then_the_step_that_stands(capsy
     assert said().rpartition("\r")[2].startswith("step 1: k=3")
     assert said().endswith("\n")
     assert said().count("\n") == 1
+
+
+def test_a_warning_stands_above_the_line_of_a_terminal(capsys, loud):
+    said = Said(capsys, "err")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = before = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
+        with TerminalLine() as shown:
+            warnings.warn("nothing is shown yet", stacklevel=1)
+            shown.step(1, RECORD, 1000)
+            warnings.warn("few rows", stacklevel=1)
+        assert warnings.showwarning is before
+    first, written, left, end = said().split("\n")
+    assert first == "Warning: nothing is shown yet"
+    assert left.startswith("\rstep 1: k=3")
+    assert written == f"{left}\rWarning: few rows"
+    assert end == ""
 
 
 def test_a_terminal_that_saw_passes_alone_is_left_empty(capsys, loud):

@@ -516,7 +516,7 @@ class _Work:
         else:
             high = float(self.source.summary.squares.sum())
             low = min(high, self.aim(len(most), everywhere=False).penalty)
-        return tuple(np.geomspace(low, high, USUAL_PENALTIES).tolist())
+        return tuple(np.unique(np.geomspace(low, high, USUAL_PENALTIES)).tolist())
 
     def aim(self, wanted: int, *, everywhere: bool) -> Aimed:
         """The penalty for so many clusters; where `everywhere`, of all rows."""

@@ -265,7 +265,7 @@ def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> 
     event = json.loads(succeed("path", data, "path.zarr", "--penalties", "90,9", "--force", "--json").stdout)
     radii = penalty_path(rows, [9, 90])
     assert (event["penalties"], event["n_clusters"]) == ([9.0, 90.0], radii.n_clusters.tolist())
-    assert (event["search"], event["full"], event["stability"]) == (False, True, None)
+    assert (event["search"], event["full"], event["crowded"], event["stability"]) == (False, True, 0.0, None)
     assert "longest" not in succeed("path", data, "--penalties", "90,9").stdout
     assert [list(each.values()) for each in event["intervals"]] == [list(each) for each in radii.intervals]
 
@@ -286,6 +286,9 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         (["path", "{data}", "--penalties", "1,-2"], "penalties must be a list of finite numbers > 0, got [1.0, -2.0]"),
         (["path", "{data}", "--from", 1], "give --penalties, or --from and --to, or neither"),
         (["path", "{data}", "--penalties", "1", "--from", 1, "--to", 2], "give --penalties, or --from and --to"),
+        (["path", "{data}", "--number", 9], "--number says how many penalties lie from --from to --to: give these too"),
+        (["path", "{data}", "--penalties", "1,2", "--number", 9], "--number says how many penalties lie"),
+        (["penalty", "{data}", "-k", 2, "--full"], "--full is about fits, and none is asked for: give --fit or"),
         (["path", "{data}", "--from", 3, "--to", 2], "--from 3 must be > 0 and below --to 2"),
         (["path", "{data}", "{data}/out", "--penalties", "1"], "lie one within the other: give another output"),
     ],

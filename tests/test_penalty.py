@@ -390,6 +390,10 @@ def test_what_makes_no_path_is_refused(options, message):
         penalty_path(three_gaussians(n=5), **{"penalties": [1.0], **options})
 
 
+def test_two_rows_have_one_usual_radius():
+    assert penalty_path(np.array([[0.0], [1.0]])).penalties.tolist() == [0.25]
+
+
 def test_equal_rows_have_no_usual_penalties():
     with pytest.raises(InputError, match="all rows are equal: there is one cluster at any penalty"):
         penalty_path(np.ones((5, 2)))

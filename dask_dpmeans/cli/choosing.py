@@ -13,7 +13,7 @@ from dask_dpmeans.cli.tables import say_path, say_tree, seen
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import load
 from dask_dpmeans.location import Location
-from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path, write_path
+from dask_dpmeans.penalty import USUAL_PENALTIES, farthest_first, penalty_for, penalty_path, write_path
 from dask_dpmeans.progress import progress
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.tree import cluster_tree, write_tree
@@ -35,6 +35,8 @@ def penalty_command(
 
     By farthest-first traversal (Kulis & Jordan 2012, section 6.1), and where asked by what fits give.
     """
+    if full and not (fitted or search):
+        raise click.UsageError("--full is about fits, and none is asked for: give --fit or --search too")
     with reading(data, **how) as rows, progress(as_json) as shown:
         rows["on_pass"] = shown.watch
         found = farthest_first(k=clusters, **rows)
@@ -65,7 +67,7 @@ def penalty_command(
 @click.option("--penalties", callback=penalties_of, help="Penalties to try, such as 1,2,4.")
 @click.option("--from", "low", type=float, help="The lowest of some in even steps of the logarithm, ...")
 @click.option("--to", "high", type=float, help="... the highest, ...")
-@click.option("--number", type=click.IntRange(2), default=40, show_default=True, help="... and how many.")
+@click.option("--number", type=click.IntRange(2), help=f"... and how many, {USUAL_PENALTIES} by default.")
 @SEARCH
 @FULL
 @METRIC
@@ -85,7 +87,7 @@ def path_command(
     penalties: list[float] | None,
     low: float | None,
     high: float | None,
-    number: int,
+    number: int | None,
     seed: int | None,
     force: bool,
     as_json: bool,
@@ -103,10 +105,12 @@ def path_command(
     """
     if (low is None) != (high is None) or (penalties is not None and low is not None):
         raise click.UsageError("give --penalties, or --from and --to, or neither")
+    if number is not None and low is None:
+        raise click.UsageError("--number says how many penalties lie from --from to --to: give these too")
     if low is not None and high is not None:
         if not 0 < low < high < math.inf:
             raise click.UsageError(f"--from {low:g} must be > 0 and below --to {high:g}")
-        penalties = np.geomspace(low, high, number).tolist()
+        penalties = np.geomspace(low, high, number or USUAL_PENALTIES).tolist()
     target = None if out is None else Location.at(out, how["storage_options"])
     if target is not None:
         RunStore.at(target).check_target("path", [data, how["weights"]], force=force)

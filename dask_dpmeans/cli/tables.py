@@ -143,7 +143,7 @@ def say_path(found: PenaltyPath, out: str | None, as_json: bool) -> None:
 def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
     """A path as JSON holds it, centers aside."""
     figures = ("penalties", "n_clusters", "inertias", "objectives")
-    said = ("search", "full", "rows_used", "random_state", "longest", "penalty")
+    said = ("search", "full", "rows_used", "crowded", "random_state", "longest", "penalty")
     return {
         "event": "path",
         "out": out and redacted(out),

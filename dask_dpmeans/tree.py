@@ -79,8 +79,10 @@ class ClusterTree(NamedTuple):
 def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = None) -> ClusterTree:
     """A tree of the clusters of a fit: DP-means on its centers, by their weights, then on those of that, and so on.
 
-    Penalties are prices, as with ``search=True``.  The figures of a level are exact for the rows: the squared error
-    about a center of centers is that about these, plus theirs about it.  No row is read.
+    Penalties are prices, as with ``search=True``.  No row is read: the squared error of rows about a center of centers
+    is that about these, plus theirs about it.  That is exact where the centers of the fit are the means of their rows,
+    as with ``tol=0``; after fits that ended at the usual tolerance it was up to .0014 of itself off (s1, a1, and
+    20,000 Gaussian rows).
 
     Parameters
     ----------
@@ -111,7 +113,8 @@ def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = No
     [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]
     """
     if not all(hasattr(model, f"cluster_{name}_") for name in ("centers", "weights", "inertias")):
-        raise InputError(f"a tree is made of centers, and {type(model).__name__} has none: fit it, or another method")
+        needed = "a tree needs centers, weights and squared errors of clusters"
+        raise InputError(f"{needed}, and {type(model).__name__} has not all of them: fit it, or another method")
     metric = getattr(model, "metric", "euclidean")
     weights, inertias = model.cluster_weights_, model.cluster_inertias_
     numbers = np.arange(len(weights), dtype=np.int32)

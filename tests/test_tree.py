@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans import DPMeans, HDPMeans, InputError, KernelDPMeans, fit
+from dask_dpmeans import DPMeans, HDPMeans, InputError, KernelDPMeans, OnlineDPMeans, fit
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.metrics import partition
@@ -43,6 +43,15 @@ def test_the_figures_of_a_level_are_those_of_its_rows(seed, metric, weighted):
         np.testing.assert_allclose(level.centers, found.centers, atol=1e-7 * np.abs(rows).max())
 
 
+def test_the_figures_are_near_where_a_tolerance_ended_the_fit():
+    rows = np.random.default_rng(0).normal(size=(5000, 2))
+    model = DPMeans(1.0, random_state=0).fit(rows)
+    assert np.abs(partition(rows, model.labels_).centers - model.cluster_centers_).max() > 1e-6
+    for level in cluster_tree(model).levels:
+        distances = ((rows - level.centers[level.labels(model.labels_)]) ** 2).sum()
+        assert level.inertia == pytest.approx(distances, rel=0.002)
+
+
 def test_levels_are_unions_of_those_below_at_rising_penalties():
     model = DPMeans(9.0).fit(nested())
     tree = cluster_tree(model)
@@ -70,8 +79,8 @@ def test_data_sets_share_a_tree_and_what_has_no_centers_has_none():
     rows = nested()
     shared = HDPMeans(9.0, 9.0).fit(rows, groups=np.arange(len(rows)) % 3)
     assert cluster_tree(shared).levels[-1].weights.tolist() == [len(rows)]
-    for model in (DPMeans(9.0), KernelDPMeans(1.0).fit(rows[:20])):
-        with pytest.raises(InputError, match=r"a tree is made of centers, and \w+ has none: fit it, or another method"):
+    for model in (DPMeans(9.0), KernelDPMeans(1.0).fit(rows[:20]), OnlineDPMeans(9.0).fit(rows)):
+        with pytest.raises(InputError, match=r"a tree needs centers, .* and \w+ has not all of them: fit it"):
             cluster_tree(model)
 
 

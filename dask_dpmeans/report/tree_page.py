@@ -55,7 +55,10 @@ def _levels(tree: ClusterTree) -> Table:
     levels = (tree.leaves, *tree.levels)
     parts = [figures([level.penalty for level in levels]), [f"{level.n_clusters:,}" for level in levels]]
     parts += [[f"{getattr(level, name):.9g}" for level in levels] for name in ("objective", "inertia")]
-    caption = "The first are the clusters of the fit. The objective is inertia + penalty x clusters, of all rows."
+    caption = (
+        "The first are the clusters of the fit. The objective is inertia + penalty x clusters, of all rows; exact "
+        "where the centers of the fit are the means of their rows, as they are after a fit with tol 0."
+    )
     return Table("Levels", caption, ["penalty", "clusters", "objective, J", "inertia"], lines_of(parts))
 
 

@@ -1,6 +1,7 @@
 """Clusters: which one to work on, what it has, and how to start one."""
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import dask
 from distributed import Client, LocalCluster, Security, default_client
+from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.system import MEMORY_LIMIT
 
 from dask_dpmeans.errors import NoWorkersError, VersionsDifferError
@@ -31,6 +33,17 @@ class Resources:
     """Bytes, of the smallest worker."""
     thread_memory: int
     """Bytes, the smallest share of a thread."""
+
+
+class DeafToCtrlC(WorkerPlugin):
+    """Leaves Ctrl-C, which a terminal sends to all processes of a command, to the one that started the workers.
+
+    Else each of them would end with a traceback of its own.
+    """
+
+    def setup(self, worker: Any) -> None:
+        """In the worker's process, where its event loop has the main thread."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def current_client() -> Client | None:
@@ -157,6 +170,7 @@ def connect(
         )
         try:
             with Client(cluster, set_as_default=False) as client:
+                client.register_plugin(DeafToCtrlC())
                 yield client
         finally:
             with suppress(KeyError):  # Dask's, of a worker that was killed

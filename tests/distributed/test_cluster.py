@@ -227,6 +227,10 @@ def test_fits_of_a_job_are_told_from_the_worker_that_runs_it(client, path):
     assert told[-1].last == {"penalty": 20.0, "n_clusters": found.n_clusters[-1]}
 
 
+def test_ctrl_c_on_a_terminal_is_not_for_the_workers(client):
+    assert set(client.run(signal.getsignal, signal.SIGINT).values()) == {signal.SIG_IGN}
+
+
 def test_the_dashboard_groups_tasks_by_what_runs(client, path):
     fit(path, path.with_name("run.zarr"), DPMeans(6.0), client=client)
     groups = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))

@@ -64,14 +64,14 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
     Returns
     -------
     The figure: over the penalty, in the logarithm, the numbers of clusters with the intervals over which each stands,
-    the longest shaded; the objective; the mean adjusted Rand index of fits of halves.
+    of prices the longest shaded; the objective; the mean adjusted Rand index of fits of halves.
     """
     panels = ["clusters k", "objective J", "adjusted Rand index\nof halves"][: 2 if path.stability is None else 3]
     figure = _figure(figure, 7.0, 2.4 * len(panels))
     above, *below = _stacked(figure, panels)
     marker = "." if len(path.penalties) > FEW else "o"
     for interval in path.intervals:
-        longest = interval.n_clusters == path.longest
+        longest = path.search and interval.n_clusters == path.longest  # of radii it says little
         label = f"longest interval: {interval.n_clusters:,} clusters" if longest else None
         ends = [interval.low, interval.high]
         above.plot(ends, [interval.n_clusters] * 2, color=INK, linewidth=4 if longest else 1.5, label=label)

@@ -73,7 +73,10 @@ def test_a_path_shows_every_interval_and_marks_the_longest(rows):
 
 def test_a_path_of_radii_without_stability_has_two_panels(rows):
     found = penalty_path(rows, [1.0, 16.0, 1e4], random_state=0)
-    _, below = rendered(plot.path(found))
+    assert found.longest is not None  # which says little, and is not marked
+    above, below = rendered(plot.path(found))
+    assert [text.get_text() for text in above.get_legend().texts] == ["penalties tried"]
+    assert not above.patches
     assert below.get_xlabel() == "penalty, in squared units of the rows"
 
 

@@ -332,6 +332,10 @@ def test_a_page_of_a_path_has_its_intervals_and_how_halves_agree(stored):
     assert found.headline == f"6 prices: from {path.n_clusters[0]} clusters to {path.n_clusters[-1]} of 300 rows"
     assert found.warnings == [UNCHECKED]
     assert len(Links(text).loaded) == 1
+    assert [page(stored / each).pictures[0].caption.endswith("longest is shaded.") for each in ("prices", "radii")] == [
+        True,
+        False,
+    ]
 
 
 def test_a_page_of_a_path_warns_of_a_summary_and_of_rows_in_memory(stored, tmp_path, monkeypatch, undrawn):

@@ -15,9 +15,8 @@ from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, figures, lines_of
 from dask_dpmeans.store import RunStore
 
-CAPTION = (
-    "Clusters, and what they cost, over the penalty; the interval over which their number stands longest is shaded."
-)
+CAPTION = "Clusters, and what they cost, over the penalty"
+SHADED = "; the interval over which their number stands longest is shaded"
 
 
 def page(store: AnyPlace) -> Page:
@@ -28,7 +27,7 @@ def page(store: AnyPlace) -> Page:
         headline=_headline(path),
         warnings=[*warnings_of(path), *origin.warnings(path.asked)],
         facts={"Result": _result(path), "Parameters": _parameters(path), "Input": origin.rows(path.asked)},
-        pictures=[Picture.of("Path", CAPTION, lambda: plot.path(path))],
+        pictures=[Picture.of("Path", f"{CAPTION}{SHADED * path.search}.", lambda: plot.path(path))],
         tables=[*([_intervals(path)] if path.intervals else []), _penalties(path)],
         call=call(path),
         unknown=origin.unknown(path.asked),

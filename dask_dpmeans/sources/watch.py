@@ -35,7 +35,8 @@ class Pass:
 
 
 OnPass = Callable[[Pass], None]
-"""Who watches: called by the thread that waits for the pass, at its beginning and end, and a few times a second."""
+"""Who watches: called by the thread that waits for the pass, at its beginning and end, and up to four times
+a second in between."""
 
 
 class Count:

@@ -390,6 +390,15 @@ def test_what_makes_no_path_is_refused(options, message):
         penalty_path(three_gaussians(n=5), **{"penalties": [1.0], **options})
 
 
+def test_as_prices_halves_of_the_rows_weigh_as_much_as_all():
+    rows, told = np.repeat([[-1.0], [1.0]], 100, axis=0), []  # two clusters save 200, of half the rows about 100
+    options = {"search": True, "halvings": 1, "random_state": 0}
+    path = penalty_path(rows, [150.0], **options, threads=1, on_pass=told.append)
+    assert path.n_clusters.tolist() == [2]
+    assert told[-1].done == 3
+    assert told[-1].last == {"penalty": 150.0, "n_clusters": 2}
+
+
 def test_two_rows_have_one_usual_radius():
     assert penalty_path(np.array([[0.0], [1.0]])).penalties.tolist() == [0.25]
 

@@ -9,8 +9,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import dask
-from distributed import Client, LocalCluster, Security, default_client
-from distributed.diagnostics.plugin import WorkerPlugin
+from distributed import Client, LocalCluster, Security, WorkerPlugin, default_client
 from distributed.system import MEMORY_LIMIT
 
 from dask_dpmeans.errors import NoWorkersError, VersionsDifferError

@@ -399,6 +399,21 @@ def test_as_prices_halves_of_the_rows_weigh_as_much_as_all():
     assert told[-1].last == {"penalty": 150.0, "n_clusters": 2}
 
 
+def test_prices_in_full_go_on_in_the_middle_of_those_at_which_clusters_stand(monkeypatch):
+    rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
+    tried, at = [], penalty.Prices.at
+
+    def noted(fits, source, price, start, **how):
+        tried.append((source.plan.n_rows, price))
+        return at(fits, source, price, start, **how)
+
+    monkeypatch.setattr(penalty.Prices, "at", noted)
+    options = {"search": True, "full": True, "summary_rows": 2000, "random_state": 0}
+    path = penalty_path(rows, [500.0, 2000.0], **options)
+    assert path.n_clusters.tolist() == [24, 24]
+    assert [price for n_rows, price in tried if n_rows == len(rows)] == [pytest.approx(1000.0)]
+
+
 def test_two_rows_have_one_usual_radius():
     assert penalty_path(np.array([[0.0], [1.0]])).penalties.tolist() == [0.25]
 

@@ -66,6 +66,13 @@ def test_levels_are_unions_of_those_below_at_rising_penalties():
         assert above.objective <= below.inertia + above.penalty * below.n_clusters
 
 
+def test_clusters_of_a_level_are_numbered_by_the_first_of_the_fit_in_each():
+    model = DPMeans(4.0, random_state=0).fit(np.random.default_rng(0).normal(0, 5, (60, 2)))
+    for level in cluster_tree(model, [40.0, 150.0]).levels:
+        assert 1 < level.n_clusters < model.n_clusters_
+        assert (np.diff(np.unique(level.clusters, return_index=True)[1]) > 0).all()
+
+
 def test_labels_of_rows_follow_lazily():
     rows = nested()
     model = DPMeans(9.0).fit(da.from_array(rows, chunks=(70, 2)))

@@ -96,6 +96,14 @@ def test_each_step_is_a_task_under_that_of_the_fit(model, X):
     same(notes.seen[-1][0], found)
 
 
+def test_a_step_that_was_tried_in_vain_is_no_step_of_the_history():
+    notes, rows = Notes(), np.random.default_rng(0).normal(size=(200, 2)).round(1)
+    found = DPMeans(5.0, search=True, random_state=0).set_callbacks(notes).fit(rows)
+    assert len(notes.seen) - 1 == found.n_iter_ + 1
+    assert (np.diff([record.objective for record in found.history_]) < 0).all()
+    assert found.history_[-1].passes > notes.seen[-3][0].history_[-1].passes
+
+
 @models
 def test_callbacks_that_only_look_change_nothing(model, X):
     same(clone(model).set_callbacks(Notes()).fit(X), clone(model).fit(X))

@@ -414,6 +414,13 @@ def test_prices_in_full_go_on_in_the_middle_of_those_at_which_clusters_stand(mon
     assert [price for n_rows, price in tried if n_rows == len(rows)] == [pytest.approx(1000.0)]
 
 
+def test_of_radii_that_are_equally_near_the_highest_is_taken():
+    found = penalty_for(np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), 3)
+    near = [radius for radius, k in found.tried if k == found.n_clusters == 4]
+    assert len(near) > 1
+    assert found.penalty == max(near)
+
+
 def test_two_rows_have_one_usual_radius():
     assert penalty_path(np.array([[0.0], [1.0]])).penalties.tolist() == [0.25]
 

@@ -228,6 +228,13 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     assert len(page(tmp_path / "run", data=rows).pictures) == 5
 
 
+def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):
+    fit(folder / "rows.zarr", tmp_path / "run", DPMeans(12.0, random_state=0), sample_weight=np.full(300, 2.0))
+    found = page(tmp_path / "run")
+    assert found.pictures[-1].title == "Rows and centers"
+    assert found.warnings[0] == UNCHECKED
+
+
 def test_no_url_that_a_run_names_is_asked_for(folder, monkeypatch):
     found = RunStore.at(folder / "fit-run").result()
     for data in ("https://host/rows.zarr", "file:///etc/hosts", ["rows.zarr"], str(folder / "none.zarr")):

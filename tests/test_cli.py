@@ -286,6 +286,7 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         (["path", "{data}", "--penalties", "1,-2"], "penalties must be a list of finite numbers > 0, got [1.0, -2.0]"),
         (["path", "{data}", "--from", 1], "give --penalties, or --from and --to, or neither"),
         (["path", "{data}", "--penalties", "1", "--from", 1, "--to", 2], "give --penalties, or --from and --to"),
+        (["path", "{data}", "--penalties", 9, "--max-clusters", 2], "clusters, more than max_clusters=2: raise the"),
         (["path", "{data}", "--number", 9], "--number says how many penalties lie from --from to --to: give these too"),
         (["path", "{data}", "--penalties", "1,2", "--number", 9], "--number says how many penalties lie"),
         (["penalty", "{data}", "-k", 2, "--full"], "--full is about fits, and none is asked for: give --fit or"),

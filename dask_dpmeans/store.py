@@ -196,7 +196,9 @@ class RunStore:
 
     def begun(self) -> bool:
         """Whether a run of ours was begun there."""
-        return MARKER in _attributes(self / "steps")
+        attributes = _attributes(self / "steps")
+        # Formats up to 6 had no "run"; a whole result that someone called "steps" has neither.
+        return MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
 
     def check_target(self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False) -> None:
         """Refuse to write over anything that is there, unless it is ours, of this kind, and `force` or `resume` is set.
@@ -226,11 +228,8 @@ class RunStore:
 
     def kind(self) -> str | None:
         """What of ours is there, whole or begun: a run, a path, a tree, predictions or synthetic data."""
-        for place in (self.location, self / "steps"):
-            attributes = _attributes(place)
-            if MARKER in attributes:
-                return str(attributes[MARKER]["kind"])
-        return None
+        place = self.location if self.finished() else self / "steps"
+        return str(_attributes(place)[MARKER]["kind"]) if self.finished() or self.begun() else None
 
     def _is_free(self) -> bool:
         if not self.location.remote and os.path.lexists(self.path):

@@ -15,6 +15,15 @@ def redacted(text: str) -> str:
     return QUERY.sub(r"\1?***", USER.sub("***@", text))
 
 
+STORES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
+"""Packages that ask object stores; their errors are no `OSError`."""
+
+
+def of_store(error: BaseException) -> bool:
+    """Whether a store or a disk failed to answer, or refused to, so that a later try may succeed."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES
+
+
 class _RedactedError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(redacted(message))

@@ -20,7 +20,7 @@ from dask_dpmeans.graph import METHODS, GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
 from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.location import AnyPlace, Location
+from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.sources import lazy_rows
 from dask_dpmeans.spectral import SpectralDPMeans
@@ -212,6 +212,7 @@ def fit(
         given = [name for name, value in refused.items() if value is not None]
         if given:
             raise InputError(f"{' and '.join(given)} cannot be used on a graph: its links have weights themselves")
+    check_options(options.get("storage_options"), data, run, groups, sample_weight, getattr(method, "init", None))
     runs.fit(
         as_graph(data) if isinstance(method, GraphCutDPMeans) else data,
         run,
@@ -224,7 +225,7 @@ def fit(
         force=force,
         **options,
     )
-    return load(run, storage_options=options.get("storage_options"))
+    return load(Location.at(run, options.get("storage_options")))
 
 
 def dry_run(
@@ -280,6 +281,7 @@ def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> 
     CorruptStoreError
         Where something in it is missing or does not match its checksum.
     """
+    check_options(storage_options, run)
     result = RunStore.at(run, storage_options).result()
     model = _unfitted(result)
     model.random_state_ = result.manifest["random_state"]

@@ -1,6 +1,7 @@
 """Where something is stored: a path of this machine or a URL, and what the file system there has to be told."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,10 @@ from dask_dpmeans.errors import InputError, redacted
 
 READ_ONLY = ("http", "https")
 """Protocols that nothing can be written by."""
+LOCAL = ("file://", "local://")
+"""How URLs of paths of this machine begin."""
+PATTERN = re.compile(r"[*?\[]")
+"""What file systems elsewhere take for patterns of names, as they remove."""
 DEFAULTS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
 """Options where none are given: Zarr asks for many chunks at once, and s3fs would ask for the size of each first."""
 
@@ -33,7 +38,9 @@ class Location:
         """The location at a path or URL; options are for URLs, a path has no use for them."""
         if isinstance(place, Location):
             return place
-        text = os.fspath(place).removeprefix("file://")
+        text = os.fspath(place)
+        for beginning in LOCAL:
+            text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")
         if not url:
             return cls(os.path.abspath(text))
@@ -69,7 +76,7 @@ class Location:
         try:
             found: tuple[AbstractFileSystem, str] = url_to_fs(self.url, **self.options)
             return found
-        except (ImportError, ValueError) as error:  # a package that is not installed, an unknown protocol
+        except (ImportError, TypeError, ValueError) as error:  # no such package, protocol or option
             raise InputError(f"{self.shown} cannot be reached: {error}") from error
 
     def names(self) -> list[str]:
@@ -81,6 +88,8 @@ class Location:
             return sorted(path.rpartition("/")[2] for path in found - {where.rstrip("/")})
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # as the file system connects
+            raise InputError(f"{self.shown} cannot be reached with the storage options given: {error}") from error
 
     def remove(self) -> None:
         """Remove what is there, and all that lies in it."""
@@ -109,6 +118,17 @@ class Location:
             if fs.exists(where):
                 raise FileExistsError(self.shown) from None
             fs.pipe_file(where, content)
+        except FileNotFoundError as error:  # of object stores the bucket alone has to be there
+            raise InputError(f"{self.shown} cannot be written: {error}") from error
+
+
+def check_options(storage_options: Mapping[str, Any] | None, *places: Any) -> None:
+    """Refuse storage options that none of the places has a use for."""
+    named = [place for place in places if isinstance(place, str | os.PathLike | Location)]
+    if storage_options and not any(Location.at(place).remote for place in named):
+        raise InputError(
+            f"storage options are for URLs, and no URL is given here: leave {', '.join(storage_options)} out"
+        )
 
 
 AnyPlace = str | os.PathLike[str] | Location

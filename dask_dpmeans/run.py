@@ -24,7 +24,7 @@ from dask_dpmeans.kernels.implicit import ImplicitPredictions
 from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
-from dask_dpmeans.location import AnyPlace
+from dask_dpmeans.location import AnyPlace, check_options
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
@@ -123,13 +123,15 @@ def _fit(
         return True
     if store.finished():
         store.reopen()
+    name = store.name()
+    lock.check()  # so that it is the name of this job's run
     for step in () if converged else iterate(source, method, state):
         state, converged = step.state, step.converged
         record = Record.of(state, source.plan.n_rows, step.seconds)
         lock.check()
         if len(history) < state.step:
             history.append(record)
-            store.commit(state, history, converged, lock.owner)
+            store.commit(state, history, converged, lock.owner, name)
             on_step(state.step, record, source.plan.n_rows)
         else:
             history[-1] = replace(history[-1], passes=record.passes)
@@ -180,6 +182,7 @@ def predict(
     -------
     Predicted
     """
+    check_options(storage_options, run, data, out, groups)
     result = RunStore.at(run, storage_options).result()
     target = RunStore.at(out, storage_options)
     target.check_target("predictions", [run, data, groups], force=force)

@@ -56,7 +56,7 @@ from dask_dpmeans import lock
 from dask_dpmeans.algorithms.metric import METRICS
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
-from dask_dpmeans.location import AnyPlace, Location
+from dask_dpmeans.location import PATTERN, AnyPlace, Location
 
 FORMAT = 7
 """Version of this layout; a reader refuses any other."""
@@ -197,7 +197,8 @@ class RunStore:
     def begun(self) -> bool:
         """Whether a run of ours was begun there."""
         attributes = _attributes(self / "steps")
-        return MARKER in attributes and "run" in attributes
+        # Formats up to 6 had no "run"; a whole result that someone called "steps" has neither.
+        return MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
 
     def check_target(self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False) -> None:
         """Refuse to write over anything that is there, unless it is ours, of this kind, and `force` or `resume` is set.
@@ -206,6 +207,8 @@ class RunStore:
         """
         if self.location.read_only:
             raise InputError(f"{self.path} cannot be written by that protocol: give another output")
+        if self.location.remote and PATTERN.search(self.path):
+            raise InputError(f"{self.path} holds one of * ? [, by which more could be removed: give another output")
         for each in map(place_of, inputs):
             if each is not None and overlapping(each, self.location):
                 raise InputError(f"{self.path} and the input {each.url} lie one within the other: give another output")
@@ -220,6 +223,8 @@ class RunStore:
         if not (force or resume):
             ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
             raise InputError(f"{self.path} holds {with_article(kind)}: {ways}")
+        if resume and self.begun():
+            self.manifest()  # of this format
 
     def kind(self) -> str | None:
         """What of ours is there, whole or begun: a run, a path, a tree, predictions or synthetic data."""
@@ -264,6 +269,10 @@ class RunStore:
         """Begin a run: say what it is."""
         create_group(self / "steps", {MARKER: manifest, "run": uuid4().hex})
 
+    def name(self) -> str:
+        """What tells the run from those that were begun there before or after it."""
+        return str(_attributes(self / "steps").get("run"))
+
     def manifest(self) -> dict[str, Any]:
         """What the run is, as `begin` was told."""
         return _checked_manifest(_attributes(self / "steps"), self.path)
@@ -274,7 +283,7 @@ class RunStore:
 
     def _word(self) -> dict[str, Any]:
         """What the last commit said."""
-        run = _attributes(self / "steps").get("run")
+        run = self.name()
         for number in sorted(self._steps(), reverse=True):
             word = _attributes(self / _step(number))
             if MARKER in word and word[MARKER]["run"] == run:
@@ -285,28 +294,40 @@ class RunStore:
         """Numbers of steps of which anything is there."""
         return [int(name) for name in (self / "steps").names() if name.isdecimal()]
 
-    def commit(self, state: Any, history: Sequence[Record], converged: bool, job: str = "") -> None:
+    def commit(
+        self, state: Any, history: Sequence[Record], converged: bool, job: str = "", run: str | None = None
+    ) -> None:
         """Write a state and the history up to it, then say so in one write; older states go.
+
+        `run` is the name of the run that the job began or went on with; asked for where it is not given.  By it what a
+        job commits that stood still while another began anew counts for nothing.
 
         Raises
         ------
         LockLostError
-            Where another job than the one named has committed that step.
+            Where another job than the one named has committed that step, or begun the run anew.
         """
-        step = self / _step(state.step)
-        values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
-        layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
-        packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
-        write(step / "state", packed, attributes={"layout": layout})
-        write(step / "history", _table(history))
-        run = _attributes(self / "steps").get("run")
+        run, step = run or self.name(), self / _step(state.step)
         word = {"committed": state.step, "converged": converged, "run": run, "job": job}
+        self._write_step(step, state, history, run)
         try:
             create_group(step, {MARKER: word}, anew=True)
         except FileExistsError:
-            if _attributes(step).get(MARKER) != word:  # or else it was written, but the answer was lost
+            there = _attributes(step).get(MARKER, {})
+            if there.get("run") != run and self.name() == run:  # of a job that stood still
+                step.remove()
+                self.commit(state, history, converged, job, run)
+            elif there != word:  # or else it was written, but the answer was lost
                 raise LockLostError(f"another job has committed step {state.step} of {self.path}") from None
         self._prune(state.step)
+
+    def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> None:
+        """Write all of a step but that it is committed."""
+        values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
+        layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
+        packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
+        write(step / "state", packed, attributes={"layout": layout, "run": run})
+        write(step / "history", _table(history))
 
     def restore(self, kind: type[State]) -> tuple[State, list[Record], bool]:
         """The last committed state, its history, and whether it is the end."""
@@ -314,6 +335,10 @@ class RunStore:
         step = self / _step(word["committed"])
         with _as_written(step / "state"):
             packed, attributes = read(step / "state")
+            if attributes.get("run", word["run"]) != word["run"]:
+                raise CorruptStoreError(
+                    f"{(step / 'state').url} was written over by a job that stood still: use --force"
+                )
             layout = attributes["layout"]
             sizes = [math.prod(shape) for _, shape in layout.values()]
             parts = np.split(packed, np.cumsum(sizes)[:-1])
@@ -642,6 +667,7 @@ def _attributes(place: Location) -> dict[str, Any]:
     except (InputError, OSError):  # a store that does not answer may hold anything
         raise
     except MALFORMED:
+        place.names()  # where options are wrong this says so
         return {}
     except Exception as error:  # of the package that asks the store
         raise OSError(f"{place.url} does not answer: {error}") from error

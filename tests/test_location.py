@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,18 +21,24 @@ from fsspec.implementations.memory import MemoryFileSystem
 from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
-from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
+from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, lock, predict
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import LockLostError
 from dask_dpmeans.location import Location
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.penalty import penalty_path, write_path
-from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources import as_source, guard
 from dask_dpmeans.store import Record, RunStore, create_group, overlapping
 from dask_dpmeans.tree import cluster_tree, write_tree
 
 SECRET = "not-to-be-seen"
+
+
+@pytest.fixture(autouse=True)
+def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the kernel's locks a job waits a quarter of this for another that began at the same moment."""
+    monkeypatch.setattr(lock, "BEAT", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -165,19 +172,19 @@ def test_old_steps_are_removed(folder: Location, rows: np.ndarray) -> None:
     assert steps == {f"{number:06d}" for number in (found.n_iter_ - 1, found.n_iter_)}
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "delete"])
-def test_damage_is_an_error_that_names_the_array(folder: Location, rows: np.ndarray, harm: str) -> None:
+def test_damage_is_an_error_that_names_the_array(folder: Location, rows: np.ndarray) -> None:
     data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
     fit(data, run, model())
     fs, where = run.files()
     name = f"{where}/cluster_centers/c/0/0"
     content = fs.cat_file(name)
-    if harm == "delete":
-        fs.rm_file(name)
-    else:
-        fs.pipe_file(name, content[:-3] if harm == "cut" else bytes([content[0] ^ 1]) + content[1:])
-    with pytest.raises(CorruptStoreError, match="cluster_centers"):
-        load(run)
+    for harmed in (content[:-3], bytes([content[0] ^ 1]) + content[1:], None):
+        if harmed is None:
+            fs.rm_file(name)
+        else:
+            fs.pipe_file(name, harmed)
+        with pytest.raises(CorruptStoreError, match="cluster_centers"):
+            load(run)
 
 
 def test_of_two_jobs_on_one_run_the_second_is_refused(folder: Location, rows: np.ndarray) -> None:
@@ -214,13 +221,54 @@ def test_what_a_dead_job_left_after_the_last_commit_does_not_count(
     with pytest.raises(InterruptError):
         fit(data, run, model(), on_step=interrupted_after(2))
     fs, where = run.files()
-    fs.copy(f"{where}/steps/000002/", f"{where}/steps/000004/", recursive=True)
+    fs.copy(f"{where}/steps/000002/", f"{where}/steps/000099/", recursive=True)
     word = json.loads(fs.cat_file(f"{where}/steps/000002/zarr.json"))
-    foreign = {"dask_dpmeans": word["attributes"]["dask_dpmeans"] | {"run": "an older one"}}
-    fs.rm_file(f"{where}/steps/000004/zarr.json")
-    create_group(run / "steps/000004", foreign)
+    foreign = {"dask_dpmeans": word["attributes"]["dask_dpmeans"] | {"run": "an older one", "committed": 99}}
+    fs.rm_file(f"{where}/steps/000099/zarr.json")
+    create_group(run / "steps/000099", foreign)
     assert RunStore.at(run).committed() == 2
     same(fit(data, run, model(None), resume=True), wanted)
+    assert not any("000099" in key for key in keys(run))
+
+
+def test_what_a_job_commits_that_stood_still_while_another_began_anew_counts_for_nothing(
+    folder: Location, rows: np.ndarray
+) -> None:
+    data, run = put(folder / "data.zarr", rows), RunStore.at(folder / "run.zarr")
+
+    def stand_still(number: int, *_: Any) -> None:
+        if number == 1:
+            manifest = run.manifest()
+            run.remove()
+            run.begin(manifest)
+        assert run.committed() == 0
+        if number == 2:
+            raise InterruptError
+
+    with pytest.raises(InterruptError):
+        fit(data, run.location, model(), on_step=stand_still)
+
+
+def test_a_run_that_was_begun_anew_goes_on_whatever_a_job_left_that_stood_still(
+    folder: Location, rows: np.ndarray
+) -> None:
+    old, new, last = [step.state for step in iterate(as_source(rows), dpmeans.Method(16.0))][:3]
+    old, store = replace(old, step=2), RunStore.at(folder / "run.zarr")
+    store.begin({"format": 1})
+    before = store.name()
+    (store / "steps").remove()
+    store.begin({"format": 1})
+    records = [Record.of(state, 3000, 0.0) for state in (old, new, last)]
+    store.commit(old, records[:2], False, "old", before)
+    assert store.committed() == 0
+    store.commit(new, records[:2], False, "new")
+    assert store.restore(dpmeans.State)[0].objective == new.objective
+    with pytest.raises(LockLostError, match="another job has committed step 2 of"):
+        store.commit(old, records[:2], False, "old", before)
+    with pytest.raises(CorruptStoreError, match="steps/000002/state was written over by a job that stood still"):
+        store.restore(dpmeans.State)
+    store.commit(last, records, False, "new")
+    assert store.restore(dpmeans.State)[0].objective == last.objective
 
 
 def test_paths_and_trees_are_written(folder: Location, rows: np.ndarray) -> None:
@@ -304,7 +352,8 @@ def test_a_store_that_cannot_be_reached_is_an_error_and_not_an_empty_one(
     bucket: Location, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(S3FileSystem, "retries", 1)
-    silent = Location.at(bucket.url, bucket.options | {"endpoint_url": "http://127.0.0.1:1"})
+    once = {"config_kwargs": {"retries": {"max_attempts": 0}}}
+    silent = Location.at(bucket.url, bucket.options | once | {"endpoint_url": "http://127.0.0.1:1"})
     with pytest.raises(OSError, match="does not answer"):
         fit(rows, silent / "run.zarr", model(None))
 
@@ -332,6 +381,90 @@ def test_an_output_within_the_input_is_refused_there_too(bucket: Location, rows:
         fit(data, data / "run.zarr", model(None))
     assert overlapping(bucket / "a", bucket / "a/b")
     assert not overlapping(bucket / "a", bucket / "ab")
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket: Location, rows: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"s3://nowhere/run.zarr/lock cannot be written: The specified bucket"):
+        fit(rows, Location.at("s3://nowhere/run.zarr", bucket.options), model(None))
+
+
+@pytest.mark.parametrize("options", [{"nonsense": 1}, {"client_kwargs": {"nonsense": 1}}, {"max_concurrency": "x"}])
+def test_options_that_the_file_system_does_not_know_are_named(rows: np.ndarray, options: dict[str, Any]) -> None:
+    run = Location.at("s3://bucket/run.zarr", options)
+    for call_of in (lambda: fit(rows, run, model(None)), lambda: load(run)):
+        with pytest.raises(InputError, match=r"s3://bucket/run.zarr.* cannot be reached.*(nonsense|not supported)"):
+            call_of()
+
+
+def test_options_are_refused_where_nothing_is_at_a_url(tmp_path: Path, rows: np.ndarray) -> None:
+    np.save(tmp_path / "rows.npy", rows)
+    data, run, options = tmp_path / "rows.npy", tmp_path / "run.zarr", {"anon": True}
+    for refused in (
+        lambda: fit(data, run, model(None), storage_options=options),
+        lambda: load(run, storage_options=options),
+        lambda: predict(run, data, tmp_path / "out.zarr", storage_options=options),
+    ):
+        with pytest.raises(InputError, match="storage options are for URLs, and no URL is given here: leave anon out"):
+            refused()
+    for command in (["fit", data, run, "--penalty", 16], ["show", run], ["synth", "uniform", tmp_path / "synth.zarr"]):
+        said = call(*command, "--storage-option", "anon=true")
+        assert said.exit_code == 2
+        assert "leave anon out" in said.output
+    assert fit(data, "memory://only/run.zarr", model(), storage_options={"skip_instance_cache": True}).n_clusters_ > 1
+    fsspec.filesystem("memory").store.clear()
+
+
+@pytest.mark.parametrize("beginning", ["file://", "local://"])
+def test_urls_of_this_machine_are_paths(tmp_path: Path, beginning: str) -> None:
+    assert Location.at(f"{beginning}{tmp_path}/a b") == Location(f"{tmp_path}/a b")
+
+
+@pytest.mark.parametrize("name", ["run*.zarr", "run?.zarr", "run[1].zarr"])
+def test_an_output_by_whose_name_others_could_be_removed_is_refused(rows: np.ndarray, name: str) -> None:
+    fit(rows, "memory://shared/run1.zarr", model())
+    with pytest.raises(InputError, match=r"holds one of \* \? \[, by which more could be removed: give another output"):
+        fit(rows, f"memory://shared/{name}", model(None))
+    assert load("memory://shared/run1.zarr").n_clusters_ > 1
+    fsspec.filesystem("memory").store.clear()
+
+
+class SilentError(Exception):
+    """As the packages that ask stores raise them."""
+
+
+SilentError.__module__ = "botocore.exceptions"
+
+
+def test_a_store_that_falls_silent_in_a_fit_stops_it_and_it_can_go_on(
+    tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "rows.npy", rows)
+    command = ["fit", tmp_path / "rows.npy", "memory://silent/run.zarr", "--penalty", 16, "--tol", 0.03, "--seed", 0]
+    answering = {name: getattr(MemoryFileSystem, name) for name in ("pipe_file", "cat_file", "ls")}
+
+    def silent(*_: Any, **__: Any) -> None:
+        raise SilentError("no answer")
+
+    def fall_silent(self: Any, path: str, value: bytes, **how: Any) -> None:
+        if "000003" in path:
+            for name in answering:
+                monkeypatch.setattr(MemoryFileSystem, name, silent)
+            silent()
+        answering["pipe_file"](self, path, value, **how)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", fall_silent)
+    stopped = call(*command)
+    assert stopped.exit_code == 3, stopped.output
+    assert "no answer; the same command with --resume goes on from the last step of memory://silent" in stopped.output
+    refused = call(*command)
+    assert refused.exit_code == 1
+    assert "memory://silent/run.zarr does not answer: no answer" in refused.output
+    for name, answer in answering.items():
+        monkeypatch.setattr(MemoryFileSystem, name, answer)
+    monkeypatch.setattr(lock, "LEASE", 0.2)
+    assert call(*command, "--resume").exit_code == 0
+    same(load("memory://silent/run.zarr"), wanted)
+    fsspec.filesystem("memory").store.clear()
 
 
 @pytest.mark.parametrize("text", ["endpoint", "=value"])
@@ -378,11 +511,21 @@ def test_a_file_system_without_conditional_writes_is_asked_first(monkeypatch: py
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    failing = False
+
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
+    def do_GET(self) -> None:
+        if self.failing and "/c/" in self.path:
+            self.send_error(500)
+        else:
+            super().do_GET()
 
-def test_rows_are_read_over_http(tmp_path: Path, rows: np.ndarray, wanted: DPMeans) -> None:
+
+def test_rows_are_read_over_http(
+    tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(Location.at(tmp_path / "data.zarr"), rows)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
         thread = Thread(target=server.serve_forever)
@@ -390,6 +533,11 @@ def test_rows_are_read_over_http(tmp_path: Path, rows: np.ndarray, wanted: DPMea
         try:
             url = f"http://127.0.0.1:{server.server_port}/data.zarr"
             same(fit(url, tmp_path / "run.zarr", model()), wanted)
+            with monkeypatch.context() as patch:
+                patch.setattr(Quiet, "failing", True)
+                patch.setattr(guard, "PAUSES", (0.01,))
+                with pytest.raises(OSError, match=r"rows 0 to 3,000 of .* cannot be read: 500, message='Internal"):
+                    as_source(url)
             (tmp_path / "data.zarr/c/2/0").unlink()
             with pytest.raises(CorruptStoreError, match=r"chunk c/2/0 of .*data.zarr.* is missing"):
                 as_source(url)

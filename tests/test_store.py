@@ -234,6 +234,22 @@ def test_a_run_of_another_format_is_refused(run: Path) -> None:
             load(run)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_run_of_an_older_format_is_not_gone_on_with_and_that_is_said(
+    tmp_path: Path, run: Path, data: str, whole: bool
+) -> None:
+    older = {"format": 6, "kind": "run", "random_state": 0}
+    for group in (run, run / "steps"):
+        zarr.open_group(group, mode="r+").attrs.put(_signed({MARKER: older, "committed": 1, "converged": False}))
+    if not whole:
+        (run / "zarr.json").unlink()
+    before = sorted(run.rglob("*"))
+    with pytest.raises(InputError, match=r"is of format 6, this version reads format 7: open it with the version that"):
+        fit(tmp_path / "no rows are asked for", run, DPMeans(16.0), resume=True)
+    assert sorted(run.rglob("*")) == before
+    assert fit(data, run, DPMeans(16.0), force=True).n_clusters_ > 1
+
+
 def test_a_changed_digit_in_the_metadata_is_an_error(run: Path) -> None:
     for path, read in ((run / "zarr.json", load), (run / "steps/zarr.json", lambda run: RunStore.at(run).begun())):
         path.write_text(path.read_text().replace('"penalty": 16.0', '"penalty": 17.0'))

@@ -7,7 +7,17 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.cli.options import FORCE, FULL, JSON, METRIC, READING, SEARCH, STORAGE, penalties_of, with_options
+from dask_dpmeans.cli.options import (
+    FORCE,
+    FULL,
+    JSON,
+    METRIC,
+    READING,
+    SEARCH,
+    penalties_of,
+    with_options,
+    with_storage,
+)
 from dask_dpmeans.cli.place import reading
 from dask_dpmeans.cli.tables import say_path, say_tree, seen
 from dask_dpmeans.estimate import counted
@@ -129,7 +139,7 @@ def path_command(
 @click.option(
     "--penalties", callback=penalties_of, help="One level each, rising, such as 1e3,1e4. By default they double."
 )
-@STORAGE
+@with_storage
 @FORCE
 @JSON
 def tree_command(
@@ -144,7 +154,7 @@ def tree_command(
     target = None if out is None else Location.at(out, storage_options)
     if target is not None:
         RunStore.at(target).check_target("tree", [run], force=force)
-    found = cluster_tree(load(run, storage_options=storage_options), penalties, run=run)
+    found = cluster_tree(load(Location.at(run, storage_options)), penalties, run=run)
     if target is not None:
         write_tree(found, target, force=force)
     say_tree(found, out, as_json)

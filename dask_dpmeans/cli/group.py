@@ -13,6 +13,7 @@ from dask_dpmeans.errors import (
     NoWorkersError,
     TooManyClustersError,
     VersionsDifferError,
+    of_store,
     redacted,
 )
 
@@ -43,8 +44,12 @@ class Commands(click.Group):
                 raise WrongUseError(str(error)) from error
             except BrokenPipeError:  # who read the output has seen enough
                 raise
-            except (CorruptStoreError, ClusterLostError, LockLostError, OSError) as error:
-                raise click.ClickException(redacted(str(error))) from error
+            except (CorruptStoreError, ClusterLostError, LockLostError) as error:
+                raise click.ClickException(str(error)) from error
+            except Exception as error:
+                if not of_store(error):
+                    raise
+                raise click.ClickException(redacted(str(error) or type(error).__name__)) from error
 
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:

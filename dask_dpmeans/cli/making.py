@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from dask_dpmeans import run as runs
-from dask_dpmeans.cli.options import FORCE, STORAGE
+from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.cli.tables import say_result
 from dask_dpmeans.errors import InputError, redacted
 from dask_dpmeans.estimators import DPMeans, fit
@@ -23,7 +23,7 @@ from dask_dpmeans.synth import KINDS, Synthetic
 @click.option("--features", default=16, show_default=True, type=click.IntRange(1))
 @click.option("--centers", default=100, show_default=True, type=click.IntRange(1), help="Blobs.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
-@STORAGE
+@with_storage
 @FORCE
 def synth_command(
     kind: Any,

@@ -3,11 +3,13 @@
 import json
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
 
 from dask_dpmeans.algorithms.metric import METRICS
+from dask_dpmeans.location import check_options
 from dask_dpmeans.sources import parse_bytes
 
 MOST_COLUMNS = 10**6
@@ -80,6 +82,19 @@ STORAGE = click.option(
     help="What fsspec takes for the URLs here, such as anon=true; the VALUE is read as JSON where it is some. Other "
     "users of this machine can see it: keep secrets in the environment.",
 )
+
+
+def with_storage(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with options of object stores, which are wrong use where nothing is at a URL."""
+
+    @wraps(command)
+    def checked(**given: Any) -> Any:
+        check_options(given["storage_options"], *given.values())
+        return command(**given)
+
+    return STORAGE(checked)
+
+
 WHERE = (
     click.option(
         "--scheduler",
@@ -108,7 +123,7 @@ WHERE = (
     click.option("--tls-ca-file", metavar="FILE", help="Authority that certifies the --scheduler, in PEM format."),
     click.option("--tls-cert", metavar="FILE", help="Certificate that the --scheduler is shown."),
     click.option("--tls-key", metavar="FILE", help="Private key of that certificate."),
-    STORAGE,
+    with_storage,
 )
 FILL = click.option(
     "--fill-missing", is_flag=True, help="Read chunks that are not in the store as its fill value, as Zarr does."

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dask_dpmeans.cli.group import StoppedError
-from dask_dpmeans.errors import ClusterLostError, redacted
+from dask_dpmeans.errors import ClusterLostError, of_store, redacted
 from dask_dpmeans.location import Location
 from dask_dpmeans.sources import connect, lay_out, own_threads, scheduler_address, why_processes
 from dask_dpmeans.store import RunStore
@@ -91,8 +91,8 @@ def resumable(run: Location) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
     try:
         yield
-    except (KeyboardInterrupt, ClusterLostError, OSError) as error:  # a disk may be full, or cannot be written
-        if isinstance(error, OSError) and not RunStore.at(run).begun():
+    except (KeyboardInterrupt, Exception) as error:
+        if not _can_go_on(error, run):
             raise
         why = str(error) or "stopped"
         raise StoppedError(
@@ -101,3 +101,13 @@ def resumable(run: Location) -> Iterator[None]:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
+
+
+def _can_go_on(error: BaseException, run: Location) -> bool:
+    """Whether the same command may go on with a run once what stopped it is mended."""
+    if not of_store(error):  # such as a full disk
+        return isinstance(error, KeyboardInterrupt | ClusterLostError)
+    try:
+        return RunStore.at(run).begun()
+    except OSError:  # the store still does not answer; what was not begun --resume begins
+        return True

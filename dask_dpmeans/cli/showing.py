@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.options import FORCE, JSON, STORAGE, WHERE, with_options
+from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
 from dask_dpmeans.cli.place import placed
 from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
 from dask_dpmeans.errors import redacted
@@ -22,7 +22,7 @@ from dask_dpmeans.tree import read_tree
 
 @click.command("show")
 @click.argument("store")
-@STORAGE
+@with_storage
 @JSON
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """What the run, path or tree in STORE was asked, and what it found."""
@@ -40,7 +40,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
 @click.command("export")
 @click.argument("run")
 @click.argument("out")
-@STORAGE
+@with_storage
 @FORCE
 def export_command(run: str, out: str, storage_options: dict[str, Any], force: bool) -> None:
     """Write the clusters of RUN, one of `fit`, as JSON that needs no Zarr to be read: OUT, a file.

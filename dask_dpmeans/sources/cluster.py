@@ -1,5 +1,6 @@
 """Clusters: which one to work on, what it has, and how to start one."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -148,9 +149,8 @@ def connect(
     if scheduler is not None or scheduler_file is not None:
         options = {"timeout": timeout, "set_as_default": False, "security": _security(tls)}
         try:
-            if scheduler_file is not None:
-                _wait_for_file(scheduler_file, timeout)
-            client = Client(scheduler, scheduler_file=scheduler_file, **options)
+            address = scheduler if scheduler_file is None else _address_in(scheduler_file, timeout)
+            client = Client(address, **options)
         except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last two: of TLS
             raise NoWorkersError(
                 f"no scheduler answers at {scheduler or scheduler_file} within {timeout:g} s: {error}"
@@ -178,11 +178,19 @@ def connect(
         yield None
 
 
-def _wait_for_file(path: str, timeout: float) -> None:
+def _address_in(path: str, timeout: float) -> str:
+    """The address in the file of a scheduler, once that is there and whole."""
     end = monotonic() + timeout
-    while not os.path.isfile(path):
+    while True:
+        try:
+            with open(path, encoding="utf-8") as file:
+                return str(json.load(file)["address"])
+        except FileNotFoundError:
+            why = "there is no such file"
+        except (LookupError, TypeError, ValueError):  # it may be half written
+            why = "the file holds no address of a scheduler"
         if monotonic() > end:
-            raise OSError("there is no such file")
+            raise OSError(why)
         sleep(min(0.1, timeout))
 
 

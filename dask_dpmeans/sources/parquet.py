@@ -122,7 +122,7 @@ def _entries(path: str) -> Iterator[Path]:
 
 
 def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int) -> ParquetRows:
-    """The columns of a table, all of them by default, as far as the metadata of its files tell that they can be read.
+    """The columns of a table, by default all but its index, as far as the files' metadata tell that they can be read.
 
     Raises
     ------
@@ -132,16 +132,23 @@ def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, di
     path = place.shown
     if not AVAILABLE:
         raise InputError(f"{name}: {path} is a Parquet table, which needs pyarrow: pip install 'dask-dpmeans[parquet]'")
-    files = _files(place, name)
+    try:
+        files = _files(place, name)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the store says
+        raise InputError(f"{name}: there is no Parquet table at {path}: {error}") from error
     opened = [_footer(file, name) for file in files]
     chosen = _chosen(opened[0][1], columns, path, name)
     if dimensions == 1 and len(chosen) != 1:
         raise InputError(f"{name} must be one column: {path}#{chosen[0]} names one of {', '.join(chosen)}")
     kinds = _types(opened[0][1], chosen, path, name)
-    for file, (_, schema) in zip(files, opened, strict=True):
-        if not set(chosen) <= set(schema.names) or _types(schema, chosen, path, name) != kinds:
+    for file, (_, schema) in zip(files[1:], opened[1:], strict=True):
+        alike = columns is not None or set(schema.names) == set(opened[0][1].names)
+        if not (alike and set(chosen) <= set(schema.names) and _types(schema, chosen, path, name) == kinds):
             raise InputError(
-                f"{name}: {file.shown} has not the columns {', '.join(chosen)} as {files[0].shown} has them"
+                f"{name}: {file.shown} has not the columns {', '.join(chosen)} as {files[0].shown} has them, or has "
+                f"others: name those to use, as {path}#{chosen[0]} does"
             )
     starts = np.cumsum([0, *(metadata.num_rows for metadata, _ in opened)]).tolist()
     heights = [each.row_group(group).num_rows for each, _ in opened for group in range(each.num_row_groups)]
@@ -177,8 +184,9 @@ def _footer(file: Location, name: str) -> tuple[Any, Any]:
 
 
 def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) -> tuple[str, ...]:
-    """The names of the columns to use."""
-    chosen = tuple(schema.names) if columns is None else columns
+    """The names of the columns to use: by default all, the index of a pandas table excepted, as Dask has it."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    chosen = tuple(each for each in schema.names if each not in index) if columns is None else columns
     missing = [column for column in chosen if schema.names.count(column) != 1]
     if missing or not chosen:
         raise InputError(f"{name}: {path} has no one column {missing}, it has {', '.join(schema.names) or 'none'}")

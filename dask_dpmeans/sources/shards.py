@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.blocks import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
-from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 from dask_dpmeans.sources.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
 
@@ -160,12 +160,9 @@ class StoredShard:
             return self.data[start:stop], *(self._beside(array, start, stop) for array in (self.weights, self.groups))
         except (CorruptStoreError, InputError, MemoryError):
             raise
-        except OSError as error:  # of the store: a later try may succeed
-            raise OSError(f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}") from error
-        except Exception as error:  # what its codec, or the store, says of a damaged chunk
-            raise CorruptStoreError(
-                f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}"
-            ) from error
+        except Exception as error:  # of the store, or what a codec says of a damaged chunk
+            kind = OSError if of_store(error) else CorruptStoreError
+            raise kind(f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}") from error
 
     def _beside(self, array: Any, start: int, stop: int) -> Raw | None:
         """The weights or groups of some rows."""

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Timer
 
 import dask
 import numpy as np
@@ -16,8 +17,8 @@ from distributed import Client
 
 from dask_dpmeans import load
 from dask_dpmeans.cli import main
-from dask_dpmeans.errors import VersionsDifferError
-from dask_dpmeans.sources.cluster import PACKAGES, check_versions
+from dask_dpmeans.errors import NoWorkersError, VersionsDifferError
+from dask_dpmeans.sources.cluster import PACKAGES, check_versions, connect
 from dask_dpmeans.sources.executors import DaskTasks
 
 LACKING = """
@@ -144,9 +145,21 @@ def test_a_scheduler_is_found_by_its_file_and_by_the_configuration_of_dask(
         with dask.config.set({"scheduler-address": scheduler}):
             fit(data, tmp_path / "configured.zarr")
             fit(data, tmp_path / "own.zarr", "--threads", "2")
-        assert watched == [(None,), (scheduler,)]
+        assert watched == [(scheduler,), (scheduler,)]
     for name in ("file", "configured", "own"):
         same_bytes(tmp_path / "threads.zarr", tmp_path / f"{name}.zarr")
+
+
+def test_a_scheduler_file_that_is_half_written_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    file.write_text('{"address": "tcp://127')
+    with pytest.raises(NoWorkersError, match=r"no scheduler answers at .*json .* the file holds no address of a sched"):
+        connect(None, None, None, None, 0.3, scheduler_file=str(file)).__enter__()
+    whole = Timer(0.2, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])
+    whole.start()
+    with pytest.raises(NoWorkersError, match=r"within 0.6 s.* tcp://127.0.0.1:1"):
+        connect(None, None, None, None, 0.6, scheduler_file=str(file)).__enter__()
+    whole.join()
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,16 @@ def test_rows_come_in_the_order_that_dask_has_them(folder: Path, frame: pd.DataF
     np.testing.assert_array_equal(ages, frame.age)
 
 
+def test_the_index_of_a_pandas_table_is_no_column(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"id": [7, 9, 8], "a": [1.0, 2.0, 5.0], "b": [3.0, 4.0, 5.0]})
+    for name, frame in (("named", rows.set_index("id")), ("nameless", rows[["a", "b"]].loc[[2, 0, 1]])):
+        path = tmp_path / f"{name}.parquet"
+        frame.to_parquet(path)
+        assert list(pd.read_parquet(path).columns) == ["a", "b"]
+        assert open_parquet(Location.at(path), None, "data", 2).names == ("a", "b")
+    assert open_parquet(Location.at(tmp_path / "named.parquet"), ("id",), "data", 1)[0:3].tolist() == [7, 9, 8]
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(1, 4), st.data())
 def test_any_rows_of_any_files_and_row_groups_are_those_of_the_table(
@@ -170,6 +180,9 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
     other.mkdir()
     pq.write_table(pa.table({"a": [1.0, 2.0, None]}), other / "1.parquet", row_group_size=2)
     pq.write_table(pa.table({"a": [1]}), other / "2.parquet")
+    (folder.parent / "wider.parquet").mkdir()
+    pq.write_table(pa.table({"a": [1.0]}), folder.parent / "wider.parquet/1.parquet")
+    pq.write_table(pa.table({"a": [1.0], "b": [1.0]}), folder.parent / "wider.parquet/2.parquet")
     (folder.parent / "empty.parquet").mkdir()
     (folder.parent / "broken.parquet").write_bytes(b"PAR1 and nothing")
     return {
@@ -177,6 +190,11 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
         f"{folder}": ("column 'city' of", "no numbers: name those to use, as"),
         f"{folder}#city": ("column 'city' of", "large_string|string"),
         f"{other}#a": ("2.parquet has not the columns a as", "1.parquet has them"),
+        f"{folder.parent}/wider.parquet": (
+            "2.parquet has not the columns a as",
+            "or has others: name those to use, as",
+        ),
+        "s3://bucket/t.parquet": ("there is no Parquet table at s3://bucket/t.parquet", "unexpected keyword argument"),
         f"{other}/1.parquet": ("contains null at row 2, column 'a' of", "remove or replace such rows first"),
         f"{folder.parent}/empty.parquet": ("holds no Parquet files", ""),
         f"{folder.parent}/none.parquet": ("there is no Parquet table at", ""),
@@ -187,7 +205,7 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
 def test_what_cannot_be_used_is_named(folder: Path) -> None:
     for path, (first, second) in refusals(folder).items():
         with pytest.raises(InputError, match=f"(?s){first}.*({second})"):
-            as_source(path)
+            as_source(path, storage_options={"nonsense": 1})
     with pytest.raises(InputError, match=r"sample_weight must be one column: \S+table.parquet#age names one"):
         as_source(f"{folder}#age", f"{folder}#age,weight")
 

@@ -5,13 +5,14 @@ import os
 import re
 import signal
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from distributed import Client, LocalCluster
 from scipy.sparse import csr_array
 from strategies import Nested, contents, table, trace
 from zarr.storage import MemoryStore
@@ -238,3 +239,32 @@ def test_the_dashboard_groups_tasks_by_what_runs(client, path):
     named = {name for name in groups if name.startswith("dpmeans-")}
     words = r"dpmeans-[a-z]+-(shard|merge|job|shared|state|run)"
     assert all(re.fullmatch(words, name) for name in named), named
+
+
+def test_workers_of_an_adaptive_cluster_come_and_go_during_a_fit(path, tmp_path):
+    numbers = []
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path)}),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+
+        def on_step(number, *_):
+            wanted = 1 + number % 2
+            cluster.adapt(minimum=wanted, maximum=wanted, interval="20ms", wait_count=1)
+            wait_until(lambda: len(client.scheduler_info()["workers"]) == wanted)
+            numbers.append(wanted)
+
+        model = fit(path, tmp_path / "run.zarr", DPMeans(6.0, random_state=0), client=client, on_step=on_step)
+        cluster.adapt(minimum=0, maximum=0).stop()
+    assert {1, 2} <= set(numbers)
+    alone = DPMeans(6.0, random_state=0).fit(ROWS)
+    np.testing.assert_array_equal(model.cluster_centers_, alone.cluster_centers_)
+    np.testing.assert_array_equal(model.labels_.compute(), alone.labels_)
+
+
+def wait_until(what):
+    end = monotonic() + 60
+    while not what():
+        assert monotonic() < end, "it never came to be"
+        sleep(0.02)

@@ -391,4 +391,4 @@ def test_the_dashboard_names_what_lazy_answers_run(rows: np.ndarray) -> None:
     rows = da.from_array(rows, chunks=(700, 1))
     model = DPMeans(20.0).fit(rows)
     for lazy in (model.labels_, model.predict(rows), model.transform(rows)):
-        assert {"dpmeans-predict", "dpmeans-predict-model"} <= {key_split(key) for key in lazy.__dask_graph__()}
+        assert {"dpmeans_predict", "dpmeans-predict-model"} <= {key_split(key) for key in lazy.__dask_graph__()}

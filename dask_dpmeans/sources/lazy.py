@@ -26,9 +26,6 @@ from dask_dpmeans.sources.inputs import (
 )
 from dask_dpmeans.sources.shards import Prepare, read_rows
 
-LAZILY = "dpmeans-predict"
-"""What Dask's dashboard calls the tasks of lazy answers."""
-
 
 def is_lazy(data: Any) -> bool:
     """Whether results for `data` should be Dask arrays: it is not in this process's memory."""
@@ -68,34 +65,37 @@ def lazy_map(
     rows = rows.rechunk({1: -1}) if rows.numblocks[1] > 1 else rows
     prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale, features)
     model = delayed((kernel, prepare), name=Keys.of("predict")("model"), traverse=False)
-    kept: dict[str, Any] = {"token": LAZILY, "dtype": dtype}
     if groups is not None:
         beside = lazy_rows(groups) if is_lazy(groups) else da.from_array(groups)
         beside = beside.rechunk((rows.chunks[0],))[:, np.newaxis]
-        return da.map_blocks(_group_answer, rows, beside, model, drop_axis=1, meta=np.empty(0, dtype), **kept)
+        return da.map_blocks(
+            dpmeans_predict_groups, rows, beside, model, drop_axis=1, meta=np.empty(0, dtype), dtype=dtype
+        )
     if width is None:
-        return rows.map_blocks(_answer, model, drop_axis=1, meta=np.empty(0, dtype), **kept)
+        return rows.map_blocks(dpmeans_predict, model, drop_axis=1, meta=np.empty(0, dtype), dtype=dtype)
     chunks = (rows.chunks[0], (width,))
-    return rows.map_blocks(_answer, model, chunks=chunks, meta=np.empty((0, 0), dtype), **kept)
+    return rows.map_blocks(dpmeans_predict, model, chunks=chunks, meta=np.empty((0, 0), dtype), dtype=dtype)
 
 
-def _group_answer(
+def dpmeans_predict_groups(
     rows: Any, groups: np.ndarray[Any, Any], model: tuple[Kernel, Prepare], block_info: Any = None
 ) -> np.ndarray[Any, Any]:
+    """The answer of a chunk's rows with the numbers of their data sets."""
     check_dense(groups, "groups")
     if len(groups) != rows.shape[0]:
         raise InputError(
             f"a chunk of {rows.shape[0]:,} rows has {len(groups):,} groups: call compute_chunk_sizes() on both"
         )
-    return _answer(rows, model, block_info[0]["array-location"][0][0], groups[:, 0].astype(np.int64))
+    return dpmeans_predict(rows, model, block_info[0]["array-location"][0][0], groups[:, 0].astype(np.int64))
 
 
-def _answer(
+def dpmeans_predict(
     rows: Any,
     model: tuple[Kernel, Prepare],
     start: int = 0,
     groups: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
+    """The answer of a chunk's rows; Dask's dashboard shows tasks by this name."""
     if not issparse(rows):
         check_dense(rows, "data")
         return _part_answer(rows, model, start, 0, groups)

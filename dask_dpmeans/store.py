@@ -30,7 +30,8 @@ Layout::
 
 Every array is compressed with a checksum and checksummed again, and every chunk is written, so that a missing one is
 known.  A step's rows are written first; committing it is one write of one small key, which succeeds only where that key
-is not there yet: of two jobs that both took the run for theirs, one commits.
+is not there yet: of two jobs that both took the run for theirs, one commits.  Local disks have no such
+write: there the lock keeps the two apart.
 """
 
 import hashlib
@@ -305,7 +306,7 @@ class RunStore:
         Raises
         ------
         LockLostError
-            Where another job than the one named has committed that step, or begun the run anew.
+            Where another job than the one named has committed that step.
         """
         run, step = run or self.name(), self / _step(state.step)
         word = {"committed": state.step, "converged": converged, "run": run, "job": job}
@@ -319,7 +320,8 @@ class RunStore:
                 self.commit(state, history, converged, job, run)
             elif there != word:  # or else it was written, but the answer was lost
                 raise LockLostError(f"another job has committed step {state.step} of {self.path}") from None
-        self._prune(state.step)
+        if self.name() == run:  # or else the older steps are of a run begun anew
+            self._prune(state.step)
 
     def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> None:
         """Write all of a step but that it is committed."""

@@ -271,6 +271,16 @@ def test_a_run_that_was_begun_anew_goes_on_whatever_a_job_left_that_stood_still(
     assert store.restore(dpmeans.State)[0].objective == last.objective
 
 
+def test_a_job_that_stood_still_removes_no_step_of_a_run_begun_anew(folder: Location, rows: np.ndarray) -> None:
+    new, old = [step.state for step in iterate(as_source(rows), dpmeans.Method(16.0))][:2]
+    store, records = RunStore.at(folder / "run.zarr"), [Record.of(state, 3000, 0.0) for state in (new, old)]
+    store.begin({"format": 1})
+    store.commit(new, records[:1], False, "new")
+    store.commit(replace(old, step=9), records, False, "old", "the run before")
+    assert store.committed() == 1
+    assert store.restore(dpmeans.State)[0].objective == new.objective
+
+
 def test_paths_and_trees_are_written(folder: Location, rows: np.ndarray) -> None:
     data = put(folder / "data.zarr", rows)
     write_path(penalty_path(data, [10.0, 100.0], random_state=0), folder / "path.zarr")

@@ -65,14 +65,28 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
     """What the workers have, once there is one."""
     wait_for_worker(client, timeout)
     check_versions(client)
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    sizes = [(worker["nthreads"], worker["memory_limit"] or MEMORY_LIMIT) for worker in workers]
+    while not (workers := workers_of(client)):  # the last one may have left since
+        wait_for_worker(client, timeout)
+    sizes = [(worker["nthreads"], worker["memory_limit"] or MEMORY_LIMIT) for worker in workers.values()]
     return Resources(
         threads=sum(threads for threads, _ in sizes),
         memory=sum(memory for _, memory in sizes),
         worker_memory=min(memory for _, memory in sizes),
         thread_memory=min(memory // threads for threads, memory in sizes),
     )
+
+
+def workers_of(client: Client, most: int = -1) -> dict[str, Any]:
+    """What the scheduler tells of its workers, of `most` at most, by address; nothing where it does not answer.
+
+    The scheduler itself is asked: `Client.scheduler_info` returns what the client keeps, and its own refreshing in the
+    background, which asks for no workers, may come between its question and its answer.
+    """
+    found: dict[str, Any] = {}
+    if client.scheduler is not None:
+        with suppress(OSError):
+            found = client.sync(client.scheduler.identity, n_workers=most)["workers"]
+    return found
 
 
 def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:

@@ -26,7 +26,7 @@ from threadpoolctl import ThreadpoolController
 
 from dask_dpmeans.blocks import Carried, Shared, Stepwise, finished
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions, workers_of
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
 from dask_dpmeans.sources.watch import Count, OnPass
 
@@ -361,7 +361,7 @@ class DaskTasks:
             count.look()
             if any(future.status in ("error", "cancelled", "lost") for future in futures):
                 return
-            if client.scheduler_info(n_workers=1)["workers"]:
+            if workers_of(client, most=1):
                 seen = monotonic()
             elif monotonic() > seen + self.patience:
                 raise ClusterLostError(f"there has been no worker for {self.patience:g} s")

@@ -18,7 +18,8 @@ from distributed import Client
 from dask_dpmeans import load
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import NoWorkersError, VersionsDifferError
-from dask_dpmeans.sources.cluster import PACKAGES, check_versions, connect
+from dask_dpmeans.sources import cluster
+from dask_dpmeans.sources.cluster import PACKAGES, check_versions, cluster_resources, connect, workers_of
 from dask_dpmeans.sources.executors import DaskTasks
 
 LACKING = """
@@ -200,6 +201,22 @@ def test_a_worker_without_the_package_is_named_at_once(tmp_path: Path, data: str
         for process in processes:  # what lacks a package may also fail to end when asked to
             process.kill()
             process.communicate(timeout=60)
+
+
+def test_workers_are_told_while_the_client_refreshes_what_it_keeps(scheduler: str) -> None:
+    with (
+        dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}),
+        Client(scheduler, set_as_default=False) as client,
+    ):
+        assert {len(workers_of(client)) for _ in range(300)} == {2}
+
+
+def test_workers_that_left_while_versions_were_asked_for_are_waited_for(scheduler: str) -> None:
+    with Client(scheduler, set_as_default=False) as client, pytest.MonkeyPatch.context() as patch:
+        answers = [{}, workers_of(client)]
+        patch.setattr(cluster, "workers_of", lambda client: answers.pop(0))
+        assert cluster_resources(client).threads == 2
+        assert not answers
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from dask_dpmeans.groups import data_sets
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
-from dask_dpmeans.location import AnyPlace, Location
+from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.run import asked as asked_of
 from dask_dpmeans.run import sources_of
 from dask_dpmeans.sources import RowSource, as_source
@@ -320,6 +320,7 @@ def write_path(
     InputError
         Where something else is there.
     """
+    check_options(storage_options, out)
     said: dict[str, Any] = {name: getattr(path, name) for name in (*SAID, "longest")}
     said["stability"] = path.stability is not None
     numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
@@ -349,6 +350,7 @@ def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
     CorruptStoreError
         Where an array is missing, or is not what was written.
     """
+    check_options(storage_options, path)
     store = RunStore.at(path, storage_options)
     with store.said("path") as said:
         names = (*FIGURES, "stability") if said["stability"] else FIGURES

@@ -273,6 +273,7 @@ def write_synthetic(
     data: Synthetic, out: AnyPlace, *, force: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> None:
     """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group: ``rows`` and ``truth``."""
+    check_options(storage_options, out)
     store = RunStore.at(out, storage_options)
     store.check_target("synthetic data", [], force=force)
     store.remove()

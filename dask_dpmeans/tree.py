@@ -16,7 +16,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.location import AnyPlace, Location
+from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.run import versions
 from dask_dpmeans.store import RunStore, new_group, shown_path, write
@@ -213,6 +213,7 @@ def write_tree(
     InputError
         Where something else is there.
     """
+    check_options(storage_options, out)
     levels = (tree.leaves, *tree.levels)
     said = {name: getattr(tree, name) for name in SAID}
     with new_group(Location.at(out, storage_options), "tree", said, force=force) as store:
@@ -239,6 +240,7 @@ def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
     CorruptStoreError
         Where an array is missing, or is not what was written.
     """
+    check_options(storage_options, path)
     store = RunStore.at(path, storage_options)
     with store.said("tree") as said:
         penalties, numbers, clusters = store.side_by_side(("penalty", "n_clusters", "clusters"))

@@ -333,7 +333,8 @@ def density(
         return Density(there, points, None, both.min(axis=0), both.max(axis=0), 0.0, n_rows, axes, unit(model))
     low, high = _window(source, plane, spread)
     bins = min(bins, max(20, 2 * math.isqrt(n_rows)))
-    counts = source.fold(Histogram(plane, low, high, bins), name="density")
+    boxes = Histogram(plane, low, high, bins)
+    counts = boxes.counts(source.fold(boxes, name="density"))
     outside = max(0.0, source.summary.weight - float(counts.sum()))
     return Density(there, None, *_trimmed(counts, low, high, there), outside, n_rows, axes, unit(model))
 

@@ -27,10 +27,12 @@ from dask_dpmeans.cli import main
 from dask_dpmeans.errors import LockLostError
 from dask_dpmeans.location import Location
 from dask_dpmeans.loop import iterate
-from dask_dpmeans.penalty import penalty_path, write_path
+from dask_dpmeans.penalty import penalty_path, read_path, write_path
+from dask_dpmeans.run import write_synthetic
 from dask_dpmeans.sources import as_source, guard
 from dask_dpmeans.store import Record, RunStore, create_group, overlapping
-from dask_dpmeans.tree import cluster_tree, write_tree
+from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.tree import cluster_tree, read_tree, write_tree
 
 SECRET = "not-to-be-seen"
 
@@ -409,10 +411,16 @@ def test_options_that_the_file_system_does_not_know_are_named(rows: np.ndarray, 
 def test_options_are_refused_where_nothing_is_at_a_url(tmp_path: Path, rows: np.ndarray) -> None:
     np.save(tmp_path / "rows.npy", rows)
     data, run, options = tmp_path / "rows.npy", tmp_path / "run.zarr", {"anon": True}
+    path = penalty_path(rows, [16.0, 64.0])
     for refused in (
         lambda: fit(data, run, model(None), storage_options=options),
         lambda: load(run, storage_options=options),
         lambda: predict(run, data, tmp_path / "out.zarr", storage_options=options),
+        lambda: write_path(path, tmp_path / "path.zarr", storage_options=options),
+        lambda: read_path(tmp_path / "path.zarr", storage_options=options),
+        lambda: write_tree(cluster_tree(model().fit(rows)), tmp_path / "tree.zarr", storage_options=options),
+        lambda: read_tree(tmp_path / "tree.zarr", storage_options=options),
+        lambda: write_synthetic(Synthetic("uniform", 10, 2, 0, 0), tmp_path / "synth.zarr", storage_options=options),
     ):
         with pytest.raises(InputError, match="storage options are for URLs, and no URL is given here: leave anon out"):
             refused()

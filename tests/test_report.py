@@ -386,7 +386,11 @@ def test_a_page_of_a_path_reads_no_rows_and_no_page_is_of_predictions(stored, tm
     with pytest.raises(InputError, match="prices holds a path, whose page needs no rows: leave out data"):
         report.report(stored / "prices", tmp_path / "out.html", data=np.zeros((3, 2)))
     assert report.input_of(stored / "tree") is None
-    result = CliRunner().invoke(main, ["report", str(stored / "tree"), str(tmp_path / "out.html")])
+    arguments = ["report", str(stored / "tree"), str(tmp_path / "out.html")]
+    refused = CliRunner().invoke(main, [*arguments, "--threads", "2", "--memory-limit", "1GB"])
+    assert refused.exit_code == 2
+    assert "no rows are read for this page: leave out --threads, --memory-limit" in refused.stderr
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     arguments = [
         "predict",
@@ -461,6 +465,9 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
     assert "Rows and centers" in (tmp_path / "out.html").read_text()
     assert CliRunner().invoke(main, [*arguments, "--no-data", "--force"]).exit_code == 0
     assert "Rows and centers" not in (tmp_path / "out.html").read_text()
+    result = CliRunner().invoke(main, [*arguments, "--no-data", "--force", "--workers", "2"])
+    assert result.exit_code == 2
+    assert "no rows are read for this page: leave out --workers" in result.stderr
     result = CliRunner().invoke(main, [*arguments, "--no-data", "--data", "x"])
     assert result.exit_code == 2
     assert "give one of them" in result.stderr

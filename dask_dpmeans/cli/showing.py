@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
@@ -72,6 +73,8 @@ def report_command(store: str, out: str, data: str | None, no_data: bool, force:
         raise WrongUseError(str(error)) from error
     place = Location.at(store, where["storage_options"])
     report.checked_target(out, place, force)
+    if no_data or not report.has_rows(place):
+        _check_idle(where)
     rows = None if no_data else data or report.input_of(place)
     sparse = report.is_graph(place)
     with ExitStack() as stack:
@@ -81,3 +84,12 @@ def report_command(store: str, out: str, data: str | None, no_data: bool, force:
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         report.report(place, out, data=rows or False, force=force, **work)
     click.echo(f"{redacted(store)}: {Path(out).absolute()}")
+
+
+def _check_idle(where: dict[str, Any]) -> None:
+    """Refuse options that say where to work, as there is no work."""
+    source_of = click.get_current_context().get_parameter_source
+    given = [name for name in where if source_of(name) is ParameterSource.COMMANDLINE]
+    idle = [f"--{name.replace('_', '-')}" for name in given if name != "storage_options"]
+    if idle:
+        raise click.UsageError(f"no rows are read for this page: leave out {', '.join(idle)}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
@@ -49,8 +50,21 @@ class Covariance:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where r rows lie, as long as that is shorter than what each box holds."""
+
+    boxes: npt.NDArray[np.signedinteger[Any]]
+    """(r,), numbers of boxes; one more than the last for a row that lies in none."""
+    weights: Float64Array | None
+    """(r,)."""
+
+
+@dataclass(frozen=True)
 class Histogram:
-    """The reduction to the weight of the rows in each of bins x bins equal boxes of a window; the rest is left out."""
+    """The reduction to the weight of the rows in each of bins x bins equal boxes of a window; the rest is left out.
+
+    `counts` makes these of its answer.
+    """
 
     plane: Plane
     low: Float64Array
@@ -59,22 +73,46 @@ class Histogram:
     """The corner opposite."""
     bins: int
 
-    def chunk(self, block: Block) -> Float64Array:
-        """Of one block, (bins, bins), or (bins,) where there is one direction."""
-        inside, boxes = np.ones(len(block.rows), np.bool_), np.zeros(len(block.rows), np.intp)
-        for places, low, high in zip(self.plane(block.doubles()).T, self.low, self.high, strict=True):
-            inside &= (places >= low) & (places <= high)
-            with np.errstate(over="ignore"):  # a row without weight may lie anywhere
-                shares = np.clip((places - low) / (high - low), 0.0, 1.0)
-            boxes *= self.bins
-            boxes += np.minimum(shares * self.bins, self.bins - 1).astype(np.intp)  # the last box has its end
-        weights = None if block.weights is None else block.weights[inside]
-        counts = np.bincount(boxes[inside], weights, self.bins ** len(self.low)).astype(np.float64)
-        return counts.reshape((self.bins,) * len(self.low))
+    @property
+    def n_boxes(self) -> int:
+        """In all."""
+        n_boxes: int = self.bins ** len(self.low)
+        return n_boxes
 
-    def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
-        """Of two neighboring runs."""
-        return left + right
+    def chunk(self, block: Block) -> Places:
+        """Of one block."""
+        number = np.dtype(np.int32 if self.n_boxes < 2**31 else np.int64)
+        inside, boxes = np.ones(len(block.rows), np.bool_), np.zeros(len(block.rows), number)
+        for along, low, high in zip(self.plane(block.doubles()).T, self.low, self.high, strict=True):
+            inside &= (along >= low) & (along <= high)
+            with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may lie anywhere
+                shares = (along - low) / (high - low)
+                shares *= self.bins
+            np.fmax(shares, 0, out=shares)
+            np.fmin(shares, self.bins - 1, out=shares)  # the last box has its end
+            boxes *= self.bins
+            boxes += shares.astype(number)
+        boxes[~inside] = self.n_boxes
+        return Places(boxes, block.weights)
+
+    def combine(self, left: Places | Float64Array, right: Places | Float64Array) -> Places | Float64Array:
+        """Of two neighboring runs: added up where there are more rows than boxes, as that takes time for each box."""
+        if isinstance(left, Places) and isinstance(right, Places):
+            boxes = np.concatenate([left.boxes, right.boxes])
+            if len(boxes) <= self.n_boxes:
+                both = left.weights is not None and right.weights is not None
+                return Places(boxes, np.concatenate([left.weights, right.weights]) if both else None)
+        return self._sums(left) + self._sums(right)
+
+    def counts(self, found: Places | Float64Array) -> Float64Array:
+        """(bins, bins), or (bins,) where there is one direction, of the answer for all rows."""
+        return self._sums(found).reshape((self.bins,) * len(self.low))
+
+    def _sums(self, found: Places | Float64Array) -> Float64Array:
+        """(boxes,), the weight in each."""
+        if isinstance(found, Places):
+            return np.bincount(found.boxes, found.weights, self.n_boxes + 1)[:-1].astype(np.float64)
+        return found
 
 
 NEAR = 0.9

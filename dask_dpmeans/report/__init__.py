@@ -67,13 +67,18 @@ def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) ->
     return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
 
 
+def has_rows(store: AnyPlace) -> bool:
+    """Whether the page of what is there shows rows, if they can be read."""
+    return RunStore.at(store).kind() not in WITHOUT_ROWS
+
+
 def input_of(store: AnyPlace) -> str | None:
     """Where the rows are that the page of a run shows, if they still are at a path of this machine."""
     there = RunStore.at(store)
-    return None if there.kind() in WITHOUT_ROWS else located(there.result().manifest)
+    return located(there.result().manifest) if has_rows(there.location) else None
 
 
 def is_graph(store: AnyPlace) -> bool:
     """Whether a run is of a graph."""
     there = RunStore.at(store)
-    return there.kind() not in WITHOUT_ROWS and "normalized" in there.result().manifest["parameters"]
+    return has_rows(there.location) and "normalized" in there.result().manifest["parameters"]

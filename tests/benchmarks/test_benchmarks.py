@@ -9,6 +9,7 @@ from pathlib import Path
 import assignment
 import click
 import data_sets
+import density
 import first_sweep
 import graphs
 import numpy as np
@@ -255,6 +256,20 @@ def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_the
     assert len(lines) == 3 + 6
     costs = [line.what for line in scaling.costs(scaling.Size(2000, 2, 4), repeats=2)]
     assert costs[:3] == ["8 x the rows / pass", "8 x the clusters / pass", "8 x the columns / pass"]
+
+
+def test_a_picture_of_rows_that_are_read_is_that_of_rows_in_memory(tmp_path: Path) -> None:
+    out_of_core.stored(tmp_path / "rows.zarr", out_of_core.Layout(n=12_000, d=3, chunk_rows=1500))
+    pictures, tables = zip(
+        *(density.compare(tmp_path / "rows.zarr", k=5, repeats=1, streamed=streamed) for streamed in (False, True)),
+        strict=True,
+    )
+    assert len(pictures[0].centers) == 5
+    assert pictures[0].counts is not None
+    assert pictures[0].counts.sum() + pictures[0].outside == 12_000
+    np.testing.assert_array_equal(pictures[0].counts, pictures[1].counts)
+    for lines in tables:
+        assert [line.what for line in lines] == ["pass", "picture", "picture / pass"]
 
 
 def test_what_no_two_workers_do_at_once_is_serial() -> None:

@@ -23,13 +23,17 @@ def reduced(reduction, rows, weights=None, height=16):
     return found
 
 
+def histogram(boxes, rows, weights=None):
+    return boxes.counts(reduced(boxes, rows, weights))
+
+
 @given(seeds, st.booleans(), st.integers(1, 9))
 def test_a_histogram_is_that_of_numpy(seed, weighted, bins):
     rng = np.random.default_rng(seed)
     rows, weights = rng.integers(-8, 9, (100, 3)) / 4, rng.integers(0, 3, 100).astype(float) if weighted else None
     low, high = np.array([-2.0, -1.0]), np.array([1.0, 2.0])
     plane = Plane(np.zeros(3), np.eye(3)[:, [2, 0]])
-    found = reduced(Histogram(plane, low, high, 2**bins), rows, weights)
+    found = histogram(Histogram(plane, low, high, 2**bins), rows, weights)
     wanted, *_ = np.histogram2d(rows[:, 2], rows[:, 0], 2**bins, [(-2.0, 1.0), (-1.0, 2.0)], weights=weights)
     np.testing.assert_array_equal(found, wanted)
 
@@ -37,13 +41,19 @@ def test_a_histogram_is_that_of_numpy(seed, weighted, bins):
 def test_a_histogram_along_one_direction_is_that_of_numpy():
     rows = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32)
     low, high = np.array([-1.0]), np.array([2.0])
-    found = reduced(Histogram(Plane(np.zeros(2), np.eye(2)[:, [1]]), low, high, 7), rows)
+    found = histogram(Histogram(Plane(np.zeros(2), np.eye(2)[:, [1]]), low, high, 7), rows)
     np.testing.assert_array_equal(found, np.histogram(rows[:, 1].astype(float), 7, (-1.0, 2.0))[0])
+
+
+def test_boxes_that_are_many_are_told_apart():
+    boxes = Histogram(Plane(np.zeros(2), np.eye(2)), np.zeros(2), np.ones(2), 50_000)
+    found = boxes.chunk(Block(0, np.array([[0.99999, 0.5], [1.0, 1.0], [2.0, 0.5]]), None))
+    assert found.boxes.tolist() == [49_999 * 50_000 + 25_000, 50_000**2 - 1, 50_000**2]
 
 
 def test_a_histogram_leaves_out_rows_however_far_they_are():
     rows, weights = np.array([[0.5], [1e200], [-1e200], [1e-201]]), np.array([1.0, 0.0, 0.0, 2.0])
-    found = reduced(Histogram(Plane(np.zeros(1), np.eye(1)), np.array([0.0]), np.array([1e-200]), 2), rows, weights)
+    found = histogram(Histogram(Plane(np.zeros(1), np.eye(1)), np.array([0.0]), np.array([1e-200]), 2), rows, weights)
     assert found.tolist() == [2.0, 0.0]
 
 

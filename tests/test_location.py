@@ -10,7 +10,6 @@ from threading import Thread
 from typing import Any
 
 import boto3
-import fsspec
 import numpy as np
 import pytest
 import xarray
@@ -57,15 +56,13 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture(params=["local", "memory", "s3"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """A folder that is new, on a local disk, in memory, or in a bucket."""
     if request.param == "local":
-        yield Location.at(tmp_path)
-    elif request.param == "memory":
-        yield Location.at(f"memory://{tmp_path.name}")
-        fsspec.filesystem("memory").store.clear()
-    else:
-        yield in_bucket(request.getfixturevalue("endpoint"), tmp_path)
+        return Location.at(tmp_path)
+    if request.param == "memory":
+        return Location.at(f"memory://{tmp_path.name}")
+    return in_bucket(request.getfixturevalue("endpoint"), tmp_path)
 
 
 @pytest.fixture
@@ -429,7 +426,6 @@ def test_options_are_refused_where_nothing_is_at_a_url(tmp_path: Path, rows: np.
         assert said.exit_code == 2
         assert "leave anon out" in said.output
     assert fit(data, "memory://only/run.zarr", model(), storage_options={"skip_instance_cache": True}).n_clusters_ > 1
-    fsspec.filesystem("memory").store.clear()
 
 
 @pytest.mark.parametrize("beginning", ["file://", "local://"])
@@ -443,7 +439,6 @@ def test_an_output_by_whose_name_others_could_be_removed_is_refused(rows: np.nda
     with pytest.raises(InputError, match=r"holds one of \* \? \[, by which more could be removed: give another output"):
         fit(rows, f"memory://shared/{name}", model(None))
     assert load("memory://shared/run1.zarr").n_clusters_ > 1
-    fsspec.filesystem("memory").store.clear()
 
 
 class SilentError(Exception):
@@ -482,7 +477,6 @@ def test_a_store_that_falls_silent_in_a_fit_stops_it_and_it_can_go_on(
     monkeypatch.setattr(lock, "LEASE", 0.2)
     assert call(*command, "--resume").exit_code == 0
     same(load("memory://silent/run.zarr"), wanted)
-    fsspec.filesystem("memory").store.clear()
 
 
 @pytest.mark.parametrize("text", ["endpoint", "=value"])
@@ -525,7 +519,6 @@ def test_a_file_system_without_conditional_writes_is_asked_first(monkeypatch: py
     with pytest.raises(FileExistsError, match="memory://plain/file"):
         place.create(b"second")
     assert place.files()[0].cat_file(place.files()[1]) == b"first"
-    fsspec.filesystem("memory").store.clear()
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -39,12 +39,10 @@ def quick(monkeypatch):
 def path(request, tmp_path, monkeypatch):
     """Places with and without locks of the kernel."""
     if request.param == "memory":
-        yield f"memory://{tmp_path.name}/run"
-        fsspec.filesystem("memory").store.clear()
-        return
+        return f"memory://{tmp_path.name}/run"
     if request.param != "local":
         monkeypatch.setattr(lock, "fcntl", None)
-    yield str(tmp_path / "run")
+    return str(tmp_path / "run")
 
 
 @pytest.fixture

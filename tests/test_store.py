@@ -560,4 +560,3 @@ def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_one(run: Path, d
         for ask in (RunStore.at(target).finished, RunStore.at(target).begun, RunStore.at(target)._is_free):
             with pytest.raises(ConnectionError, match="no answer"):
                 ask()
-    fs.store.clear()

@@ -439,3 +439,18 @@ def _nearest_two_among(row, centers, scores, floor):
 
 nearest_two_single = _nearest_two_of(np.int32)
 nearest_two_double = _nearest_two_of(np.int64)
+
+
+@_compiled
+def boxes_of(places, low, scale, bins, boxes):
+    """The box of each of n places, (sides, n), into `boxes`, (n,); bins ** sides where it lies in none."""
+    sides, n = places.shape
+    for i in range(n):
+        box = 0
+        for side in range(sides):
+            share = (places[side, i] - low[side]) * scale[side]
+            if not (share >= 0 and share <= bins):
+                box = bins**sides
+                break
+            box = box * bins + min(int(share), bins - 1)
+        boxes[i] = box

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
+from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
 from dask_dpmeans.kernels.graph import links_of
 
@@ -49,14 +50,37 @@ class Covariance:
         return left + right
 
 
+Numbers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+
+
 @dataclass(frozen=True)
 class Places:
     """Where r rows lie, as long as that is shorter than what each box holds."""
 
-    boxes: npt.NDArray[np.signedinteger[Any]]
+    boxes: Numbers
     """(r,), numbers of boxes; one more than the last for a row that lies in none."""
     weights: Float64Array | None
     """(r,)."""
+
+
+def boxes_of(places: Float64Array, low: Float64Array, scale: Float64Array, bins: int, boxes: Numbers) -> None:
+    """The box of each of n places, (sides, n), into `boxes`, (n,); bins ** sides where it lies in none.
+
+    `places` are written over.  `scale` is the number of boxes in a unit of length, of each side.
+    """
+    places -= low[:, np.newaxis]
+    places *= scale[:, np.newaxis]
+    inside = ((places >= 0) & (places <= bins)).all(axis=0)
+    np.clip(places, 0, bins - 1, out=places)  # the last box has its end
+    boxes[:] = 0
+    for along in places:
+        boxes *= bins
+        boxes += along.astype(boxes.dtype)
+    boxes[~inside] = bins ** len(low)
+
+
+Sums: TypeAlias = Float64Array | Int64Array
+"""(boxes + 1,), the weight or the number of the rows in each, and of those that lie in none."""
 
 
 @dataclass(frozen=True)
@@ -81,38 +105,29 @@ class Histogram:
 
     def chunk(self, block: Block) -> Places:
         """Of one block."""
-        number = np.dtype(np.int32 if self.n_boxes < 2**31 else np.int64)
-        inside, boxes = np.ones(len(block.rows), np.bool_), np.zeros(len(block.rows), number)
-        for along, low, high in zip(self.plane(block.doubles()).T, self.low, self.high, strict=True):
-            inside &= (along >= low) & (along <= high)
-            with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may lie anywhere
-                shares = (along - low) / (high - low)
-                shares *= self.bins
-            np.fmax(shares, 0, out=shares)
-            np.fmin(shares, self.bins - 1, out=shares)  # the last box has its end
-            boxes *= self.bins
-            boxes += shares.astype(number)
-        boxes[~inside] = self.n_boxes
+        places = np.ascontiguousarray(self.plane(block.doubles()).T)
+        boxes: Numbers = np.empty(len(block.rows), np.int32 if self.n_boxes < 2**31 else np.int64)
+        fill = compiled.boxes_of if compiled.AVAILABLE else boxes_of
+        with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may lie anywhere
+            fill(places, self.low, self.bins / (self.high - self.low), self.bins, boxes)
         return Places(boxes, block.weights)
 
-    def combine(self, left: Places | Float64Array, right: Places | Float64Array) -> Places | Float64Array:
-        """Of two neighboring runs: added up where there are more rows than boxes, as that takes time for each box."""
+    def combine(self, left: Places | Sums, right: Places | Sums) -> Places | Sums:
+        """Of two neighboring runs: added up where rows would take more memory than boxes, as that costs each box."""
         if isinstance(left, Places) and isinstance(right, Places):
             boxes = np.concatenate([left.boxes, right.boxes])
-            if len(boxes) <= self.n_boxes:
-                both = left.weights is not None and right.weights is not None
+            both = left.weights is not None and right.weights is not None
+            if len(boxes) <= 2 * self.n_boxes:
                 return Places(boxes, np.concatenate([left.weights, right.weights]) if both else None)
-        return self._sums(left) + self._sums(right)
+        sums = self._sums(left)
+        return np.add(sums, self._sums(right), out=sums if isinstance(left, Places) else None)
 
-    def counts(self, found: Places | Float64Array) -> Float64Array:
+    def counts(self, found: Places | Sums) -> Float64Array:
         """(bins, bins), or (bins,) where there is one direction, of the answer for all rows."""
-        return self._sums(found).reshape((self.bins,) * len(self.low))
+        return self._sums(found)[:-1].reshape((self.bins,) * len(self.low)).astype(np.float64)
 
-    def _sums(self, found: Places | Float64Array) -> Float64Array:
-        """(boxes,), the weight in each."""
-        if isinstance(found, Places):
-            return np.bincount(found.boxes, found.weights, self.n_boxes + 1)[:-1].astype(np.float64)
-        return found
+    def _sums(self, found: Places | Sums) -> Sums:
+        return np.bincount(found.boxes, found.weights, self.n_boxes + 1) if isinstance(found, Places) else found
 
 
 NEAR = 0.9

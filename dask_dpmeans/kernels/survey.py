@@ -94,12 +94,14 @@ class Survey:
 
     def chunk(self, block: Block) -> Summary:
         """The summary of one block."""
-        flaw = first_flaw(block, self.limit)
+        ends = extremes(block.rows)
+        flaw = first_flaw(block, self.limit, ends)
         if self.features is not None and flaw is None:
             block = replace(block, rows=self.features(block.rows, block.scratch))
-            flaw = first_flaw(block, np.inf)
+            ends = extremes(block.rows)
+            flaw = first_flaw(block, np.inf, ends)
             flaw = flaw and flaw._replace(column=-3)
-        lowest, highest = (ends.astype(np.float64) for ends in extremes(block.rows))
+        lowest, highest = (side.astype(np.float64) for side in ends)
         n, d = block.rows.shape
         if flaw is not None:
             nothing = np.zeros(d)
@@ -183,10 +185,13 @@ def _groups_of(block: Block) -> tuple[int, int]:
     return int(block.groups.max()) + 1, int(products.sum())
 
 
-def first_flaw(block: Block, limit: float) -> Flaw | None:
-    """The first value of a block not strictly within plus and minus `limit`, or weight or group that cannot be."""
+def first_flaw(block: Block, limit: float, ends: tuple[Rows, Rows] | None = None) -> Flaw | None:
+    """The first value of a block not strictly within plus and minus `limit`, or weight or group that cannot be.
+
+    `ends` are the `extremes` of its rows, where they are known.
+    """
     flaws = _flaws_beside(block)
-    lowest, highest = extremes(block.rows)
+    lowest, highest = extremes(block.rows) if ends is None else ends
     if not (np.maximum(-lowest, highest) < limit).all():
         row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]
         flaws.append(Flaw(block.start + int(row), int(column), float(block.rows[row, column])))

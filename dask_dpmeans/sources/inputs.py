@@ -724,7 +724,7 @@ def check_dense(chunk: Any, name: str) -> None:
     if issparse(chunk) and name == "data":
         raise InputError(
             f"data is a Dask array of {type(chunk).__name__}, but its meta says that its chunks are dense: pass "
-            "data.map_blocks(lambda chunk: chunk, meta=scipy.sparse.csr_array((0, 0), dtype=data.dtype))"
+            "data.map_blocks(scipy.sparse.csr_array, meta=scipy.sparse.csr_array((0, 0), dtype=data.dtype))"
         )
     if not isinstance(chunk, np.ndarray) or isinstance(chunk, np.ma.MaskedArray):
         raise InputError(f"{name} is a Dask array of {type(chunk).__name__}: only dense NumPy chunks can be used")

@@ -100,6 +100,8 @@ def fit(
         manifest["sources"] = sources_of(data, groups, sample_weight)
         if resume:
             check_resumable(store, manifest)  # before the work
+            if _stands(store, method):
+                return
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
         converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
     if not (converged or isinstance(method, Sampler)):
@@ -116,11 +118,9 @@ def _fit(
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
-    """Whether the fit has converged, once its result stands, or whether that stood before."""
+    """Whether the fit has converged, once its result stands."""
     source = learned.source
     state, history, converged = _begin(store, manifest, source, method, resume)
-    if _is_over(store, method, history, converged):
-        return True
     if store.finished():
         store.reopen()
     name = store.name()
@@ -309,8 +309,7 @@ def _begin(
         if not store.committed():
             return None, [], False
         state, history, converged = store.restore(method.state)
-        if not _is_over(store, method, history, converged):
-            _check_unchanged(store, source, method, state)
+        _check_unchanged(store, source, method, state)
         return state, history, converged
     method.init(source)
     store.remove()
@@ -318,9 +317,12 @@ def _begin(
     return None, [], False
 
 
-def _is_over(store: RunStore, method: Algorithm[Any], history: list[Record], converged: bool) -> bool:
+def _stands(store: RunStore, method: Algorithm[Any]) -> bool:
     """Whether a result stands that no further step can follow."""
-    return store.finished() and (converged or len(history) >= method.max_iter)
+    if not store.finished():
+        return False
+    _, history, converged = store.restore(method.state)
+    return converged or len(history) >= method.max_iter
 
 
 def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:

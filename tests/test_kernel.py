@@ -23,6 +23,7 @@ from strategies import chunkings, contents
 
 from dask_dpmeans import DPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load, predict
 from dask_dpmeans.algorithms.dpmeans import Method
+from dask_dpmeans.approximation import Approximation
 from dask_dpmeans.cli import main
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.loop import iterate
@@ -237,6 +238,15 @@ def test_a_run_that_stopped_at_its_limit_keeps_the_rows_that_opened_clusters(tmp
     assert len(found.implicit_centers_.openers)
     np.testing.assert_array_equal(found.predict(ROWS), found.labels_)
     same(fit(ROWS, tmp_path / "run.zarr", EXACT, resume=True), clone(EXACT).fit(ROWS))
+
+
+def test_a_finished_run_is_read_without_learning_again(tmp_path, monkeypatch):
+    form = FORMS["nystroem"]
+    found = fit(ROWS, tmp_path / "run.zarr", form)
+    monkeypatch.setattr(Approximation, "learn", lambda *_: pytest.fail("learned once more"))
+    same(fit(ROWS, tmp_path / "run.zarr", form, resume=True), found)
+    with pytest.raises(InputError, match="another input: fingerprint"):
+        fit(ROWS + 1.0, tmp_path / "run.zarr", form, resume=True)
 
 
 def test_resume_refuses_other_rows(tmp_path):

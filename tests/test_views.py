@@ -20,6 +20,7 @@ from dask_dpmeans import (
     fit,
     views,
 )
+from dask_dpmeans.sources import inputs
 from dask_dpmeans.tree import cluster_tree
 
 
@@ -196,6 +197,17 @@ def test_weights_count(rows, model):
     weights = np.arange(len(rows)) % 3.0
     found = views.density(rows, model, (0, 1), sample_weight=weights)
     assert found.counts.sum() == weights.sum()
+
+
+def test_weights_that_are_converted_block_by_block_count_as_what_they_are(rows, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)  # converted once where rows are in memory
+    weights = np.random.default_rng(3).integers(0, 5, len(rows))
+    stored = zarr.create_array(tmp_path / "weights.zarr", data=weights, chunks=5_000)
+    np.save(tmp_path / "rows.npy", rows)
+    found = views.density(tmp_path / "rows.npy", model, (0, 1), sample_weight=stored, threads=1, block_rows=64)
+    wanted = views.density(rows, model, (0, 1), sample_weight=weights)
+    np.testing.assert_array_equal(found.counts, wanted.counts)
+    assert found.outside == wanted.outside
 
 
 def test_a_picture_is_the_same_for_any_chunks_and_threads(rows, model):

@@ -110,7 +110,7 @@ class Histogram:
         fill = compiled.boxes_of if compiled.AVAILABLE else boxes_of
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may lie anywhere
             fill(places, self.low, self.bins / (self.high - self.low), self.bins, boxes)
-        return Places(boxes, block.weights)
+        return Places(boxes, None if block.weights is None else block.weights.copy())  # theirs may be scratch memory
 
     def combine(self, left: Places | Sums, right: Places | Sums) -> Places | Sums:
         """Of two neighboring runs: added up where rows would take more memory than boxes, as that costs each box."""

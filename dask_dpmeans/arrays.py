@@ -102,7 +102,15 @@ def read(place: Location) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
 
 
 def attributes_of(place: Location) -> dict[str, Any]:
-    """The attributes of a group; none where there is no group."""
+    """The attributes of a group; none where there is no group.
+
+    Raises
+    ------
+    CorruptStoreError
+        Where they are ours, and do not match their digest.
+    OSError
+        Where the store does not answer.
+    """
     try:
         attributes = dict(zarr.open_group(place.store(), mode="r", zarr_format=3).attrs)
     except FileNotFoundError:

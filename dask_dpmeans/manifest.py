@@ -64,7 +64,13 @@ def checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
-    """Refuse attributes of a result that are of other types than ours, be they signed; its arrays are among `names`."""
+    """Refuse attributes of a result that are of other types than ours, be they signed; its arrays are among `names`.
+
+    Raises
+    ------
+    ValueError, or what comes of attributes that are missing
+        `as_written` makes one error of these.
+    """
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
     mixture = [asked[name] for name in MIXTURE if name in asked]
     penalties = mixture or [asked[name] for name in PENALTIES if name in asked]
@@ -93,7 +99,13 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
 
 @contextmanager
 def as_written(place: Location, kind: str = "run") -> Iterator[None]:
-    """Turn what comes of attributes that are none of ours into an error that says so."""
+    """Turn what comes of attributes that are none of ours into an error that says so.
+
+    Raises
+    ------
+    CorruptStoreError
+        In place of what `MALFORMED` lists, where that is raised inside.
+    """
     try:
         yield
     except (InputError, CorruptStoreError):

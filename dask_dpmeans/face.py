@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.arrays import Writer
 from dask_dpmeans.callbacks import FRAMES, CallbackSupport, Tasks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array
@@ -22,7 +23,7 @@ from dask_dpmeans.kernels.scan import Distances, Labels
 from dask_dpmeans.loop import Algorithm, Step, iterate
 from dask_dpmeans.recipe import Learned, Recipe
 from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, opened_rows
-from dask_dpmeans.store import Record, Result, Writer
+from dask_dpmeans.store import Record, Result
 
 
 class ClustersMixin(ClusterMixin, CallbackSupport):

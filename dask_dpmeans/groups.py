@@ -14,8 +14,9 @@ from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
 from dask_dpmeans.loop import Algorithm
+from dask_dpmeans.manifest import LOCAL
 from dask_dpmeans.sources import RowSource, concatenated, is_lazy, known_rows, open_groups, opened_rows
-from dask_dpmeans.store import LOCAL, Result
+from dask_dpmeans.store import Result
 
 
 class HDPMeans(CentersMixin, BaseEstimator):

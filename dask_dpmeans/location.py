@@ -4,11 +4,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
-from zarr.storage import FsspecStore
+from zarr.storage import FsspecStore, LocalStore
 
 from dask_dpmeans.errors import InputError, redacted
 
@@ -129,6 +130,29 @@ def check_options(storage_options: Mapping[str, Any] | None, *places: Any) -> No
         raise InputError(
             f"storage options are for URLs, and no URL is given here: leave {', '.join(storage_options)} out"
         )
+
+
+def place_of(data: Any) -> Location | None:
+    """Where data lies, if that can be told; what is in memory lies nowhere."""
+    if isinstance(data, str | os.PathLike | Location):
+        return Location.at(data)
+    store = getattr(data, "store", None)
+    return Location.at(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
+
+
+def shown_path(data: Any) -> str | None:
+    """The path or URL of data, without credentials; None where it has none, as what is in memory."""
+    place = place_of(data)
+    return None if place is None else place.shown
+
+
+def overlapping(one: Location, other: Location) -> bool:
+    """Whether one of two places lies in the other, or is it."""
+    if one.remote or other.remote:
+        first, second = (f"{place.url.rstrip('/')}/" for place in (one, other))
+        return first.startswith(second) or second.startswith(first)
+    first, second = (os.path.realpath(place.url) for place in (one, other))
+    return os.path.commonpath([first, second]) in (first, second)
 
 
 AnyPlace = str | os.PathLike[str] | Location

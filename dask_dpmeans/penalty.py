@@ -25,6 +25,7 @@ from dask_dpmeans.algorithms.path import (
     standing,
     summary_of,
 )
+from dask_dpmeans.arrays import write
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import seed_of
 from dask_dpmeans.groups import data_sets
@@ -35,7 +36,7 @@ from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.run import asked as asked_of
 from dask_dpmeans.run import sources_of
 from dask_dpmeans.sources import RowSource, as_source
-from dask_dpmeans.store import RunStore, new_group, write
+from dask_dpmeans.store import RunStore, new_group
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
 """Rows of a summary, about, or so many for each cluster: as the search's own coreset has them."""

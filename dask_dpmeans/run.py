@@ -15,6 +15,7 @@ from dask_dpmeans.algorithms import gibbs
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
 from dask_dpmeans.algorithms.spectral import Spectrum
 from dask_dpmeans.approximation import Approximation
+from dask_dpmeans.arrays import Writer, create
 from dask_dpmeans.blocks import Kernel, Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.block import Features, Float64Array
@@ -24,12 +25,13 @@ from dask_dpmeans.kernels.implicit import ImplicitPredictions
 from dask_dpmeans.kernels.scan import Predictions
 from dask_dpmeans.kernels.sharing import GroupPredictions, Prices, Sharing
 from dask_dpmeans.kernels.survey import Summary
-from dask_dpmeans.location import AnyPlace, check_options
+from dask_dpmeans.location import AnyPlace, check_options, shown_path
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
+from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
 from dask_dpmeans.sources import Layout, RowSource, as_source
-from dask_dpmeans.store import FORMAT, Record, Result, RunStore, Writer, create, shown_path
+from dask_dpmeans.store import Record, Result, RunStore
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"

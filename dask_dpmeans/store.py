@@ -34,8 +34,6 @@ is not there yet: of two jobs that both took the run for theirs, one commits.  L
 write: there the lock keeps the two apart.
 """
 
-import hashlib
-import json
 import math
 import os
 import re
@@ -49,25 +47,18 @@ from uuid import uuid4
 
 import numpy as np
 import zarr
-from zarr.codecs import Crc32cCodec, ZstdCodec
-from zarr.errors import ContainsGroupError, ZarrUserWarning
-from zarr.storage import LocalStore, MemoryStore
+from zarr.errors import ZarrUserWarning
 
 from dask_dpmeans import lock
 from dask_dpmeans.algorithms.metric import METRICS
+from dask_dpmeans.arrays import MARKER, CheckedArray, attributes_of, create, create_group, open_whole, read, write
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
-from dask_dpmeans.location import PATTERN, AnyPlace, Location
+from dask_dpmeans.location import PATTERN, AnyPlace, Location, overlapping, place_of
+from dask_dpmeans.manifest import FORMAT, NAMES, as_written, check_types, checked_manifest
 
-FORMAT = 7
-"""Version of this layout; a reader refuses any other."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
-MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What comes of metadata and attributes that are none of ours."""
-MARKER = "dask_dpmeans"
-"""The attribute under which a run says what it is."""
-
 State = TypeVar("State", bound=Any)
 
 
@@ -130,38 +121,7 @@ MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
 GAINS = ("merge_gain", "split_gain", "delete_gain")
 INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
-
-
-RESULT = ("cluster_centers", "cluster_weights", "cluster_inertias", "labels", "first_centers", "feature_scale")
-PENALTIES = ("penalty", "local_penalty", "global_penalty")
-LOCAL = ("local_groups", "local_centers", "local_weights")
-IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
-FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
-MIXTURE = ("variance", "concentration", "mean_variance")
-SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
-GRAPH = ("sigma",)
-TREE = ("clusters",)
-PATH = ("penalty", "stability", "interval_clusters", "interval_low", "interval_high")
-"""Arrays of a path of penalties, beside `cluster_centers` and figures that are called as those of a run."""
-OUR_NAMES = {
-    "zarr.json",
-    "steps",
-    *PATH,
-    *RESULT,
-    *LOCAL,
-    *IMPLICIT,
-    *FEATURES,
-    *SPECTRAL,
-    *GRAPH,
-    *TREE,
-    *MIXTURE,
-    "label",
-    "squared_distance",
-    "beyond",
-    "rows",
-    "truth",
-}
-OUR_NAMES |= {field.name for field in fields(Record)}
+OUR_NAMES = NAMES | {field.name for field in fields(Record)}
 """All that is ever written into an output."""
 
 
@@ -193,11 +153,11 @@ class RunStore:
 
     def finished(self) -> bool:
         """Whether a whole result of ours is there."""
-        return MARKER in _attributes(self.location)
+        return MARKER in attributes_of(self.location)
 
     def begun(self) -> bool:
         """Whether a run of ours was begun there."""
-        attributes = _attributes(self / "steps")
+        attributes = attributes_of(self / "steps")
         # Formats up to 6 had no "run"; a whole result that someone called "steps" has neither.
         return MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
 
@@ -230,7 +190,7 @@ class RunStore:
     def kind(self) -> str | None:
         """What of ours is there, whole or begun: a run, a path, a tree, predictions or synthetic data."""
         place = self.location if self.finished() else self / "steps"
-        return str(_attributes(place)[MARKER]["kind"]) if self.finished() or self.begun() else None
+        return str(attributes_of(place)[MARKER]["kind"]) if self.finished() or self.begun() else None
 
     def _is_free(self) -> bool:
         if not self.location.remote and os.path.lexists(self.path):
@@ -272,11 +232,11 @@ class RunStore:
 
     def name(self) -> str:
         """What tells the run from those that were begun there before or after it."""
-        return str(_attributes(self / "steps").get("run"))
+        return str(attributes_of(self / "steps").get("run"))
 
     def manifest(self) -> dict[str, Any]:
         """What the run is, as `begin` was told."""
-        return _checked_manifest(_attributes(self / "steps"), self.path)
+        return checked_manifest(attributes_of(self / "steps"), self.path)
 
     def committed(self) -> int:
         """The number of the last committed step; 0 where there is none."""
@@ -286,7 +246,7 @@ class RunStore:
         """What the last commit said."""
         run = self.name()
         for number in sorted(self._steps(), reverse=True):
-            word = _attributes(self / _step(number))
+            word = attributes_of(self / _step(number))
             if MARKER in word and word[MARKER]["run"] == run:
                 return dict(word[MARKER])
         return {"committed": 0, "converged": False}
@@ -314,7 +274,7 @@ class RunStore:
         try:
             create_group(step, {MARKER: word}, anew=True)
         except FileExistsError:
-            there = _attributes(step).get(MARKER, {})
+            there = attributes_of(step).get(MARKER, {})
             if there.get("run") != run and self.name() == run:  # of a job that stood still
                 step.remove()
                 self.commit(state, history, converged, job, run)
@@ -335,7 +295,7 @@ class RunStore:
         """The last committed state, its history, and whether it is the end."""
         word = self._word()
         step = self / _step(word["committed"])
-        with _as_written(step / "state"):
+        with as_written(step / "state"):
             packed, attributes = read(step / "state")
             if attributes.get("run", word["run"]) != word["run"]:
                 raise CorruptStoreError(
@@ -409,11 +369,11 @@ class RunStore:
         CorruptStoreError
             Where the attributes are other than ours.
         """
-        attributes = _attributes(self.location)
+        attributes = attributes_of(self.location)
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {self._instead_of(kind)}")
-        with _as_written(self.location, kind):
-            yield _checked_manifest(attributes, self.path)
+        with as_written(self.location, kind):
+            yield checked_manifest(attributes, self.path)
 
     def side_by_side(self, names: Sequence[str], length: int | None = None) -> list[np.ndarray[Any, Any]]:
         """Small arrays that are equally long, as long as the first where `length` is not given."""
@@ -445,7 +405,7 @@ class RunStore:
             Where a chunk is missing or does not match its checksum.
         """
         with self.said("run") as manifest:
-            _check_types(manifest)
+            check_types(manifest, OUR_NAMES)
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in manifest["arrays"]}
             return Result(manifest, values, _records(history), self)
@@ -473,69 +433,24 @@ class Result:
         """Whether several data sets share the clusters."""
         return "local_groups" in self.arrays
 
-    def open_labels(self) -> "CheckedArray":
+    def open_labels(self) -> CheckedArray:
         """The label array, after a look that no chunk is missing."""
         n_rows: int = self.manifest["input"]["shape"][0]
         return self._open("labels", (n_rows,), np.int32, f"{n_rows:,} labels of int32")
 
-    def open_embedding(self) -> "CheckedArray | None":
+    def open_embedding(self) -> CheckedArray | None:
         """The same of the embedding, if it is there: (n, r)."""
         if "eigenvalues" not in self.arrays or "projection" in self.arrays:
             return None
         shape = self.manifest["input"]["shape"][0], len(self.arrays["eigenvalues"])
         return self._open("embedding", shape, np.float64, f"float64 of shape {shape}")
 
-    def _open(self, name: str, shape: tuple[int, ...], dtype: Any, wanted: str) -> "CheckedArray":
+    def _open(self, name: str, shape: tuple[int, ...], dtype: Any, wanted: str) -> CheckedArray:
         place = self.store / name
         array = open_whole(place)
         if array.shape != shape or array.dtype != dtype:
             raise CorruptStoreError(f"{place.url} holds {array.dtype} of shape {array.shape}, not {wanted}")
         return CheckedArray(array)
-
-
-@dataclass(frozen=True)
-class CheckedArray:
-    """A Zarr array of ours, whose damage is an error that names it."""
-
-    array: "zarr.Array[Any]"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """As NumPy has it."""
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        """As NumPy has it."""
-        return self.array.ndim
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As NumPy has it."""
-        return np.dtype(self.array.dtype)
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Of the store."""
-        return self.array.chunks
-
-    def __getitem__(self, part: Any) -> np.ndarray[Any, Any]:
-        try:
-            return np.asarray(self.array[part])
-        except (ValueError, RuntimeError) as error:
-            raise CorruptStoreError(f"{self.array.store_path}: a chunk does not match its checksum: {error}") from error
-
-
-@dataclass(frozen=True)
-class Writer:
-    """Where a map's answers go: arrays over the rows."""
-
-    arrays: tuple["zarr.Array[Any] | np.ndarray[Any, Any]", ...]
-
-    def __call__(self, start: int, answers: tuple[np.ndarray[Any, Any], ...]) -> None:
-        """Write the answers of the rows from `start` on."""
-        for array, answer in zip(self.arrays, answers, strict=True):
-            array[start : start + len(answer)] = answer
 
 
 @contextmanager
@@ -558,207 +473,14 @@ def new_group(out: AnyPlace, kind: str, said: Mapping[str, Any], *, force: bool)
         store.seal(manifest)
 
 
-# Arrays: checksummed, every chunk written, a missing one is an error
-
-
-def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
-    """Write a group's metadata, signed, in one write.
-
-    Raises
-    ------
-    FileExistsError
-        Where it is there already; `anew` leaves no time between the look and the write where the store is remote.
-    """
-    signed = _signed(attributes)
-    if anew and place.remote:
-        written: dict[str, Any] = {}
-        zarr.create_group(MemoryStore(written), attributes=signed)
-        (place / "zarr.json").create(written["zarr.json"].to_bytes())
-        return
-    try:
-        zarr.create_group(place.store(), attributes=signed, zarr_format=3)
-    except ContainsGroupError as error:
-        raise FileExistsError(str(error)) from error
-
-
-def create(
-    place: Location,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    dimensions: tuple[str, ...] | None,
-    chunk_rows: int,
-    attributes: dict[str, Any] | None = None,
-) -> "zarr.Array[Any]":
-    """A new array of ours; `chunk_rows` rows to a chunk, all columns.
-
-    What was not written reads as NaN, -1 or False, whoever reads it.
-    """
-    return zarr.create_array(
-        place.store(),
-        shape=shape,
-        dtype=dtype,
-        chunks=(max(1, chunk_rows), *(max(1, size) for size in shape[1:])),
-        compressors=[ZstdCodec(level=3, checksum=True), Crc32cCodec()],
-        fill_value={"f": np.nan, "i": -1}.get(dtype.kind, False),
-        dimension_names=dimensions,
-        attributes=attributes,
-        config={"write_empty_chunks": True},
-        overwrite=True,
-    )
-
-
-def write(
-    place: Location,
-    values: np.ndarray[Any, Any],
-    dimensions: tuple[str, ...] | None = None,
-    attributes: dict[str, Any] | None = None,
-) -> None:
-    """Write a small array in one chunk, with a digest of it."""
-    signed = _signed((attributes or {}) | {"content": _content(values)})
-    array = create(place, values.shape, values.dtype, dimensions, len(values), attributes=signed)
-    if values.size:
-        array[...] = values
-
-
-def open_whole(place: Location) -> "zarr.Array[Any]":
-    """An array of ours, after a look that no chunk is missing (a missing one would read as the fill value)."""
-    try:
-        array = zarr.open_array(place.store(), mode="r", zarr_format=3)
-    except Exception as error:  # whatever is wrong with its metadata
-        raise CorruptStoreError(f"{place.url} cannot be opened: {error or type(error).__name__}") from error
-    missing = array.nchunks - array.nchunks_initialized
-    if array.size and missing:
-        raise CorruptStoreError(f"{place.url}: {missing} of {array.nchunks} chunks are missing")
-    return array
-
-
-def read(place: Location) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-    """A small array of ours, and its attributes, both as they were written."""
-    array = open_whole(place)
-    attributes = _checked(dict(array.attrs), place)
-    values = CheckedArray(array)[...]
-    if attributes.get("content") != _content(values):
-        raise CorruptStoreError(f"{place.url} does not hold what was written there: its content has another digest")
-    return values, attributes
-
-
-def _content(values: np.ndarray[Any, Any]) -> str:
-    """A digest of an array's type, shape and numbers."""
-    native = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    return hashlib.sha256(f"{native.dtype.str} {native.shape} ".encode() + native.tobytes()).hexdigest()
-
-
-def _signed(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes with a digest of them, since JSON has no checksum of its own."""
-    unsigned = {key: value for key, value in attributes.items() if key != "digest"}
-    digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
-    return unsigned | {"digest": digest}
-
-
 def _step(number: int) -> str:
     """Where a step lies in a run."""
     return f"steps/{number:06d}"
 
 
-def _attributes(place: Location) -> dict[str, Any]:
-    """The attributes of a group; none where there is no group."""
-    try:
-        attributes = dict(zarr.open_group(place.store(), mode="r", zarr_format=3).attrs)
-    except FileNotFoundError:
-        return {}
-    except (InputError, OSError):  # a store that does not answer may hold anything
-        raise
-    except MALFORMED:
-        place.names()  # where options are wrong this says so
-        return {}
-    except Exception as error:  # of the package that asks the store
-        raise OSError(f"{place.url} does not answer: {error}") from error
-    return _checked(attributes, place) if MARKER in attributes else attributes
-
-
-def _checked(attributes: dict[str, Any], place: Location) -> dict[str, Any]:
-    if attributes != _signed(attributes):
-        raise CorruptStoreError(f"{place.url}/zarr.json: the attributes do not match their digest")
-    return attributes
-
-
 def with_article(kind: str) -> str:
     """A kind of output, as a sentence has it."""
     return f"a {kind}" if kind in ("run", "path", "tree") else kind
-
-
-@contextmanager
-def _as_written(place: Location, kind: str = "run") -> Iterator[None]:
-    """Turn what comes of attributes that are none of ours into an error that says so."""
-    try:
-        yield
-    except (InputError, CorruptStoreError):
-        raise
-    except MALFORMED as error:
-        raise CorruptStoreError(
-            f"{place.url}/zarr.json: the attributes are not those of a {kind} of ours: {error}"
-        ) from error
-
-
-def _check_types(manifest: dict[str, Any]) -> None:
-    """Refuse attributes of a result that are of other types than ours, be they signed."""
-    asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
-    mixture = [asked[name] for name in MIXTURE if name in asked]
-    penalties = mixture or [asked[name] for name in PENALTIES if name in asked]
-    numbers = [0.0 if mixture else asked["tol"], manifest["n_passes"]]
-    if "spectrum" in asked:
-        penalties.append(asked["spectrum"]["penalty"])
-        numbers.append(manifest["affinity_trace"])
-    numbers += penalties
-    integers = [manifest["random_state"], asked["max_iter"], rows["n_groups"], *rows["shape"], *(columns or ())]
-    flags = [rows["scaled"], rows["weighted"], manifest["converged"], manifest["checksummed"]]
-    if not (
-        all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
-        and all(type(each) is int for each in integers)
-        and all(type(each) is bool for each in flags)
-        and (mixture or type(asked["max_clusters"]) in (int, type(None)))
-        and set(manifest["arrays"]) <= OUR_NAMES
-        and penalties
-        and (asked.get("normalized") is not None or min(penalties) > 0)
-        and asked.get("metric", "euclidean") in METRICS
-        and len(rows["shape"]) == 2
-        and isinstance(manifest["method"], str)
-        and np.dtype(rows["dtype"]).kind in "biuf"
-    ):
-        raise ValueError("a number is none, or out of range")
-
-
-def _checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
-    manifest: dict[str, Any] = attributes[MARKER]
-    if manifest.get("format") != FORMAT:
-        raise InputError(
-            f"{path} is of format {manifest.get('format')!r}, this version reads format {FORMAT}: "
-            "open it with the version that wrote it, or make it again"
-        )
-    return manifest
-
-
-def place_of(data: Any) -> Location | None:
-    """Where data lies, if that can be told; what is in memory lies nowhere."""
-    if isinstance(data, str | os.PathLike | Location):
-        return Location.at(data)
-    store = getattr(data, "store", None)
-    return Location.at(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
-
-
-def shown_path(data: Any) -> str | None:
-    """The path or URL of data, without credentials; None where it has none, as what is in memory."""
-    place = place_of(data)
-    return None if place is None else place.shown
-
-
-def overlapping(one: Location, other: Location) -> bool:
-    """Whether one of two places lies in the other, or is it."""
-    if one.remote or other.remote:
-        first, second = (f"{place.url.rstrip('/')}/" for place in (one, other))
-        return first.startswith(second) or second.startswith(first)
-    first, second = (os.path.realpath(place.url) for place in (one, other))
-    return os.path.commonpath([first, second]) in (first, second)
 
 
 def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:

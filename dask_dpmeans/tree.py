@@ -12,14 +12,15 @@ import numpy.typing as npt
 from dask_dpmeans.algorithms import search
 from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
+from dask_dpmeans.arrays import write
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.location import AnyPlace, Location, check_options
+from dask_dpmeans.location import AnyPlace, Location, check_options, shown_path
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.run import versions
-from dask_dpmeans.store import RunStore, new_group, shown_path, write
+from dask_dpmeans.store import RunStore, new_group
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
 OF_CLUSTERS = ("cluster_centers", "cluster_weights", "cluster_inertias")

@@ -22,14 +22,15 @@ from s3fs import S3FileSystem
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, lock, predict
 from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.arrays import create_group
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import LockLostError
-from dask_dpmeans.location import Location
+from dask_dpmeans.location import Location, overlapping
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.run import write_synthetic
 from dask_dpmeans.sources import as_source, guard
-from dask_dpmeans.store import Record, RunStore, create_group, overlapping
+from dask_dpmeans.store import Record, RunStore
 from dask_dpmeans.synth import Synthetic
 from dask_dpmeans.tree import cluster_tree, read_tree, write_tree
 

@@ -15,7 +15,8 @@ from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, KernelDPMeans, Onli
 from dask_dpmeans.cli import main
 from dask_dpmeans.export import as_json
 from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.store import FORMAT, Record
+from dask_dpmeans.manifest import FORMAT
+from dask_dpmeans.store import Record
 
 ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * 9
 RUNS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -17,10 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
 from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.arrays import MARKER, signed
 from dask_dpmeans.loop import iterate
+from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.run import fingerprint, write_synthetic
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.store import FORMAT, MARKER, Record, RunStore, _signed
+from dask_dpmeans.store import Record, RunStore
 from dask_dpmeans.synth import Synthetic
 
 
@@ -229,7 +231,7 @@ def test_bad_input_writes_nothing(tmp_path: Path, data: str) -> None:
 
 def test_a_run_of_another_format_is_refused(run: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dask_dpmeans.store.FORMAT", 99)
+        patch.setattr("dask_dpmeans.manifest.FORMAT", 99)
         with pytest.raises(InputError, match=f"format {FORMAT}, this version reads format 99"):
             load(run)
 
@@ -240,7 +242,7 @@ def test_a_run_of_an_older_format_is_not_gone_on_with_and_that_is_said(
 ) -> None:
     older = {"format": 6, "kind": "run", "random_state": 0}
     for group in (run, run / "steps"):
-        zarr.open_group(group, mode="r+").attrs.put(_signed({MARKER: older, "committed": 1, "converged": False}))
+        zarr.open_group(group, mode="r+").attrs.put(signed({MARKER: older, "committed": 1, "converged": False}))
     if not whole:
         (run / "zarr.json").unlink()
     before = sorted(run.rglob("*"))
@@ -518,7 +520,7 @@ def test_attributes_of_other_types_are_refused_though_they_are_signed(
     for key in where[:-1]:
         at = at[key]
     at[where[-1]] = value
-    metadata["attributes"] = _signed(metadata["attributes"])
+    metadata["attributes"] = signed(metadata["attributes"])
     file.write_text(json.dumps(metadata))
     with pytest.raises(CorruptStoreError, match=r"run\.zarr/zarr\.json: the attributes are not those of a run of ours"):
         load(run)

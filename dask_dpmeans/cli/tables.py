@@ -13,10 +13,11 @@ from dask_dpmeans.algorithms.spectral import relaxed_objective
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.estimate import Estimate, counted
 from dask_dpmeans.location import Location
+from dask_dpmeans.manifest import MIXTURE
 from dask_dpmeans.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.progress import elapsed
 from dask_dpmeans.sources import format_bytes
-from dask_dpmeans.store import MIXTURE, RunStore
+from dask_dpmeans.store import RunStore
 from dask_dpmeans.tree import ClusterTree
 
 

@@ -25,7 +25,8 @@ from writes import faulty
 from dask_dpmeans.algorithms.dpmeans import State
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.lock import NAME
-from dask_dpmeans.store import FORMAT, Record, RunStore
+from dask_dpmeans.manifest import FORMAT
+from dask_dpmeans.store import Record, RunStore
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -21,7 +21,7 @@ from dask_dpmeans.cli import main, place
 from dask_dpmeans.lock import only_job
 from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
-from dask_dpmeans.sources import connect, inputs
+from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.reading import Trial
 from dask_dpmeans.store import GAINS, MOVES, Record, RunStore
 from dask_dpmeans.synth import Synthetic
@@ -464,7 +464,7 @@ BOTH = "working in 2 processes, --threads 2 keeps to threads"
 @pytest.fixture
 def streamed(data: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> str:
     """Rows of four blocks in many chunks, that no memory keeps, on two cores."""
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
     monkeypatch.setattr(place, "own_threads", lambda: 2)
     zarr.create_array("many.zarr", data=np.tile(rows, (60, 1)), chunks=(1000, 3))
     return "many.zarr"
@@ -535,7 +535,7 @@ def test_who_says_where_to_work_is_obeyed_untried(streamed: str, monkeypatch: py
 
 
 def test_rows_that_are_kept_are_not_tried(streamed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.4)
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.4)
     watched = Watched(monkeypatch)
     succeed("fit", streamed, "run.zarr", "--penalty", 25)
     assert (watched.trials, watched.places) == (0, [(None, None, 2, None)])

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import chunkings
 
 from dask_dpmeans import InputError, OnlineDPMeans, SplitMergeDPMeans, TooManyClustersError, reference
-from dask_dpmeans.sources import inputs
+from dask_dpmeans.sources import layout
 
 N = 600
 FITTED = ("labels_", "inertia_", "objective_")
@@ -116,7 +116,7 @@ def test_batches_go_on_where_a_fit_ended(model, fitted, rows: np.ndarray) -> Non
 )
 def test_dask_input_in_any_chunks_gives_the_same_bytes(model, fitted, rows, chunks, columns, dtype, resident) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "RESIDENT_SHARE", 0.4 if resident else 0.0)
+        patch.setattr(layout, "RESIDENT_SHARE", 0.4 if resident else 0.0)
         lazy = fresh(model).fit(da.from_array(rows.astype(dtype), chunks=(chunks, columns)))
     assert isinstance(lazy.labels_, da.Array)
     assert lazy.labels_.chunks == (chunks,)
@@ -125,7 +125,7 @@ def test_dask_input_in_any_chunks_gives_the_same_bytes(model, fitted, rows, chun
 
 @pytest.mark.parametrize("share", [0.4, 0.0])
 def test_zarr_input_is_streamed(model, fitted, rows: np.ndarray, share: float, monkeypatch) -> None:
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", share)
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", share)
     array = zarr.create_array({}, shape=rows.shape, chunks=(130, 1), dtype=rows.dtype)
     array[:] = rows
     same_fit(fresh(model).fit(array), fitted)

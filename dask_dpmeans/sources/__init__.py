@@ -1,12 +1,19 @@
-"""Where the rows are: the only importer of Dask."""
+"""Where the rows are: the only importer of Dask.
+
+Input goes through `opening` (whatever it is given as becomes an array), `layout` (how it will be cut, as its metadata
+tells), `loading` (shards) and `inputs` (`as_source`: all of these, and the first pass over the rows); `flaws` says what
+is wrong with values.
+"""
 
 from dask.utils import format_bytes, parse_bytes
 
 from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
 from dask_dpmeans.sources.executors import Threads, one_blas_thread
-from dask_dpmeans.sources.inputs import RESIDENT_SHARE, Layout, as_source, featured, lay_out, open_groups, working_dtype
+from dask_dpmeans.sources.inputs import as_source, featured
 from dask_dpmeans.sources.labels import label_pairs
+from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
+from dask_dpmeans.sources.opening import open_groups, working_dtype
 from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows

@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.inputs import lazy_array, opened_input
+from dask_dpmeans.sources.opening import lazy_array, opened_input
 
 
 def label_pairs(first: Any, second: Any, names: tuple[str, str]) -> Any:

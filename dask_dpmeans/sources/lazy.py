@@ -15,15 +15,9 @@ from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.survey import first_flaw
 from dask_dpmeans.sources.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask, lazy_csr
 from dask_dpmeans.sources.executors import Keys
-from dask_dpmeans.sources.inputs import (
-    check_dense,
-    describe_flaw,
-    lazy_array,
-    limit_of,
-    opened_input,
-    table_rows,
-    working_dtype,
-)
+from dask_dpmeans.sources.flaws import describe_flaw, limit_of
+from dask_dpmeans.sources.loading import check_dense
+from dask_dpmeans.sources.opening import lazy_array, opened_input, table_rows, working_dtype
 from dask_dpmeans.sources.shards import Prepare, read_rows
 
 

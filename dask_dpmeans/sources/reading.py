@@ -10,7 +10,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
-from dask_dpmeans.sources.inputs import Layout
+from dask_dpmeans.sources.layout import Layout
 from dask_dpmeans.sources.shards import StoredShard, read_rows
 from dask_dpmeans.sources.storage import Storage
 

@@ -9,7 +9,7 @@ from strategies import table
 
 from dask_dpmeans import TooManyClustersError
 from dask_dpmeans.algorithms.split_merge import Method
-from dask_dpmeans.sources import as_source, connect, inputs
+from dask_dpmeans.sources import as_source, connect, layout
 
 ROWS = table("clouds", (3000, 2), np.float32, 0)
 METHOD = Method(6.0)
@@ -31,7 +31,7 @@ def client(tmp_path_factory):
 @pytest.mark.parametrize("resident", [True, False])
 @pytest.mark.parametrize("form", ["zarr", "dask"])
 def test_a_state_that_travels_through_workers_is_that_of_one_process(client, tmp_path, monkeypatch, form, resident):
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.4 if resident else 0.0)
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.4 if resident else 0.0)
     stored = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
     stored[:] = ROWS
     data = stored if form == "zarr" else da.from_array(ROWS, chunks=((0, 7, 500, 0, 2493), (1, 1)))

@@ -22,7 +22,7 @@ from dask_dpmeans.algorithms.dpmeans import Method
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.penalty import penalty_path
-from dask_dpmeans.sources import as_source, connect, inputs
+from dask_dpmeans.sources import as_source, connect, layout
 from dask_dpmeans.sources.executors import DaskTasks, Threads
 
 ROWS = table("clouds", (1200, 2), np.float32, 0)
@@ -97,8 +97,8 @@ def test_a_fit_on_workers_gives_the_bytes_of_threads(client, path, expected, for
 
 @pytest.mark.parametrize("form", ["zarr path", "npy", "csr group"])
 def test_rows_that_workers_read_again_each_pass_give_the_same_bytes(client, path, expected, form, monkeypatch):
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
-    monkeypatch.setattr(inputs, "shard_blocks", lambda *_: 2)
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(layout, "shard_blocks", lambda *_: 2)
     assert trace(on_cluster(FORMS[form](path), client), **METHOD) == expected
 
 

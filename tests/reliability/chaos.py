@@ -30,7 +30,7 @@ from distributed import Client, LocalCluster, SchedulerPlugin
 from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources import inputs
+from dask_dpmeans.sources import layout
 
 WORKERS = 3
 PENALTY, TOL = 40.0, 1e-2
@@ -47,9 +47,9 @@ COORDINATOR = """
 import os, signal, sys
 from distributed import Client
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.sources import inputs
+from dask_dpmeans.sources import layout
 data, run, address, penalty, tol, block_rows, streamed, last = sys.argv[1:]
-inputs.RESIDENT_SHARE = 0.0 if streamed == "True" else inputs.RESIDENT_SHARE
+layout.RESIDENT_SHARE = 0.0 if streamed == "True" else layout.RESIDENT_SHARE
 def step(number, record, n_rows):
     if number == int(last):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -216,8 +216,8 @@ class Trial:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        share = 0.0 if self.schedule.streamed else inputs.RESIDENT_SHARE
-        with mock.patch.object(inputs, "RESIDENT_SHARE", share):
+        share = 0.0 if self.schedule.streamed else layout.RESIDENT_SHARE
+        with mock.patch.object(layout, "RESIDENT_SHARE", share):
             yield
 
     def _killed_coordinator(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings
 
-from dask_dpmeans.sources import as_source, inputs
+from dask_dpmeans.sources import as_source, layout
 from dask_dpmeans.sources.executors import FAN_IN, DaskTasks
 
 ROWS = np.arange(300, dtype=np.float32).reshape(-1, 2)
@@ -28,7 +28,7 @@ def blocks_in_order(height):
 @given(chunkings(len(ROWS)), st.sampled_from([1, 4, 64, 256]), st.integers(1, 2), st.booleans())
 def test_blocks_come_in_row_order_whatever_the_chunks(chunks, height, threads, resident):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "RESIDENT_SHARE", 0.4 if resident else 0.0)
+        patch.setattr(layout, "RESIDENT_SHARE", 0.4 if resident else 0.0)
         lazy = da.from_array(ROWS, chunks=(chunks, (1, 1)))
         stored = zarr.create_array({}, shape=ROWS.shape, chunks=(max(chunks), 1), dtype=ROWS.dtype)
         stored[:] = ROWS
@@ -38,7 +38,7 @@ def test_blocks_come_in_row_order_whatever_the_chunks(chunks, height, threads, r
 
 
 def test_shards_are_taken_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
     source = as_source(da.from_array(ROWS, chunks=(7, 2)), threads=4, block_rows=1)
     assert isinstance(source.executor, DaskTasks)
     assert source.plan.n_shards > 2 * FAN_IN

@@ -16,7 +16,7 @@ from zarr.storage import MemoryStore
 
 from dask_dpmeans.blocks import block_height
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.sources import as_source, csr_files, inputs
+from dask_dpmeans.sources import as_source, csr_files, layout
 from dask_dpmeans.sources.csr import PARTS
 
 BLOCK_ROWS = 16
@@ -75,7 +75,7 @@ def test_sparse_rows_of_every_form_are_the_same(rows, data):
     options = {"sparse": True, "threads": data.draw(st.integers(1, 2)), "block_rows": BLOCK_ROWS}
     expected = as_source(csr_array(rows), weights, **options)
     for each in given_rows:
-        with mock.patch.object(inputs, "RESIDENT_SHARE", data.draw(st.sampled_from([0.0, 0.4]))):
+        with mock.patch.object(layout, "RESIDENT_SHARE", data.draw(st.sampled_from([0.0, 0.4]))):
             found = as_source(each, weights, **options)
         assert found.plan.block_rows == expected.plan.block_rows
         assert contents(found.summary) == contents(expected.summary)

@@ -20,7 +20,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.survey import Summary
-from dask_dpmeans.sources import as_source, csr, inputs, shards
+from dask_dpmeans.sources import as_source, csr, inputs, layout, shards
 from dask_dpmeans.sources.executors import DaskTasks, Threads
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
@@ -285,7 +285,7 @@ def test_csr_rows_that_are_read_again_each_pass_give_the_same_bytes(form, drawn,
     with (
         mock.patch.object(shards, "PIECE_BYTES", piece),
         mock.patch.object(csr, "STRETCH_BYTES", data.draw(st.integers(1, 100))),
-        mock.patch.object(inputs, "RESIDENT_SHARE", 0),
+        mock.patch.object(layout, "RESIDENT_SHARE", 0),
     ):
         source = as_source(given_rows, weights, threads=data.draw(st.integers(1, 2)), block_rows=BLOCK_ROWS)
         assert all(isinstance(shard, StoredShard) for shard in source.shards)
@@ -682,7 +682,7 @@ def test_chunks_that_no_worker_could_hold_are_refused_before_any_is_read(tmp_pat
     assert as_source(made, threads=1, memory_limit=2560, fill_missing=True).n_features == 2
     message = r"chunks of 40 rows, 640 bytes across its columns: more than 640, a quarter of the 2,559 bytes"
     with (
-        mock.patch.object(inputs, "_shards", side_effect=AssertionError("rows were read")),
+        mock.patch.object(inputs, "shards_of", side_effect=AssertionError("rows were read")),
         pytest.raises(InputError, match=message),
     ):
         as_source(made, threads=1, memory_limit=2559)

@@ -9,7 +9,7 @@ from strategies import Nested, table, trace
 
 from dask_dpmeans.blocks import Plan
 from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
-from dask_dpmeans.sources import as_source, inputs
+from dask_dpmeans.sources import as_source, layout
 from dask_dpmeans.sources.executors import DaskTasks, Threads
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, Known, MapJob, Prepare, Shard, StoredShard
 from dask_dpmeans.sources.watch import EVERY, Count
@@ -179,7 +179,7 @@ def test_every_pass_of_a_fit_is_told_and_its_steps_stay_the_same():
 
 
 def test_of_rows_read_in_each_pass_only_those_that_are_read_count(monkeypatch):
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
     notes = Notes()
     rows = da.from_array(table("clouds", (1200, 2), np.float32, 0), chunks=100)
     source = as_source(rows, threads=2, block_rows=64, on_pass=notes)

@@ -1,0 +1,198 @@
+"""What the input is given as, and how it is opened: arrays, tables, paths and URLs become one array each."""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import zarr
+from scipy.sparse import issparse
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.location import Location
+from dask_dpmeans.sources import guard
+from dask_dpmeans.sources.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
+from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_mtx, open_npz
+from dask_dpmeans.sources.parquet import open_parquet, parquet_table
+from dask_dpmeans.sources.shards import read_rows
+
+FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
+"""Endings of files that are read from local disks only."""
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """A ``.npy`` file that each task opens for itself, memory-mapped."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, rows: slice) -> np.ndarray[Any, Any]:
+        mapped: np.ndarray[Any, Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        return mapped[rows]
+
+
+def opened_input(
+    data: Any,
+    name: str,
+    dimensions: int,
+    fill_missing: bool,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
+    if data is None:
+        return None
+    if isinstance(data, str | os.PathLike | Location):
+        opened = _opened_place(Location.at(data, storage_options), name, dimensions, fill_missing)
+    elif issparse(data):
+        opened = _opened_csr(data, name, dimensions)
+    elif isinstance(data, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array: fill or drop the masked entries first, as {name}.filled(0) does")
+    elif hasattr(data, "to_dask_array"):
+        opened = table_rows(data)
+    elif isinstance(data, da.Array):
+        known = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
+        opened = dask_csr(known) if is_csr_dask(data) and dimensions == 2 else known
+    elif isinstance(data, zarr.Group):
+        opened = _opened_group(data, str(data.store_path), name, data.__getitem__, dimensions, fill_missing)
+    elif isinstance(data, StoredCsr):
+        opened = data
+    elif isinstance(data, zarr.Array):
+        opened = guard.guarded(guard.absolute(data), name, fill_missing=fill_missing)
+    else:
+        opened = _as_array(data, name)
+    if opened.ndim != dimensions:
+        raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
+    return opened
+
+
+def table_rows(table: Any) -> da.Array:
+    """A Dask table, or a column of it, as an array with known chunks."""
+    try:
+        return table.to_dask_array(lengths=True)
+    except ValueError:  # Dask before 2026.8 counts Parquet files that it reads together as one, but wants each counted
+        return table.to_dask_array().compute_chunk_sizes()
+
+
+def _opened_csr(data: Any, name: str, dimensions: int) -> Any:
+    """Rows that a user gave as a sparse matrix or array of scipy."""
+    if dimensions == 1:
+        raise InputError(f"{name} is sparse ({type(data).__name__}): pass a dense array, as {name}.toarray() gives")
+    if data.ndim != 2:
+        raise InputError(f"{name} must have 2 dimensions, got shape {data.shape}")
+    working_dtype(data.dtype, name)
+    return from_scipy(data, name)
+
+
+def _opened_place(place: Location, name: str, dimensions: int, fill_missing: bool) -> Any:
+    """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, a file, or columns of a table."""
+    path = place.url
+    if place.remote and path.endswith(FILES):
+        raise InputError(f"{name}: {path} would have to be on a local disk: copy it there, or make it a Zarr array")
+    if path.endswith(".npy"):
+        try:
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
+        return NpyFile(path, mapped.shape, mapped.dtype)
+    if path.endswith(".npz") and dimensions == 2:
+        return open_npz(path, name)
+    if path.endswith((".mtx", ".mtx.gz")) and dimensions == 2:
+        return open_mtx(path, name)
+    table = parquet_table(path)
+    if table is not None:
+        return open_parquet(replace(place, url=table[0]), table[1], name, dimensions)
+
+    def member(part: str) -> Any:
+        return _node(place / part, name)
+
+    node = _node(place, name)
+    if isinstance(node, zarr.Group):
+        return _opened_group(node, path, name, member, dimensions, fill_missing)
+    return guard.guarded(node, name, fill_missing=fill_missing)
+
+
+def _node(place: Location, name: str) -> "zarr.Array[Any] | zarr.Group":
+    """What Zarr has at a place."""
+    try:
+        guard.check_metadata_size(place, name)
+        return guard.opened(place)
+    except InputError:
+        raise
+    except Exception as error:  # whatever is wrong with its metadata
+        raise InputError(f"{name}: there is no Zarr array at {place.url}: {error or type(error).__name__}") from error
+
+
+def _opened_group(
+    group: zarr.Group, path: str, name: str, member: Callable[[str], Any], dimensions: int, fill_missing: bool
+) -> StoredCsr:
+    if dimensions == 2 and is_csr_group(group):
+        return open_csr(group, path, name, member, fill_missing)
+    raise _no_array(group, path, name)
+
+
+def _no_array(group: zarr.Group, path: str, name: str) -> InputError:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what else lies there
+        arrays = sorted(key for key, node in group.members() if isinstance(node, zarr.Array) or is_csr_group(node))
+    hint = f"give one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
+    return InputError(f"{name}: {path} is a Zarr group, not an array: {hint}")
+
+
+def _as_array(data: Any, name: str) -> np.ndarray[Any, Any]:
+    """A NumPy array of what is in this process's memory; objects become numbers, as scikit-learn has it."""
+    try:
+        array = np.asarray(data)
+        return array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is no array of numbers: {error}") from error
+
+
+def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """float32 or float64, whichever holds the values of `dtype` exactly."""
+    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        small = dtype.itemsize <= 2 or dtype == np.dtype(np.float32).newbyteorder(dtype.byteorder)
+        return np.dtype(np.float32 if small else np.float64)
+    ways = {"c": "Complex data not supported: pass real and imaginary parts as columns", "O": "convert it to floats"}
+    raise InputError(
+        f"{name} has dtype {dtype}, which is not a real number of up to 64 bits: "
+        f"{ways.get(dtype.kind, 'convert it to float32 or float64')}"
+    )
+
+
+def in_memory(rows: Any) -> bool:
+    """Whether rows are in this process's memory, be they dense or CSR."""
+    return isinstance(rows, np.ndarray) or issparse(rows)
+
+
+def lazy_array(array: Any) -> da.Array:
+    """An array as Dask's, in chunks of its own or such as are read at a time."""
+    if isinstance(array, da.Array):
+        return array
+    return da.from_array(array) if stored_values(array) is None else lazy_csr(array, read_rows(array))
+
+
+def open_groups(groups: Any, n_rows: int) -> Any:
+    """The data set of each of so many rows as an array, with known chunks where it is Dask's."""
+    opened = opened_input(groups, "groups", 1, False)
+    check_groups(opened, "groups", n_rows)
+    return opened
+
+
+def check_groups(groups: Any, name: str, n_rows: int) -> None:
+    if groups.dtype.kind not in "biu":
+        raise InputError(
+            f"{name} must be integers from 0 on, got {groups.dtype}: fill what is missing, then number the {name}, "
+            f"as np.unique({name}, return_inverse=True) does"
+        )
+    if groups.shape[0] != n_rows:
+        raise InputError(f"{name} must hold one number a row: {n_rows:,} rows, but {groups.shape[0]:,} numbers")

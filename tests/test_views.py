@@ -20,7 +20,7 @@ from dask_dpmeans import (
     fit,
     views,
 )
-from dask_dpmeans.sources import inputs
+from dask_dpmeans.sources import layout
 from dask_dpmeans.tree import cluster_tree
 
 
@@ -200,7 +200,7 @@ def test_weights_count(rows, model):
 
 
 def test_weights_that_are_converted_block_by_block_count_as_what_they_are(rows, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(inputs, "RESIDENT_SHARE", 0.0)  # converted once where rows are in memory
+    monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)  # converted once where rows are in memory
     weights = np.random.default_rng(3).integers(0, 5, len(rows))
     stored = zarr.create_array(tmp_path / "weights.zarr", data=weights, chunks=5_000)
     np.save(tmp_path / "rows.npy", rows)

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from strategies import Nested, table, trace
 
+from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.blocks import Plan
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.occ import round_of
 from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, layout
 from dask_dpmeans.sources.executors import DaskTasks, Threads
@@ -181,10 +184,14 @@ def test_every_pass_of_a_fit_is_told_and_its_steps_stay_the_same():
 def test_of_rows_read_in_each_pass_only_those_that_are_read_count(monkeypatch):
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
     notes = Notes()
-    rows = da.from_array(table("clouds", (1200, 2), np.float32, 0), chunks=100)
-    source = as_source(rows, threads=2, block_rows=64, on_pass=notes)
-    source.fold(Nested(), name="scan")
-    assert (notes[-1].name, notes[-1].total) == ("scan", 1200)
+    rows = table("clouds", (1200, 2), np.float32, 0)
+    source = as_source(da.from_array(rows, chunks=100), threads=2, block_rows=64, on_pass=notes)
+    assert not source.resident
+    totals = []
+    for centers in (rows[:3], rows[:3], rows[:4]):
+        source.fold(round_of(Openings(1e9, None), Centers(centers.astype(np.float64))), name="scan")
+        totals.append(notes[-1].total)
+    assert totals == [1200, 0, 1200]
 
 
 X = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0]])

@@ -347,11 +347,12 @@ def density(
     found = views.density(X, model, columns, **options)
     figure = _figure(figure, 7.0, 5.4)
     axes = figure.subplots()
-    axes.set_xlabel(f"{found.axes[0]}\n({found.unit})")
-    if len(found.axes) == 1:
+    across, *up = (f"{_short(name, 48)}\n({found.unit})" for name in found.axes)
+    axes.set_xlabel(across)
+    if not up:
         _heights(axes, found)
     else:
-        axes.set_ylabel(f"{found.axes[1]}\n({found.unit})")
+        axes.set_ylabel(*up)
         _rows(figure, axes, found)
         _numbered(axes, found, np.argsort(-model.cluster_weights_, kind="stable"))
     inside = ((found.centers >= found.low) & (found.centers <= found.high)).all(axis=1)

@@ -173,10 +173,18 @@ def test_a_graph_has_a_marker_for_each_cluster():
     assert len(links.get_segments()) == 32
     assert [len(each.get_offsets()) for each in nodes] == [5, 5, 5]
     names = [text.get_text() for text in axes.get_legend().texts]
-    assert names == ["cluster 0 (5)", "cluster 1 (5)", "no cluster (5)"]
+    assert names == ["no cluster (5)", "cluster 0 (5)", "cluster 1 (5)"]
     assert axes.get_title() == "15 nodes, 32 links"
     with pytest.raises(InputError, match="can be drawn"):
         plot.graph(np.eye(501), np.zeros(501, int))
+
+
+def test_a_legend_of_many_clusters_names_the_nodes_of_none():
+    labels = np.arange(-1, plot.NAMED + 5)
+    [axes] = rendered(plot.graph(np.ones((len(labels), len(labels))) - np.eye(len(labels)), labels))
+    names = [text.get_text() for text in axes.get_legend().texts]
+    assert names[:2] == ["no cluster (1)", "cluster 0 (1)"]
+    assert len(names) == plot.NAMED
 
 
 def test_sizes_and_history_of_a_graph():

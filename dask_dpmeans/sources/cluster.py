@@ -11,7 +11,7 @@ from typing import Any
 
 import dask
 from distributed import Client, LocalCluster, Security, WorkerPlugin, default_client
-from distributed.comm import get_address_host_port, parse_address
+from distributed.comm.addressing import get_address_host_port, parse_address
 from distributed.system import MEMORY_LIMIT
 
 from dask_dpmeans.errors import NoWorkersError, VersionsDifferError

@@ -347,11 +347,12 @@ def density(
     found = views.density(X, model, columns, **options)
     figure = _figure(figure, 7.0, 5.4)
     axes = figure.subplots()
-    axes.set_xlabel(f"{found.axes[0]}\n({found.unit})")
-    if len(found.axes) == 1:
+    names = [f"{_short(name, 48)}\n({found.unit})" for name in found.axes]
+    axes.set_xlabel(names[0])
+    if len(names) == 1:
         _heights(axes, found)
     else:
-        axes.set_ylabel(f"{found.axes[1]}\n({found.unit})")
+        axes.set_ylabel(names[1])
         _rows(figure, axes, found)
         _numbered(axes, found, np.argsort(-model.cluster_weights_, kind="stable"))
     inside = ((found.centers >= found.low) & (found.centers <= found.high)).all(axis=1)
@@ -462,15 +463,15 @@ def graph(graph: Any, labels: Any, figure: AnyFigure | None = None, **where: Any
         LineCollection(list(lines), colors="0.75", linewidths=_within(300 / max(1, len(lines)), 0.2, 0.8))
     )
     size = _within(4000 / len(places), 18, 60)
+    none = places[found.labels < 0]
+    if len(none):
+        axes.scatter(none[:, 0], none[:, 1], size, marker="x", color=INK, zorder=2, label=f"no cluster ({len(none):,})")
     style: dict[str, Any]
     for marker, color, number in _styles(numbers[numbers >= 0]):
         members = places[found.labels == number]
         named = f"cluster {number} ({len(members):,})"
         style = {"marker": marker, "color": color, "edgecolor": INK, "linewidth": 0.6, "zorder": 2, "label": named}
         axes.scatter(members[:, 0], members[:, 1], size, **style)
-    none = places[found.labels < 0]
-    if len(none):
-        axes.scatter(none[:, 0], none[:, 1], size, marker="x", color=INK, zorder=2, label=f"no cluster ({len(none):,})")
     axes.set_axis_off()
     found_links = counted(int(np.count_nonzero(once)), "link")
     axes.set_title(f"{counted(len(places), 'node')}, {found_links}", fontsize="medium")

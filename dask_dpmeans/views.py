@@ -133,7 +133,7 @@ def sizes(model: Any) -> Sizes:
     order = np.argsort(-weights, kind="stable")
     cut = isinstance(model, GraphCutDPMeans)
     radii = inertias if cut else np.sqrt(inertias / weights)
-    unit = ("link ends" if model.cut == "normalized" else "nodes") if cut else "rows"
+    unit = ("link ends" if model.cut == "normalized" else "nodes") if cut else "sum over rows"
     return Sizes(order, weights[order], radii[order], radius(model), unit, cut)
 
 
@@ -489,13 +489,16 @@ def unit(model: Any) -> str:
     return "units of the data" if model.feature_scale_ is None else "standard deviations"
 
 
-def feature_names(model: Any) -> list[str]:
-    """What the columns of the centers are called: as in the DataFrame that was fitted, or by number."""
+def feature_names(model: Any, stored: Sequence[str] | None = None) -> list[str]:
+    """What the columns of the centers are called: as in the table that was fitted, or by number.
+
+    The names of all columns of a stored table are no attribute of the model, and may be given as `stored`.
+    """
     columns = _columns(model)
     if columns is None:
         kind = "eigenvector" if isinstance(model, SpectralDPMeans) else "feature"
         return [f"{kind} {place}" for place in range(model.cluster_centers_.shape[1])]
-    given = getattr(model, "feature_names_in_", None)
+    given = getattr(model, "feature_names_in_", stored)
     return [f"column {column}" if given is None else str(given[column]) for column in columns]
 
 

@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+import click
 import numpy as np
 import xarray
 import zarr
@@ -10,6 +11,7 @@ import zarr
 from dask_dpmeans import DPMeans, fit
 
 
+@click.command(help=__doc__)
 def main() -> None:
     """Three blobs, found again."""
     rng = np.random.default_rng(0)

@@ -1,7 +1,6 @@
 """Graph cuts without a number of clusters: blocks of a planted graph over a range of penalties, and an image cut up."""
 
-import sys
-
+import click
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 from sklearn.feature_extraction.image import img_to_graph
@@ -43,8 +42,10 @@ def pixels(image: np.ndarray, mask: np.ndarray) -> csr_array:
     return graph
 
 
-if __name__ == "__main__":
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 500
+@click.command(help=__doc__)
+@click.argument("size", default=500, type=click.IntRange(1))
+def main(size: int) -> None:
+    """Nodes of a block, of which there are 20, and then an image."""
     graph, truth = planted(20, size, 30 / size, 1 / size)
     print(f"20 blocks of {size} nodes, {graph.nnz // 2:,} links")
     for penalty in np.round(np.arange(-0.90, -0.34, 0.05), 2):
@@ -58,3 +59,7 @@ if __name__ == "__main__":
         model = GraphCutDPMeans(penalty, random_state=0).fit(links)
         agreement = adjusted_rand_score(disk[disk >= 0], model.labels_)
         print(f"four disks, penalty {penalty}: {model.n_clusters_} clusters, ARI {agreement:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -4,11 +4,11 @@ Each method is judged by the adjusted Rand index of its labels; of those that ar
 shown.  ``python examples/moons_and_rings.py 1000`` draws 1,000 rows of each.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
+import click
 import numpy as np
 from scipy.linalg import expm
 from scipy.sparse import csgraph
@@ -86,6 +86,8 @@ def best(tried: Iterable[Labels], truth: Labels) -> tuple[float, int]:
     return max((adjusted_rand_score(truth, labels), len(set(labels.tolist()))) for labels in tried)
 
 
+@click.command(help=__doc__)
+@click.argument("n_rows", default=1000, type=click.IntRange(1))
 def main(n_rows: int) -> None:
     """One table."""
     drawn = data_sets(n_rows)
@@ -97,4 +99,4 @@ def main(n_rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    main()

@@ -5,11 +5,11 @@ Each method is judged by the mean over the data sets of the normalized mutual in
 with the true ones.  ``python examples/shared_clusters.py 20`` averages over 20 seeds.
 """
 
-import sys
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+import click
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
@@ -69,6 +69,8 @@ def methods(sets: Sets) -> dict[str, tuple[str, Callable[[], Labels]]]:
     }
 
 
+@click.command(help=__doc__)
+@click.argument("n_seeds", default=3, type=click.IntRange(1))
 def main(n_seeds: int) -> None:
     """One table."""
     found: dict[str, list[tuple[float, ...]]] = {}
@@ -89,4 +91,4 @@ def main(n_seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main()

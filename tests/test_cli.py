@@ -65,6 +65,17 @@ def test_fit_writes_a_run_and_says_what_was_found(data: str, rows: np.ndarray) -
     assert model.random_state_ == 3
 
 
+def test_what_weighs_a_cluster_and_one_column_are_called_so(data: str, tmp_path: Path) -> None:
+    np.save("weights.npy", np.full(1000, 2.5))
+    np.save("one.npy", zarr.open_array(data)[:, :1])
+    said = succeed("fit", "one.npy", "run.zarr", "--penalty", 1e6, "--weights", "weights.npy").stdout
+    assert "heaviest    0 (2,500 in weight)" in said
+    assert "1,000 rows x 1 column, float32" in said
+    assert "heaviest    0 (1,000 rows)" in succeed("fit", "one.npy", "run.zarr", "--penalty", 1e6, "--force").stdout
+    save_npz("graph.npz", csr_array(np.ones((4, 4)) - np.eye(4)))
+    assert "input       4 nodes, float64" in succeed("graph", "graph.npz", "graph.zarr", "--penalty", -0.5).stdout
+
+
 @pytest.mark.parametrize("form", ["rows.npz", "sparse.zarr/group"])
 def test_sparse_rows_are_fitted_predicted_and_resumed_as_dense_ones(data: str, rows: np.ndarray, form: str) -> None:
     rows = np.where(rows > 0, rows, 0)
@@ -290,6 +301,7 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         (["path", "{data}", "--number", 9], "--number says how many penalties lie from --from to --to: give these too"),
         (["path", "{data}", "--penalties", "1,2", "--number", 9], "--number says how many penalties lie"),
         (["penalty", "{data}", "-k", 2, "--full"], "--full is about fits, and none is asked for: give --fit or"),
+        (["penalty", "{data}", "-k", 2, "--seed", 0], "--seed is about fits, and none is asked for: give --fit or"),
         (["path", "{data}", "--from", 3, "--to", 2], "--from 3 must be > 0 and below --to 2"),
         (["path", "{data}", "{data}/out", "--penalties", "1"], "lie one within the other: give another output"),
     ],

@@ -41,6 +41,17 @@ def test_an_example_runs_and_prints(
     assert "clusters" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_says_what_it_takes(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [str(path), "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(path), run_name="__main__")
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("Usage: ")
+
+
 def test_neighbors_find_moons_and_rings_and_others_do_not() -> None:
     moons = example("moons_and_rings.py")
     for rows, truth in moons.data_sets(400).values():

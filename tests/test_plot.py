@@ -91,6 +91,14 @@ def test_a_history_has_a_lane_for_each_kind_of_change(rows):
     assert changes.get_xlabel() == "step"
 
 
+def test_a_long_name_of_a_column_loses_its_middle(rows):
+    model = DPMeans(16.0).fit(rows)
+    names = [letter * 90 for letter in "abcdefghij"[: rows.shape[1]]]
+    axes, *_ = rendered(plot.density(rows, model, names[:2], feature_names=names))
+    for label, letter in ((axes.get_xlabel(), "a"), (axes.get_ylabel(), "b")):
+        assert label == f"{letter * 24}…{letter * 23}\n(units of the data)"
+
+
 def test_a_history_without_changes_has_two_panels():
     steps = [Record(5.0 - step, 1.0, 2, 0, *[0] * 8, 0.0, 0.0, 0.0, 1.0, 1.0) for step in range(2)]
     assert len(rendered(plot.history(steps))) == 2
@@ -98,7 +106,7 @@ def test_a_history_without_changes_has_two_panels():
 
 def test_sizes_show_the_radius_of_the_penalty(model, rows):
     above, below = rendered(plot.sizes(model))
-    assert above.get_ylabel() == "weight, rows"
+    assert above.get_ylabel() == "weight, sum over rows"
     assert below.get_ylabel() == "root-mean-square\nradius, units of the data"
     assert [text.get_text() for text in below.get_legend().texts] == ["√penalty = 4"]
     assert len(below.lines[0].get_xdata()) == model.n_clusters_
@@ -165,10 +173,18 @@ def test_a_graph_has_a_marker_for_each_cluster():
     assert len(links.get_segments()) == 32
     assert [len(each.get_offsets()) for each in nodes] == [5, 5, 5]
     names = [text.get_text() for text in axes.get_legend().texts]
-    assert names == ["cluster 0 (5)", "cluster 1 (5)", "no cluster (5)"]
+    assert names == ["no cluster (5)", "cluster 0 (5)", "cluster 1 (5)"]
     assert axes.get_title() == "15 nodes, 32 links"
     with pytest.raises(InputError, match="can be drawn"):
         plot.graph(np.eye(501), np.zeros(501, int))
+
+
+def test_a_legend_of_many_clusters_names_the_nodes_of_none():
+    labels = np.arange(-1, plot.NAMED + 5)
+    [axes] = rendered(plot.graph(np.ones((len(labels), len(labels))) - np.eye(len(labels)), labels))
+    names = [text.get_text() for text in axes.get_legend().texts]
+    assert names[:2] == ["no cluster (1)", "cluster 0 (1)"]
+    assert len(names) == plot.NAMED
 
 
 def test_sizes_and_history_of_a_graph():

@@ -10,6 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zarr
 from click.testing import CliRunner
@@ -263,16 +265,35 @@ def test_a_run_named_like_markup_is_shown_as_it_is_called(folder, tmp_path, undr
 
 def test_a_table_of_many_clusters_has_the_heaviest(folder, monkeypatch):
     monkeypatch.setattr(run_page, "MOST_LINES", 1)
-    table = run_page.cluster_table(load(folder / "fit-run"))
+    table = run_page.cluster_table(load(folder / "fit-run"), ["column 0", "column 2"])
     weights = load(folder / "fit-run").cluster_weights_
     assert [float(line[1]) for line in table.lines] == sorted(weights, reverse=True)[:1]
     assert table.caption == f"The heaviest first; {len(weights) - 1} lighter ones are left out, the run has all."
     assert table.columns[-2:] == ["column 0", "column 2"]
 
 
+def test_columns_of_a_table_go_by_their_names(folder, tmp_path, monkeypatch):
+    rows = pa.table(dict(zip(["height", "age", "income"], zarr.open_array(folder / "rows.zarr")[:].T, strict=True)))
+    pq.write_table(rows, tmp_path / "table.parquet")
+    given = f"{tmp_path}/table.parquet#income,height,age"
+    fit(given, tmp_path / "run", DPMeans(60.0), columns=[0, 2])
+    drawn = {}
+    for name in ("profile", "density"):
+        monkeypatch.setattr(run_page.plot, name, lambda *of, name=name, **also: drawn.update({name: (of, also)}))
+    monkeypatch.setattr(run_page.plot, "svg", lambda _: "")
+    assert page(tmp_path / "run").tables[0].columns[-2:] == ["income", "age"]
+    assert drawn["profile"][0][1] == drawn["density"][1]["feature_names"] == ["income", "age"]
+
+
+def test_what_a_graph_has_not_is_not_told_of_it(folder, undrawn):
+    said = page(folder / "graph-run", data=False).facts["Input"]
+    assert said.pop("data") == str(folder / "graph.npz")
+    assert said == {"nodes": "15", "type": "float64", "stored with checksums": "yes"}
+
+
 def test_centers_of_scaled_columns_are_told_in_units_of_the_data(folder):
     model = load(folder / "fit-run")
-    line = run_page.cluster_table(model).lines[0]
+    line = run_page.cluster_table(model, ["column 0", "column 2"]).lines[0]
     center = model.cluster_centers_[int(line[0])] * model.feature_scale_
     assert line[-2:] == [f"{value:,.6g}" for value in center]
 

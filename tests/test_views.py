@@ -62,7 +62,7 @@ def test_sizes_go_from_the_heaviest_cluster_on(rows, model):
         members = rows[model.labels_ == cluster]
         assert weight == len(members)
         assert radius == pytest.approx(np.sqrt(((members - model.cluster_centers_[cluster]) ** 2).sum(axis=1).mean()))
-    assert (found.limit, found.unit, found.cut) == (4.0, "rows", False)
+    assert (found.limit, found.unit, found.cut) == (4.0, "sum over rows", False)
     assert (found.radii < 4.0).all()
 
 

@@ -45,8 +45,9 @@ def penalty_command(
 
     By farthest-first traversal (Kulis & Jordan 2012, section 6.1), and where asked by what fits give.
     """
-    if full and not (fitted or search):
-        raise click.UsageError("--full is about fits, and none is asked for: give --fit or --search too")
+    idle = [name for name, given in (("--full", full), ("--seed", seed is not None)) if given]
+    if idle and not (fitted or search):
+        raise click.UsageError(f"{idle[0]} is about fits, and none is asked for: give --fit or --search too")
     with reading(data, **how) as rows, progress(as_json) as shown:
         rows["on_pass"] = shown.watch
         found = farthest_first(k=clusters, **rows)

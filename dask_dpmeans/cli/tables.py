@@ -57,23 +57,31 @@ def run_table(described: dict[str, Any]) -> str:
     found, asked, rows = described["result"], described["parameters"], described["input"]
     heaviest = sorted(described["clusters"], key=lambda each: (-each["weight"], each["cluster"]))[:5]
     scaled = ", columns divided by their standard deviation" * rows["scaled"]
+    unit = _unit(asked, rows)
     lines = [
         f"run         {described['run']}",
-        f"input       {rows['shape'][0]:,} rows x {rows['shape'][1]:,} columns, {np.dtype(rows['dtype']).name}{scaled}"
+        f"input       {_shape(asked, rows)}, {np.dtype(rows['dtype']).name}{scaled}"
         + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
         *_spectrum(described),
         *_clusters(described["method"], asked, rows, found),
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
         f"{elapsed(sum(step['seconds'] for step in described['history']))}",
-        "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} {_unit(asked)})" for each in heaviest),
+        "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} {unit})" for each in heaviest),
     ]
     return "\n".join(lines)
 
 
-def _unit(asked: dict[str, Any]) -> str:
+def _shape(asked: dict[str, Any], rows: dict[str, Any]) -> str:
+    """How large the input is."""
+    n, columns = rows["shape"]
+    return counted(n, "node") if "normalized" in asked else f"{counted(n, 'row')} x {counted(columns, 'column')}"
+
+
+def _unit(asked: dict[str, Any], rows: dict[str, Any]) -> str:
     """What weighs a cluster."""
-    return {None: "rows", True: "link ends", False: "nodes"}[asked.get("normalized")]
+    of_rows = "in weight" if rows["weighted"] else "rows"
+    return {None: of_rows, True: "link ends", False: "nodes"}[asked.get("normalized")]
 
 
 def _reading(method: str, asked: dict[str, Any]) -> str:

@@ -31,19 +31,24 @@ def located(manifest: dict[str, Any]) -> str | None:
 
 def rows(manifest: dict[str, Any]) -> dict[str, str]:
     """Facts about the input by name."""
-    given, columns = manifest["input"], manifest["input"]["columns"]
+    given = manifest["input"]
+    paths = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
+    kind = {
+        "type": np.dtype(given["dtype"]).name,
+        "stored with checksums": "yes" if manifest["checksummed"] else "no",
+    }
+    if "normalized" in manifest.get("parameters", {}):  # of a graph
+        return paths | {"nodes": f"{given['shape'][0]:,}"} | kind
+    columns = given["columns"]
     found = {
         "rows x columns": f"{given['shape'][0]:,} x {given['shape'][1]:,}",
-        "type": np.dtype(given["dtype"]).name,
         "columns used": "all" if columns is None else ", ".join(map(str, columns)),
         "columns scaled by deviation": "yes" if given["scaled"] else "no",
         "weights": "yes" if given["weighted"] else "no",
-        "stored with checksums": "yes" if manifest["checksummed"] else "no",
     }
     if given.get("n_groups"):
         found["data sets"] = f"{given['n_groups']:,}"
-    paths = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
-    return paths | found
+    return paths | found | kind
 
 
 def warnings(manifest: dict[str, Any]) -> list[str]:

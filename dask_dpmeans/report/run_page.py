@@ -47,19 +47,26 @@ def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
     """What the page of a finished run says; parameters as `report` has them."""
     result, model = RunStore.at(run).result(), load(run)
     rows = read_rows(result, model, origin.located(result.manifest) if data is None else data, where)
-    manifest = result.manifest
+    manifest, names = result.manifest, _names(result, model)
     return Page(
         store=result.store.shown,
         headline=_headline(result, model),
         warnings=[*warnings_of(result, model), *origin.warnings(manifest), *rows.warnings],
         facts={"Result": _result(result, model), "Parameters": _parameters(model), "Input": origin.rows(manifest)},
-        pictures=[*pictures(model), *rows.pictures],
-        tables=[cluster_table(model)],
+        pictures=[*pictures(model, names), *rows.pictures],
+        tables=[cluster_table(model, names)],
         call=call(result, model),
         unknown=origin.unknown(manifest),
         command=command(result, model),
         versions=origin.versions(manifest),
     )
+
+
+def _names(result: Result, model: Model) -> list[str]:
+    """What the columns of the centers are called, where there are some."""
+    stored = runs.column_names(origin.sources(result.manifest)["data"]) or ()
+    known = stored if len(stored) == result.manifest["input"]["shape"][1] else None
+    return views.feature_names(model, known) if hasattr(model, "cluster_centers_") else []
 
 
 # What it came to
@@ -95,7 +102,7 @@ def _objective_name(model: Model) -> str:
     return "objective, minus the log joint density" if isinstance(model, GibbsMixture) else "objective, J"
 
 
-def cluster_table(model: Model) -> Table:
+def cluster_table(model: Model, names: list[str]) -> Table:
     """The heaviest clusters: weights, squared errors, radii, and centers of few columns, in units of the data."""
     found = views.sizes(model)
     shown = found.clusters[:MOST_LINES]
@@ -113,7 +120,7 @@ def cluster_table(model: Model) -> Table:
     centers = getattr(model, "cluster_centers_", None)
     if centers is not None and centers.shape[1] <= MOST_FEATURES:
         scale = model.feature_scale_
-        columns += views.feature_names(model)
+        columns += names
         parts += [figures(each) for each in (centers if scale is None else centers * scale)[shown].T]
     left_out = len(found.clusters) - len(shown)
     more = f"; {left_out:,} lighter ones are left out, the run has all" * (left_out > 0)
@@ -174,7 +181,7 @@ def read_rows(result: Result, model: Model, data: Any, where: dict[str, Any]) ->
         if isinstance(model, GraphCutDPMeans):
             return _seen_graph(model, source)
         edge = [] if stored else edge_warnings(result, model, source)
-        return Seen(edge, _density(model, source))
+        return Seen(edge, _density(model, source, _names(result, model)))
     except (InputError, CorruptStoreError, OSError) as error:
         return Seen([redacted(f"The rows at {_shown(data)} could not be shown: {error}")])
 
@@ -225,11 +232,11 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
     return said
 
 
-def _density(model: Model, source: RowSource) -> list[Picture]:
+def _density(model: Model, source: RowSource, names: list[str]) -> list[Picture]:
     if not hasattr(model, "cluster_centers_"):
         return []
     caption = "The rows, with the centers and the numbers of those that have room for one, the heaviest first."
-    return [Picture.of("Rows and centers", caption, lambda: plot.density(source, model))]
+    return [Picture.of("Rows and centers", caption, lambda: plot.density(source, model, feature_names=names))]
 
 
 def _seen_graph(model: GraphCutDPMeans, source: RowSource) -> Seen:
@@ -242,7 +249,7 @@ def _seen_graph(model: GraphCutDPMeans, source: RowSource) -> Seen:
 # Pictures
 
 
-def pictures(model: Model) -> list[Picture]:
+def pictures(model: Model, names: list[str]) -> list[Picture]:
     """Those that need no rows."""
     steps = counted(model.n_iter_, "step")
     found = [
@@ -251,7 +258,7 @@ def pictures(model: Model) -> list[Picture]:
     ]
     if isinstance(model, DPMeans | HDPMeans) and model.n_clusters_ > 1:
         caption = "In which features clusters differ: + and - mark scores above 1 and below -1."
-        found.append(Picture.of("Profile", caption, lambda: plot.profile(model)))
+        found.append(Picture.of("Profile", caption, lambda: plot.profile(model, names)))
     if isinstance(model, HDPMeans):
         caption = "Shares of the global centers in the weight of the data sets."
         found.append(Picture.of("Sharing", caption, lambda: plot.sharing(model)))

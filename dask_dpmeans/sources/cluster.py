@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 from distributed import Client, LocalCluster, Security, WorkerPlugin, default_client
+from distributed.comm.addressing import get_address_host_port, parse_address
 from distributed.system import MEMORY_LIMIT
 
 from dask_dpmeans.errors import NoWorkersError, VersionsDifferError
@@ -161,9 +162,11 @@ def connect(
     the authority, the certificate and its key; None for what Dask's own configuration says.
     """
     if scheduler is not None or scheduler_file is not None:
-        options = {"timeout": timeout, "set_as_default": False, "security": _security(tls)}
+        security = _security(tls)
+        options = {"timeout": timeout, "set_as_default": False, "security": security}
         try:
             address = scheduler if scheduler_file is None else _address_in(scheduler_file, timeout)
+            _check_address(str(address), security)
             client = Client(address, **options)
         except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last two: of TLS
             raise NoWorkersError(
@@ -190,6 +193,14 @@ def connect(
                 cluster.close()
     else:
         yield None
+
+
+def _check_address(address: str, security: Security | None) -> None:
+    """Refuse what no client can use: one that fails as it is made ends the process with a traceback of its own."""
+    get_address_host_port(address)
+    certificates = (security or Security()).get_connection_args("client")["ssl_context"]
+    if parse_address(address)[0] == "tls" and certificates is None:
+        raise ValueError("tls:// needs certificates, and none are given: --tls-ca-file, --tls-cert, --tls-key")
 
 
 def _address_in(path: str, timeout: float) -> str:

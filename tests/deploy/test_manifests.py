@@ -271,6 +271,11 @@ def test_the_readme_tells_how_to_start_watch_and_resume_each_target() -> None:
         assert re.findall(r"^# (\w+)", block, flags=re.M) == ["start", "watch", "resume"], title
 
 
+def test_compose_resumes_with_as_many_workers_as_it_started() -> None:  # without --scale it would end some of them
+    scales = re.findall(r"compose\.yaml up .*--detach(.*)", (DEPLOY / "README.md").read_text())
+    assert scales[:2] == [" --scale worker=4"] * 2
+
+
 def test_files_that_the_readme_names_are_there() -> None:
     text = (DEPLOY / "README.md").read_text()
     named = set(re.findall(r"deploy/[\w./]+\w", text))

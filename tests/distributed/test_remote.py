@@ -181,6 +181,22 @@ def test_wrong_use_of_the_scheduler_exits_2(tmp_path: Path, data: str, options: 
     assert not (tmp_path / "run.zarr").exists()
 
 
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("nowhere", "missing port number in address 'nowhere'"),
+        ("nothing://127.0.0.1:1", "unknown address scheme 'nothing'"),
+        ("tls://127.0.0.1:1", "tls:// needs certificates, and none are given: --tls-ca-file"),
+    ],
+)
+def test_an_address_that_no_client_can_use_is_refused_before_one_is_made(
+    monkeypatch: pytest.MonkeyPatch, address: str, why: str
+) -> None:
+    monkeypatch.setattr(cluster, "Client", None)  # what fails as it is made says so again, in a traceback, at the end
+    with pytest.raises(NoWorkersError, match=f"no scheduler answers at {address} within 1 s: {why}"):
+        connect(address, None, None, None, 1.0).__enter__()
+
+
 def test_a_worker_without_the_package_is_named_at_once(tmp_path: Path, data: str) -> None:
     (tmp_path / "lacking").mkdir()
     (tmp_path / "lacking/sitecustomize.py").write_text(LACKING)

@@ -163,6 +163,15 @@ def test_predictions_of_a_table_are_those_of_its_array(folder: Path, frame: pd.D
     assert one.read_bytes() == two.read_bytes()
 
 
+@pytest.mark.parametrize("columns", ["income,age", "age,size", "age"])
+def test_a_run_predicts_for_the_columns_that_it_was_fitted_on_alone(folder: Path, tmp_path: Path, columns: str) -> None:
+    fit(f"{folder}#age,income", tmp_path / "run", DPMeans(9.0))
+    said = rf"data names the columns {columns.replace(',', ', ')}, and the run was fitted on age, income: name those"
+    with pytest.raises(InputError, match=said):
+        predict(tmp_path / "run", f"{folder}#{columns}", tmp_path / "labels")
+    assert not (tmp_path / "labels").exists()
+
+
 def test_integers_and_booleans_stay_exact(tmp_path: Path) -> None:
     pd.DataFrame({"a": np.array([1, 2**53], np.int64), "b": [0.5, 1.5]}).to_parquet(tmp_path / "t.parquet")
     assert open_parquet(Location.at(tmp_path / "t.parquet"), ("a",), "data", 2).dtype == np.int64

@@ -72,6 +72,7 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
         `as_written` makes one error of these.
     """
     asked, rows, columns = manifest["parameters"], manifest["input"], manifest["input"]["columns"]
+    called = manifest.get("column_names")
     mixture = [asked[name] for name in MIXTURE if name in asked]
     penalties = mixture or [asked[name] for name in PENALTIES if name in asked]
     numbers = [0.0 if mixture else asked["tol"], manifest["n_passes"]]
@@ -91,6 +92,7 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
         and (asked.get("normalized") is not None or min(penalties) > 0)
         and asked.get("metric", "euclidean") in METRICS
         and len(rows["shape"]) == 2
+        and (called is None or (len(called) == rows["shape"][1] and all(type(each) is str for each in called)))
         and isinstance(manifest["method"], str)
         and np.dtype(rows["dtype"]).kind in "biuf"
     ):

@@ -1,7 +1,6 @@
 """The job around the loop: from rows to a run store."""
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -31,7 +30,7 @@ from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
-from dask_dpmeans.sources import Layout, RowSource, as_source, parquet_table
+from dask_dpmeans.sources import Layout, RowSource, as_source
 from dask_dpmeans.store import Record, Result, RunStore
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
@@ -196,7 +195,6 @@ def predict(
             else "the run is of one data set: it has no use for groups"
         )
     kernel, fitted = predictions(result), result.manifest["input"]
-    _check_columns(result.manifest, data)
     source = as_source(
         data,
         groups=groups,
@@ -205,6 +203,7 @@ def predict(
         features=features_of(result),
         centers=result.arrays.get("cluster_centers"),
         stored_columns=fitted["shape"][1],
+        column_names=result.manifest.get("column_names"),
         storage_options=storage_options,
         **where,
     )
@@ -221,22 +220,6 @@ def predict(
         lock.check()
         target.seal(manifest)
     return Predicted(n, sum(int(np.count_nonzero(beyond[a : a + chunk_rows])) for a in range(0, n, chunk_rows)))
-
-
-def column_names(data: Any) -> tuple[str, ...] | None:
-    """The columns of a Parquet table that a path names, as table.parquet#age,income does; None where it names none."""
-    table = parquet_table(os.fspath(data)) if isinstance(data, str | os.PathLike) else None
-    return None if table is None else table[1]
-
-
-def _check_columns(manifest: dict[str, Any], data: Any) -> None:
-    """Refuse other columns of a table than those of the fit, where the paths of both name theirs."""
-    fitted, given = column_names((manifest.get("sources") or {}).get("data")), column_names(data)
-    if fitted and given and fitted != given:
-        raise InputError(
-            f"data names the columns {', '.join(given)}, and the run was fitted on {', '.join(fitted)}: name those, in "
-            "that order; columns that are called otherwise in this table go by a table of their own"
-        )
 
 
 def predictions(result: Result) -> Kernel:
@@ -367,7 +350,8 @@ def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
         changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
         if changed:
             names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
-            raise InputError(f"{store.path} was begun with another {key}: {names}; use --force to start anew")
+            other = "other parameters" if key == "parameters" else f"another {key}"
+            raise InputError(f"{store.path} was begun with {other}: {names}; use --force to start anew")
 
 
 def asked(
@@ -389,6 +373,7 @@ def asked(
             "weighted": weighted,
             "block_rows": source.plan.block_rows,
         },
+        "column_names": None if source.column_names is None else list(source.column_names),
         "checksummed": source.checksummed,
         "versions": versions(),
     }

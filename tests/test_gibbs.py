@@ -87,7 +87,7 @@ def test_a_run_is_shown_as_a_draw_of_a_mixture(blobs, tmp_path):
 def test_a_run_refuses_other_parameters_predictions_and_weights(blobs, tmp_path):
     rows, run = blobs[0], tmp_path / "run.zarr"
     fit(rows, run, GibbsMixture(max_iter=2, random_state=0))
-    with pytest.raises(InputError, match=r"begun with another parameters: concentration 1.0, not 2.0"):
+    with pytest.raises(InputError, match=r"begun with other parameters: concentration 1.0, not 2.0"):
         fit(rows, run, GibbsMixture(1.0, 2.0, max_iter=2, random_state=0), resume=True)
     with pytest.raises(InputError, match="a draw given its own rows, whose labels are in it"):
         predict(run, rows, tmp_path / "out.zarr")

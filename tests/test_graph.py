@@ -101,7 +101,7 @@ def test_from_store_to_store_and_back(stored, model, tmp_path):
     assert found.get_params() == model.get_params()
     same(load(run), model)
     same(fit(stored, run, GraphCutDPMeans(PENALTY, random_state=0), resume=True), model)
-    with pytest.raises(InputError, match=r"begun with another parameters: penalty -0\.6, not -0\.5"):
+    with pytest.raises(InputError, match=r"begun with other parameters: penalty -0\.6, not -0\.5"):
         fit(stored, run, GraphCutDPMeans(-0.5, random_state=0), resume=True)
     with pytest.raises(InputError, match="the clusters of the run are of the nodes of its graph"):
         predict(run, stored, tmp_path / "out.zarr")

@@ -129,7 +129,7 @@ def test_from_store_to_store_and_back(tmp_path, table):
         vars(record) | {"seconds": 0} for record in plain.history_
     ]
     assert load(paths[1]).get_params() == MODEL.get_params()
-    with pytest.raises(InputError, match=r"another parameters: local_penalty 6\.0, not 7\.0"):
+    with pytest.raises(InputError, match=r"other parameters: local_penalty 6\.0, not 7\.0"):
         fit(*paths, HDPMeans(7.0, 15.0), groups=groups, resume=True)
     predict(paths[1], paths[0], tmp_path / "out.zarr", groups=tmp_path / "groups.zarr")
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "out.zarr/label")[:], plain.labels_)

@@ -216,7 +216,7 @@ def test_from_store_to_store_and_back(tmp_path, fitted, form):
         warnings.simplefilter("error")
         assert xarray.open_zarr(paths[1]).cluster_weights.shape == (found.n_clusters_,)
     other = clone(FORMS[form]).set_params(gamma=0.9)
-    with pytest.raises(InputError, match=r"another parameters: gamma .*, not 0\.9"):
+    with pytest.raises(InputError, match=r"other parameters: gamma .*, not 0\.9"):
         fit(*paths, other, resume=True, **weights)
     fit(*paths, FORMS[form], force=True, **weights)
 

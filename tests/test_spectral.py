@@ -182,7 +182,7 @@ def test_from_store_to_store_and_back(tmp_path, blobs, name):
     for attribute in ("cluster_centers_", "labels_", "eigenvalues_", "relaxed_objective_", "objective_", "n_iter_"):
         np.testing.assert_array_equal(np.asarray(getattr(found, attribute)), getattr(plain, attribute))
     assert load(run).get_params() == model.get_params()
-    with pytest.raises(InputError, match="another parameters: spectrum"):
+    with pytest.raises(InputError, match="other parameters: spectrum"):
         fit(data, run, params(model, penalty=0.9), resume=True)
     if name not in INDUCTIVE:
         np.testing.assert_array_equal(found.embedding_.compute(), plain.embedding_)

@@ -120,7 +120,7 @@ def test_a_resumed_run_ends_in_the_same_bytes(tmp_path: Path, data: str, run: Pa
 def test_resume_refuses_another_input_or_other_parameters(tmp_path: Path, data: str) -> None:
     with pytest.raises(InterruptError):
         fit(data, tmp_path / "run.zarr", DPMeans(16.0), on_step=interrupted_after(1))
-    with pytest.raises(InputError, match="begun with another parameters"):
+    with pytest.raises(InputError, match="begun with other parameters"):
         fit(data, tmp_path / "run.zarr", DPMeans(3.0), resume=True)
     changed = zarr.open_array(data)[:]
     changed[5, 1] += 1
@@ -291,7 +291,7 @@ def test_force_removes_outputs_of_its_own_kind_only(tmp_path: Path, data: str, r
 
 
 def test_resume_of_a_finished_run_checks_what_it_is(data: str, run: Path) -> None:
-    with pytest.raises(InputError, match="begun with another parameters"):
+    with pytest.raises(InputError, match="begun with other parameters"):
         fit(data, run, DPMeans(15.0), resume=True)
     with pytest.raises(InputError, match="begun with another input"):
         fit(zarr.open_array(data)[:] * 2, run, DPMeans(16.0), resume=True)
@@ -381,7 +381,7 @@ def test_a_run_of_directions_that_is_resumed_ends_in_the_same_bytes_and_in_no_ot
     whole = fit(data, tmp_path / "whole.zarr", model)
     with pytest.raises(InterruptError):
         fit(data, tmp_path / "run.zarr", model, on_step=interrupted_after(2))
-    with pytest.raises(InputError, match="begun with another parameters: metric cosine, not euclidean"):
+    with pytest.raises(InputError, match="begun with other parameters: metric cosine, not euclidean"):
         fit(data, tmp_path / "run.zarr", DPMeans(0.2, search=search, random_state=0), resume=True)
     resumed = fit(data, tmp_path / "run.zarr", model, resume=True)
     assert resumed.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()

@@ -64,8 +64,7 @@ def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
 
 def _names(result: Result, model: Model) -> list[str]:
     """What the columns of the centers are called, where there are some."""
-    stored = runs.column_names(origin.sources(result.manifest)["data"]) or ()
-    known = stored if len(stored) == result.manifest["input"]["shape"][1] else None
+    known = result.manifest.get("column_names")
     return views.feature_names(model, known) if hasattr(model, "cluster_centers_") else []
 
 

@@ -14,7 +14,7 @@ from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.opening import open_groups, working_dtype
-from dask_dpmeans.sources.parquet import parquet_table, path_of
+from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.sources.source import RowSource
@@ -46,7 +46,6 @@ __all__ = [
     "open_groups",
     "opened_rows",
     "own_threads",
-    "parquet_table",
     "parse_bytes",
     "path_of",
     "read_rows",

@@ -34,6 +34,7 @@ def as_source(
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
     stored_columns: int | None = None,
+    column_names: Sequence[str] | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -72,6 +73,8 @@ def as_source(
         Centers that the rows will be measured against: their squared distances must not overflow either.
     stored_columns : int, optional
         How many columns the data must have: as many as the run to predict with was fitted on.
+    column_names : sequence of str, optional
+        What the columns of a table must be called; other data has no names, and is taken as it is.
     worker_timeout : float
         Seconds to wait for a worker, each time that the cluster has none.
     fill_missing : bool
@@ -111,6 +114,7 @@ def as_source(
         memory_limit=memory_limit,
         centers=centers,
         stored_columns=stored_columns,
+        column_names=column_names,
         worker_timeout=worker_timeout,
         fill_missing=fill_missing,
         storage_options=storage_options,
@@ -140,6 +144,7 @@ def as_source(
         layout.checksummed,
         layout.resident or isinstance(shards[0], Shard),
         layout.room,
+        layout.column_names,
     )
 
 

@@ -20,7 +20,15 @@ from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_reso
 from dask_dpmeans.sources.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
 from dask_dpmeans.sources.flaws import check_summary, limit_of
-from dask_dpmeans.sources.opening import NpyFile, check_groups, in_memory, lazy_array, opened_input, working_dtype
+from dask_dpmeans.sources.opening import (
+    NpyFile,
+    check_groups,
+    in_memory,
+    lazy_array,
+    names_of,
+    opened_input,
+    working_dtype,
+)
 from dask_dpmeans.sources.parquet import ParquetRows
 from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, aligned, piece_rows
 from dask_dpmeans.sources.storage import has_checksum, plain_store
@@ -54,6 +62,8 @@ class Layout:
     """Whether rows are kept in memory."""
     n_values: int | None = None
     """Stored values of CSR rows; None of dense ones."""
+    column_names: tuple[str, ...] | None = None
+    """Of the input, where it is a table."""
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
@@ -140,6 +150,7 @@ def lay_out(
     memory_limit: int | None = None,
     centers: Float64Array | None = None,
     stored_columns: int | None = None,
+    column_names: Sequence[str] | None = None,
     worker_timeout: float = WORKER_TIMEOUT,
     fill_missing: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -161,6 +172,8 @@ def lay_out(
     _check_shapes(rows, weights, sets, groups_are)
     if stored_columns not in (None, d):
         raise InputError(f"data has {d} columns, the run was fitted on {stored_columns}")
+    names = names_of(data, opened)
+    _check_names(names, column_names)
     chosen = _checked_columns(columns, d)
     prepare = Prepare(working_dtype(rows.dtype, "data"), chosen, features=features, sparse=sparse)
     used = d if chosen is None else len(chosen)
@@ -176,7 +189,7 @@ def lay_out(
     height = block_height(wide) if block_rows is None else block_rows
     if values is not None and not sparse:
         _check_block(min(height, n), used, prepare.dtype, resources)
-    whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, False, values)
+    whole = Layout(rows, weights, sets, prepare, Plan(n, height, 1), resources, False, values, names)
     resident = n * whole.row_bytes <= RESIDENT_SHARE * resources.memory
     whole = replace(whole, resident=resident)
     streams = not resident and not isinstance(rows, da.Array)
@@ -186,6 +199,16 @@ def lay_out(
     threads = resources.threads
     executor: Executor = DaskTasks(client, threads, worker_timeout, on_pass) if on_dask else Threads(threads, on_pass)
     return replace(whole, plan=Plan(n, height, blocks)), executor
+
+
+def _check_names(names: Sequence[str] | None, fitted: Sequence[str] | None) -> None:
+    """Refuse a table whose columns, as many as they have to be, are not those of the fit, where both are known."""
+    for number, (name, wanted) in enumerate(zip(names or (), fitted or (), strict=False)):
+        if name != wanted:
+            raise InputError(
+                f"column {number} of data is {name!r}, the run was fitted on {wanted!r} there: give the columns in the "
+                "order of the fit, as table.parquet#age,income names them"
+            )
 
 
 def surveyed(
@@ -300,7 +323,10 @@ def _check_chunks(rows: Any, resources: Resources) -> None:
 def _check_sparse(rows: Any, values: int | None, prepare: Prepare, centers: Float64Array | None) -> None:
     """Refuse what sparse rows for kernels cannot be made from, or go with."""
     if values is None:
-        raise InputError(f"sparse=True is for CSR rows, got {type(rows).__name__}: pass a scipy.sparse array")
+        raise InputError(
+            f"data must be sparse, got a dense {type(rows).__name__}: give a scipy.sparse array, an .npz or .mtx file, "
+            "or a Zarr group in the layout of anndata"
+        )
     if prepare.columns is not None or prepare.features is not None or centers is not None:
         raise InputError("sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it")
 

@@ -59,6 +59,8 @@ class RowSource:
     """Whether rows are in memory: threads may share a shard then, and none need be left unread."""
     room: int = 0
     """Bytes that might be kept in memory beside the rows."""
+    column_names: tuple[str, ...] | None = None
+    """Of the input, where it is a table."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)
     """Where rows are read in each pass: what lasts of the answers of shards."""
 

@@ -132,7 +132,7 @@ def test_what_cannot_go_with_sparse_rows_is_refused(options):
 
 
 def test_dense_rows_are_no_sparse_rows():
-    with pytest.raises(InputError, match=r"sparse=True is for CSR rows, got ndarray: pass a scipy\.sparse array"):
+    with pytest.raises(InputError, match=r"data must be sparse, got a dense ndarray: give a scipy\.sparse array"):
         as_source(np.eye(2), sparse=True)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import zarr
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,13 +164,35 @@ def test_predictions_of_a_table_are_those_of_its_array(folder: Path, frame: pd.D
     assert one.read_bytes() == two.read_bytes()
 
 
-@pytest.mark.parametrize("columns", ["income,age", "age,size", "age"])
-def test_a_run_predicts_for_the_columns_that_it_was_fitted_on_alone(folder: Path, tmp_path: Path, columns: str) -> None:
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("#income,age", "column 0 of data is 'income', the run was fitted on 'age' there: give the"),
+        ("#age,size", "column 1 of data is 'size', the run was fitted on 'income' there"),
+        ("#age", "data has 1 columns, the run was fitted on 2"),
+    ],
+)
+def test_a_run_predicts_for_the_columns_that_it_was_fitted_on_alone(
+    folder: Path, tmp_path: Path, columns: str, message: str
+) -> None:
     fit(f"{folder}#age,income", tmp_path / "run", DPMeans(9.0))
-    said = rf"data names the columns {columns.replace(',', ', ')}, and the run was fitted on age, income: name those"
-    with pytest.raises(InputError, match=said):
-        predict(tmp_path / "run", f"{folder}#{columns}", tmp_path / "labels")
+    with pytest.raises(InputError, match=message):
+        predict(tmp_path / "run", f"{folder}{columns}", tmp_path / "labels")
     assert not (tmp_path / "labels").exists()
+
+
+def test_columns_that_are_not_named_in_a_path_go_by_name_too(frame: pd.DataFrame, tmp_path: Path) -> None:
+    one, other, run = tmp_path / "one.parquet", tmp_path / "other.parquet", tmp_path / "run"
+    frame[["age", "income"]].to_parquet(one)
+    frame[["income", "age"]].to_parquet(other)
+    labels = fit(one, run, DPMeans(9.0, random_state=0)).labels_
+    for swapped in (other, frame[["income", "age"]]):
+        with pytest.raises(InputError, match="column 0 of data is 'income', the run was fitted on 'age' there"):
+            predict(run, swapped, tmp_path / "labels")
+    for number, same in enumerate((one, frame[["age", "income"]], frame[["age", "income"]].to_numpy())):
+        predict(run, same, tmp_path / f"labels{number}")
+        np.testing.assert_array_equal(zarr.open_array(tmp_path / f"labels{number}" / "label")[:], labels)
+    fit(frame[["age", "income"]].to_numpy(), run, DPMeans(9.0, random_state=0), resume=True)  # the same rows
 
 
 def test_integers_and_booleans_stay_exact(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
         axes.vlines(join.places, np.maximum(join.heights, bottom), join.height, color=INK, linewidth=width)
     axes.set_ylim(bottom, 1.5 * top)
     axes.set_xlim(-0.6, len(found.leaves) - 0.4)
-    axes.set_ylabel("penalty, squared units\nof the data times weight")
+    axes.set_ylabel("penalty, squared units\nof the centers times weight")
     axes.spines[["top", "right"]].set_visible(False)
     named = len(found.leaves) <= FEW and not drawn.leaves.penalty
     places, turn = (range(len(found.leaves)), 90 * (len(found.leaves) > FEW / 2)) if named else ((), 0)

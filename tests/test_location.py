@@ -442,6 +442,20 @@ def test_an_output_by_whose_name_others_could_be_removed_is_refused(rows: np.nda
     assert load("memory://shared/run1.zarr").n_clusters_ > 1
 
 
+def test_a_store_that_does_not_answer_fails_at_one_question_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def no_answer(self: Any, path: str, **_: Any) -> bytes:
+        asked.append(path)
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", no_answer)
+    monkeypatch.setattr(guard, "PAUSES", (0.0, 0.0))
+    with pytest.raises(InputError, match=r"data: memory://silent/rows\.zarr does not answer: no answer"):
+        as_source("memory://silent/rows.zarr")
+    assert [path.strip("/") for path in asked] == ["silent/rows.zarr/zarr.json"] * 3
+
+
 class SilentError(Exception):
     """As the packages that ask stores raise them."""
 

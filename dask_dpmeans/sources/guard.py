@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from contextlib import suppress
 from time import sleep
 from typing import Any
 
@@ -43,12 +44,25 @@ def opened(place: Location) -> "zarr.Array[Any] | zarr.Group":
     """What is at a path or URL; a store that fails to answer is asked again."""
     for pause in PAUSES:
         try:
+            _ask(place)
             return zarr.open(place.store(), mode="r")
         except (*FINAL, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):  # also of metadata
             raise
         except Exception:
             sleep(pause)
+    _ask(place)
     return zarr.open(place.store(), mode="r")
+
+
+def _ask(place: Location) -> None:
+    """Let a store elsewhere fail at one question.
+
+    Zarr puts several at once, and leaves the others when one fails: a traceback of each, as the process ends.
+    """
+    if place.remote:
+        fs, where = place.files()
+        with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            fs.cat_file(f"{where.rstrip('/')}/zarr.json")
 
 
 class GuardedStore(WrapperStore[Store]):

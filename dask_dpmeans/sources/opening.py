@@ -11,7 +11,7 @@ import numpy as np
 import zarr
 from scipy.sparse import issparse
 
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, of_store
 from dask_dpmeans.location import Location
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
@@ -128,8 +128,10 @@ def _node(place: Location, name: str) -> "zarr.Array[Any] | zarr.Group":
         return guard.opened(place)
     except InputError:
         raise
-    except Exception as error:  # whatever is wrong with its metadata
-        raise InputError(f"{name}: there is no Zarr array at {place.url}: {error or type(error).__name__}") from error
+    except Exception as error:  # of the store, or whatever is wrong with its metadata
+        silent = of_store(error) and not isinstance(error, guard.FINAL)
+        what = f"{place.url} does not answer" if silent else f"there is no Zarr array at {place.url}"
+        raise InputError(f"{name}: {what}: {str(error) or type(error).__name__}") from error
 
 
 def _opened_group(

@@ -308,7 +308,7 @@ def test_a_store_that_fails_to_open_is_asked_again(tmp_path, monkeypatch, failur
     if read:
         assert source(tmp_path / "rows.zarr").n_features == 2
     else:
-        with pytest.raises(InputError, match=r"there is no Zarr array at .*rows\.zarr: slow down"):
+        with pytest.raises(InputError, match=r"rows\.zarr does not answer: slow down"):
             source(tmp_path / "rows.zarr")
 
 

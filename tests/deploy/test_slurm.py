@@ -45,7 +45,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
 
-def wait_until(what: Callable[[], object], seconds: float = 120.0) -> None:
+def wait_until(what: Callable[[], object], seconds: float = 240.0) -> None:
     """Wait until something is so."""
     end = monotonic() + seconds
     while not what():
@@ -120,6 +120,7 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
+@pytest.mark.timeout(900)
 def test_a_fit_that_is_told_to_stop_goes_back_into_the_queue_and_then_goes_on(
     tmp_path: Path, stand_ins: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
@@ -139,10 +140,10 @@ def test_a_fit_that_is_told_to_stop_goes_back_into_the_queue_and_then_goes_on(
     first = start()
     wait_until(lambda: len(job.steps()) > 1)
     first.send_signal(signal.SIGTERM)
-    assert first.wait(timeout=60) == 3, job.log()
+    assert first.wait(timeout=240) == 3, job.log()
     assert (tmp_path / "scontrol.log").read_text() == "requeue 7\n"
     assert 1 < len(job.steps()) < STEPS
-    assert start(SLURM_RESTART_COUNT="1").wait(timeout=120) == 0, job.log()
+    assert start(SLURM_RESTART_COUNT="1").wait(timeout=240) == 0, job.log()
     job.check()
     scheduler, workers = sorted((tmp_path / "srun.log").read_text().splitlines()[:2])
     assert scheduler.startswith("1 dask scheduler ")
@@ -215,13 +216,15 @@ class Slurm:
         return dict(re.findall(r"(\S+?)=(\S*)", self.call("scontrol", "show", "job", job)))
 
     def end(self) -> None:
-        """End all of it."""
+        """End all of it, be there a job that does not end."""
         self.call("scancel", "--full", "--user=root", check=False)
-        wait_until(lambda: not self.call("squeue", "--noheader", check=False), 60)
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            process.wait(timeout=60)
+        try:
+            wait_until(lambda: not self.call("squeue", "--noheader", check=False), 60)
+        finally:
+            for process in reversed(self.processes):
+                process.terminate()
+            for process in self.processes:
+                process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -243,6 +246,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
         here.end()
 
 
+@pytest.mark.timeout(900)
 def test_under_slurm_a_fit_that_is_told_to_stop_is_requeued_and_goes_on(slurm: Slurm, tmp_path: Path) -> None:
     job = Job(tmp_path)
     sizes = ["--ntasks=3", "--cpus-per-task=1", "--mem-per-cpu=1000", "--time=20", "--output=job.log"]

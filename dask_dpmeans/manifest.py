@@ -92,7 +92,7 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
         and (asked.get("normalized") is not None or min(penalties) > 0)
         and asked.get("metric", "euclidean") in METRICS
         and len(rows["shape"]) == 2
-        and (called is None or (len(called) == rows["shape"][1] and all(type(each) is str for each in called)))
+        and (called is None or (type(called) is list and [type(each) for each in called] == [str] * rows["shape"][1]))
         and isinstance(manifest["method"], str)
         and np.dtype(rows["dtype"]).kind in "biuf"
     ):

@@ -305,8 +305,6 @@ def _begin(
     store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
 ) -> tuple[Any, list[Record], bool]:
     """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
-    if resume:
-        check_resumable(store, manifest)
     if resume and store.begun():
         store.discard()
         if not store.committed():

@@ -503,6 +503,7 @@ FOREIGN = {
     "n_passes": [("n_passes",), ["many", None]],
     "converged": [("converged",), [1, "true"]],
     "checksummed": [("checksummed",), ["no"]],
+    "column_names": [("column_names",), ["abc", ["a", "b"], [1, 2, 3], 3]],
     "random_state": [("random_state",), ["0", 0.5]],
     "method": [("method",), [None, 3]],
     "parameters": [("parameters",), [[], None, {}]],

@@ -97,8 +97,8 @@ def finished(
 
 Kernel = Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
 """What a map runs on each block: row-aligned answers."""
-Sink = Callable[[int, tuple[np.ndarray[Any, Any], ...]], None]
-"""Where a map's answers go: the first row's number, and the answers of a run of rows."""
+Sink = Callable[[int, tuple[np.ndarray[Any, Any], ...]], Any]
+"""Where a map's answers go: the first row's number, and the answers of a run of rows.  It may say something of them."""
 
 
 class Source(Protocol):
@@ -123,8 +123,11 @@ class Source(Protocol):
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
         ...
 
-    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
-        """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
+    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
+        """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks.
+
+        Return what the sink says of each, in row order.
+        """
         ...
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:

@@ -365,6 +365,6 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
 def _target(store: RunStore, *, resume: bool, force: bool) -> Target:
     if force:
         return "removed" if store.removable() else "new"
-    if store.kind() is None:
+    if store.kind() is None or (store.idle() and not (resume and store.begun())):
         return "new"
     return "resumed" if resume else "refused"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
@@ -38,11 +39,10 @@ class HeldRows:
         scratch = Scratch()
         return merge_tree((reduction.chunk(self._block(number, scratch)) for number in wanted), reduction.combine)
 
-    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
-        """Run a kernel on every block."""
-        scratch = Scratch()
-        for number in range(self.plan.n_blocks):
-            sink(number * self.plan.block_rows, kernel(self._block(number, scratch)))
+    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
+        """Run a kernel on every block; return what the sink says of each."""
+        scratch, height = Scratch(), self.plan.block_rows
+        return [sink(number * height, kernel(self._block(number, scratch))) for number in range(self.plan.n_blocks)]
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, one after the other."""

@@ -2,10 +2,12 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from uuid import uuid4
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
@@ -92,10 +94,54 @@ class Location:
         except (AttributeError, LookupError, TypeError, ValueError) as error:  # as the file system connects
             raise InputError(f"{self.shown} cannot be reached with the storage options given: {error}") from error
 
-    def remove(self) -> None:
-        """Remove what is there, and all that lies in it."""
+    def entries(self) -> Iterator[str]:
+        """Paths, within it, of all files that lie in it; also of links to folders, which are not followed."""
         fs, where = self.files()
-        fs.rm(where, recursive=True)
+        if self.remote:
+            if self.names():  # which says where the store does not answer
+                yield from (path.rstrip("/")[len(where.rstrip("/")) + 1 :] for path in fs.find(where))
+            return
+        for folder, folders, files in os.walk(self.url):
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            for name in (*files, *links):
+                yield os.path.relpath(os.path.join(folder, name), self.url).replace(os.sep, "/")
+
+    def remove(self, entries: Iterable[str]) -> None:
+        """Remove files in it, and folders of this machine that are empty then; one that is gone already is no error."""
+        paths = list(entries)
+        if self.remote:
+            self._remove_objects(paths)
+            return
+        for path in paths:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.url, path))
+        folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents} - {"."}
+        for folder in sorted(folders, key=len, reverse=True):
+            with suppress(OSError):  # something else lies in it
+                os.rmdir(os.path.join(self.url, folder))
+
+    def _remove_objects(self, paths: list[str]) -> None:
+        fs, where = self.files()
+        keys = [f"{where.rstrip('/')}/{path}" for path in paths]
+        if len(keys) > 1:
+            with suppress(FileNotFoundError):  # as some file systems say where one of them is gone
+                fs.rm(keys)
+                return
+        for key in keys:
+            with suppress(FileNotFoundError):
+                fs.rm_file(key)
+
+    def write(self, content: bytes) -> None:
+        """Write one file; whoever reads meanwhile sees what was there or this, never half of it."""
+        if self.remote:
+            fs, where = self.files()
+            fs.pipe_file(where, content)
+            return
+        os.makedirs(os.path.dirname(self.url), exist_ok=True)
+        written = f"{self.url}.{uuid4().hex}.partial"
+        with open(written, "wb") as file:
+            file.write(content)
+        os.replace(written, self.url)
 
     def create(self, content: bytes) -> None:
         """Write one file that is not there yet.

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from dask_dpmeans.algorithms.metric import METRICS
-from dask_dpmeans.arrays import MALFORMED, MARKER
+from dask_dpmeans.arrays import MALFORMED, MARKER, TABLES
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.location import Location
 
-FORMAT = 7
+FORMAT = 8
 """Version of this layout; a reader refuses any other."""
 RESULT = ("cluster_centers", "cluster_weights", "cluster_inertias", "labels", "first_centers", "feature_scale")
 PENALTIES = ("penalty", "local_penalty", "global_penalty")
@@ -42,6 +42,7 @@ NAMES = {
     "beyond",
     "rows",
     "truth",
+    TABLES,
 }
 """All that is ever written into an output, the columns of a history aside."""
 

@@ -25,7 +25,6 @@ from dask_dpmeans.algorithms.path import (
     standing,
     summary_of,
 )
-from dask_dpmeans.arrays import write
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import seed_of
 from dask_dpmeans.groups import data_sets
@@ -328,12 +327,12 @@ def write_path(
     ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
     figures = dict(zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True))
     figures |= {} if path.stability is None else {"stability": path.stability}
-    with new_group(Location.at(out, storage_options), "path", said, force=force) as store:
+    with new_group(Location.at(out, storage_options), "path", said, force=force) as draft:
         for name, values in figures.items():
-            write(store / name, values, ("penalty",))
-        write(store / "cluster_centers", np.concatenate(path.centers), ("center", "feature"))
+            draft.write(name, values, ("penalty",))
+        draft.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
         for name, values in zip(ENDS, (numbers, ends[:, 0], ends[:, 1]), strict=True):
-            write(store / name, values, ("interval",))
+            draft.write(name, values, ("interval",))
 
 
 def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> PenaltyPath:
@@ -353,11 +352,12 @@ def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
     """
     check_options(storage_options, path)
     store = RunStore.at(path, storage_options)
-    with store.said("path") as said:
+    with store.whole("path") as found:
+        said = found.manifest
         names = (*FIGURES, "stability") if said["stability"] else FIGURES
-        penalties, numbers, inertias, objectives, *stability = store.side_by_side(names)
-        [centers] = store.side_by_side(["cluster_centers"], int(numbers.sum()))
-        ends = (values.tolist() for values in store.side_by_side(ENDS))
+        penalties, numbers, inertias, objectives, *stability = found.side_by_side(names)
+        [centers] = found.side_by_side(["cluster_centers"], int(numbers.sum()))
+        ends = (values.tolist() for values in found.side_by_side(ENDS))
         return PenaltyPath(
             penalties=penalties,
             n_clusters=numbers,

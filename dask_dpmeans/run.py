@@ -15,7 +15,7 @@ from dask_dpmeans.algorithms import gibbs
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
 from dask_dpmeans.algorithms.spectral import Spectrum
 from dask_dpmeans.approximation import Approximation
-from dask_dpmeans.arrays import Writer, create
+from dask_dpmeans.arrays import Writer
 from dask_dpmeans.blocks import Kernel, Source
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.kernels.block import Features, Float64Array
@@ -31,9 +31,11 @@ from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
 from dask_dpmeans.sources import Layout, RowSource, as_source
-from dask_dpmeans.store import Record, Result, RunStore
+from dask_dpmeans.store import Draft, Record, Result, RunStore, new_group
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
+PREDICTED = {"label": np.int32, "squared_distance": np.float64, "beyond": np.bool_}
+"""Arrays over the rows that `predict` writes."""
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"
 
 
@@ -137,14 +139,15 @@ def _fit(
             on_step(state.step, record, source.plan.n_rows)
         else:
             history[-1] = replace(history[-1], passes=record.passes)
-    labels = store.create_rows("labels", source.plan.n_rows, source.plan.chunk_rows, np.int32)
-    source.map(method.labels(source, state), Writer((labels,)), "label")
+    draft, plan = Draft(store), source.plan
+    labels = draft.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
+    draft.keep({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
     if learned.rows is not None:
-        _write_embedding(store, learned.rows, source.plan.chunk_rows)
+        _write_embedding(draft, learned.rows, plan.chunk_rows)
     lock.check()
     passes = history[-1].passes + 1 + learned.passes
     manifest = manifest | {"converged": converged, "n_passes": passes, **learned.figures}
-    store.finish({**method.result(source, state), **scale, **learned.arrays}, history, manifest)
+    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, history, manifest)
     return converged
 
 
@@ -207,18 +210,12 @@ def predict(
         storage_options=storage_options,
         **where,
     )
-    manifest = {"format": FORMAT, "kind": "predictions", "run": result.store.shown, "versions": versions()}
+    said = {"run": result.store.shown, "versions": versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
-    with only_job(target.location) as lock:
-        target.check_target("predictions", [run, data, groups], force=force)
-        target.remove()
-        target.begin(manifest)
-        beyond = target.create_rows("beyond", n, chunk_rows, np.bool_)
-        labels = target.create_rows("label", n, chunk_rows, np.int32)
-        squared = target.create_rows("squared_distance", n, chunk_rows, np.float64)
-        source.map(kernel, Writer((labels, squared, beyond)), "predict")
-        lock.check()
-        target.seal(manifest)
+    with new_group(target.location, "predictions", said, force=force, inputs=[run, data, groups]) as draft:
+        arrays = {name: draft.create_rows(name, (n,), chunk_rows, dtype) for name, dtype in PREDICTED.items()}
+        draft.keep(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
+    beyond = arrays["beyond"]
     return Predicted(n, sum(int(np.count_nonzero(beyond[a : a + chunk_rows])) for a in range(0, n, chunk_rows)))
 
 
@@ -278,17 +275,14 @@ def write_synthetic(
     """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group: ``rows`` and ``truth``."""
     check_options(storage_options, out)
     store = RunStore.at(out, storage_options)
-    store.check_target("synthetic data", [], force=force)
-    store.remove()
-    manifest = {"format": FORMAT, "kind": "synthetic data", "data": asdict(data)}
-    store.begin(manifest)
+    store.check_target("synthetic data", [], force=force)  # before a folder is made
     shape = (data.n_rows, data.n_features)
-    rows = create(store / "rows", shape, np.dtype(np.float32), ("row", "feature"), PART_ROWS)
-    truth = create(store / "truth", shape[:1], np.dtype(np.int32), ("row",), PART_ROWS)
-    write_part = Writer((rows, truth))
-    for start, part, labels in data.parts():
-        write_part(start, (part, labels))
-    store.seal(manifest)
+    with new_group(store.location, "synthetic data", {"data": asdict(data)}, force=force) as draft:
+        rows = draft.create_rows("rows", shape, PART_ROWS, np.float32, ("row", "feature"))
+        truth = draft.create_rows("truth", shape[:1], PART_ROWS, np.int32)
+        write_part = Writer((rows, truth))
+        said = [write_part(start, (part, labels)) for start, part, labels in data.parts()]
+        draft.keep({"rows": rows, "truth": truth}, said)
 
 
 def seed_for(store: RunStore, seed: int | None, resume: bool) -> int:
@@ -320,7 +314,7 @@ def _begin(
 
 def _stands(store: RunStore, method: Algorithm[Any]) -> bool:
     """Whether a result stands that no further step can follow."""
-    if not store.finished():
+    if not (store.finished() and store.begun()):
         return False
     _, history, converged = store.restore(method.state)
     return converged or len(history) >= method.max_iter
@@ -338,7 +332,7 @@ def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], st
 
 def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
     """Refuse to go on with a run of other data or other parameters, as far as `here` says; limits may change."""
-    if store.finished() and not store.begun():
+    if store.finished() and not (store.begun() or store.idle()):
         raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
     if not store.begun():
         return
@@ -415,7 +409,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}
 
 
-def _write_embedding(store: RunStore, rows: Float64Array, chunk_rows: int) -> None:
+def _write_embedding(draft: Draft, rows: Float64Array, chunk_rows: int) -> None:
     """Write the rows of the embedding, which nothing else makes."""
-    kept = create(store / "embedding", rows.shape, rows.dtype, ("row", "component"), chunk_rows)
-    Writer((kept,))(0, (rows,))
+    kept = draft.create_rows("embedding", rows.shape, chunk_rows, rows.dtype, ("row", "component"))
+    draft.keep({"embedding": kept}, [Writer((kept,))(0, (rows,))])

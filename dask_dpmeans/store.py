@@ -22,11 +22,15 @@ Layout::
       variance, concentration       (draw,)   of a Gibbs sampler: sigma and alpha of its last draw
       feature_components, ...       what an approximation of a kernel has learned
       objective, inertia, ...       (step,)   the history
+      digests/labels                (chunk, byte)   digests of the chunks of `labels`, and so of other arrays over rows
       steps/                        attributes: what the run is, and a name that no other has
         000007/state                all numbers of a state in a row, below 2**53 where they are integers; the
                                     attribute "layout" says which are whose
         000007/history              (step, figure)
-        000007/zarr.json            written last: that the step is committed, and by which job
+        000007/zarr.json            written last: that the step is committed, by which job, and digests of both arrays
+
+Other outputs have a group `steps` while they are made: its metadata is the mark by which what lies there is known as
+ours.  The mark is written first.  It is taken away last, as an output is whole and as one is removed.
 
 Every array is compressed with a checksum and checksummed again, and every chunk is written, so that a missing one is
 known.  A step's rows are written first; committing it is one write of one small key, which succeeds only where that key
@@ -37,26 +41,43 @@ write: there the lock keeps the two apart.
 import math
 import os
 import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
 import zarr
-from zarr.errors import ZarrUserWarning
 
 from dask_dpmeans import lock
 from dask_dpmeans.algorithms.metric import METRICS
-from dask_dpmeans.arrays import MARKER, CheckedArray, attributes_of, create, create_group, open_whole, read, write
+from dask_dpmeans.arrays import (
+    CONTENTS,
+    MARKER,
+    TABLES,
+    CheckedArray,
+    Digests,
+    attributes_of,
+    create,
+    create_group,
+    open_whole,
+    read,
+    verified,
+    write,
+    write_root,
+    write_table,
+)
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.location import PATTERN, AnyPlace, Location, overlapping, place_of
 from dask_dpmeans.manifest import FORMAT, NAMES, as_written, check_types, checked_manifest
 
+MARK = "steps/zarr.json"
+"""What says, while an output is made or removed, that it is ours."""
+MOST_NAMED = 5
+"""Of what is not ours in an output, in an error."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
 State = TypeVar("State", bound=Any)
@@ -123,6 +144,13 @@ INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
 OUR_NAMES = NAMES | {field.name for field in fields(Record)}
 """All that is ever written into an output."""
+_ARRAY = r"(zarr\.json|c(/\d+)*)"
+_MEMBER = rf"({'|'.join(sorted(OUR_NAMES - {'zarr.json', 'steps', TABLES}))})/{_ARRAY}"
+OURS = re.compile(
+    rf"zarr\.json|{lock.NAME}|{_MEMBER}|{TABLES}/(zarr\.json|{_MEMBER})"
+    rf"|steps/(zarr\.json|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
+)
+"""Paths of files that are ever written into an output."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +185,24 @@ class RunStore:
 
     def begun(self) -> bool:
         """Whether a run of ours was begun there."""
+        mark = self._mark()
+        return mark is not None and "removed" not in mark
+
+    def idle(self) -> bool:
+        """Whether what is there of ours was left unfinished, and nothing is lost with it."""
+        mark = self._mark()
+        if mark is None:
+            return False
+        if "removed" in mark or mark[MARKER].get("kind") != "run":
+            return True
+        return mark[MARKER].get("format") == FORMAT and not (self.finished() or self.committed())
+
+    def _mark(self) -> dict[str, Any] | None:
+        """The attributes of the group that says that something of ours is there, while it is made or removed."""
         attributes = attributes_of(self / "steps")
         # Formats up to 6 had no "run"; a whole result that someone called "steps" has neither.
-        return MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
+        ours = MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
+        return attributes if ours else None
 
     def check_target(self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False) -> None:
         """Refuse to write over anything that is there, unless it is ours, of this kind, and `force` or `resume` is set.
@@ -181,6 +224,8 @@ class RunStore:
         if there != kind:
             what = "no output of ours" if there is None else f"of another kind, {there}"
             raise InputError(f"{self.path} exists and is {what}, so it is never removed: give another path")
+        if self.idle():
+            return
         if not (force or resume):
             ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
             raise InputError(f"{self.path} holds {with_article(kind)}: {ways}")
@@ -188,41 +233,60 @@ class RunStore:
             self.manifest()  # of this format
 
     def kind(self) -> str | None:
-        """What of ours is there, whole or begun: a run, a path, a tree, predictions or synthetic data."""
-        place = self.location if self.finished() else self / "steps"
-        return str(attributes_of(place)[MARKER]["kind"]) if self.finished() or self.begun() else None
+        """What of ours is there, or was begun or in part removed: a run, path, tree, predictions or synthetic data."""
+        mark = attributes_of(self.location) if self.finished() else self._mark()
+        return None if mark is None else str(mark[MARKER]["kind"])
 
     def _is_free(self) -> bool:
-        if not self.location.remote and os.path.lexists(self.path):
-            files = (name for _, _, names in os.walk(self.path) for name in names)
-            return os.path.isdir(self.path) and all(name == lock.NAME or PARTIAL.search(name) for name in files)
-        return set(self.location.names()) <= {lock.NAME}
+        if self.location.remote:
+            return set(self.location.names()) <= {lock.NAME}
+        if not os.path.isdir(self.path):
+            return not os.path.lexists(self.path)
+        return all(entry == lock.NAME or PARTIAL.search(entry) for entry in self.location.entries())
 
     def remove(self) -> None:
-        """Remove what is there of ours."""
-        if not self.removable():
+        """Remove what is there of ours: the mark by which it is known goes last."""
+        kind = self.kind()
+        if kind is None:
             return
+        entries = self._removable()
+        mark = {MARKER: {"format": FORMAT, "kind": kind}, "run": uuid4().hex, "removed": True}
+        write_root(self / "steps", mark, ())  # from here on no step counts
         self.reopen()
-        # What says that the rest is ours goes last.
-        names = [name for name in self.location.names() if name != lock.NAME]
-        for name in sorted(names, key=lambda name: name == "steps"):
-            (self / name).remove()
+        self.location.remove(_without_mark(entries))
+        left = _without_mark(self.location.entries())
+        if left:
+            raise OSError(f"{self.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again")
+        self.location.remove([MARK])
 
     def removable(self) -> bool:
         """Whether something of ours is there; refused where something else lies in it."""
         if self.kind() is None:
             return False
-        names = {name for name in self.location.names() if not PARTIAL.search(name)}
-        foreign = sorted(names - OUR_NAMES - {lock.NAME})
-        if foreign:
-            raise InputError(f"{self.path} also holds {', '.join(foreign)}, no output of ours: move that away first")
+        self._removable()
         return True
+
+    def _removable(self) -> list[str]:
+        """All files there.
+
+        Raises
+        ------
+        InputError
+            Where one is none of ours.
+        """
+        entries = list(self.location.entries())
+        foreign = [entry for entry in entries if not _is_ours(entry)]
+        if foreign:
+            named = sorted({_shortest(entry) for entry in foreign})
+            more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+            raise InputError(
+                f"{self.path} also holds {', '.join(named[:MOST_NAMED])}{more}, no output of ours: move that away first"
+            )
+        return entries
 
     def reopen(self) -> None:
         """Take back that a result is whole."""
-        fs, where = (self / "zarr.json").files()
-        with suppress(FileNotFoundError):
-            fs.rm_file(where)
+        self.location.remove(["zarr.json"])
 
     # Steps
 
@@ -246,8 +310,11 @@ class RunStore:
         """What the last commit said."""
         run = self.name()
         for number in sorted(self._steps(), reverse=True):
-            word = attributes_of(self / _step(number))
+            place = self / _step(number)
+            word = attributes_of(place)
             if MARKER in word and word[MARKER]["run"] == run:
+                if word[MARKER].get("committed") != number:
+                    raise CorruptStoreError(f"{place.url}/zarr.json is that of another step")
                 return dict(word[MARKER])
         return {"committed": 0, "converged": False}
 
@@ -270,37 +337,33 @@ class RunStore:
         """
         run, step = run or self.name(), self / _step(state.step)
         word = {"committed": state.step, "converged": converged, "run": run, "job": job}
-        self._write_step(step, state, history, run)
+        word[CONTENTS] = self._write_step(step, state, history, run)
         try:
             create_group(step, {MARKER: word}, anew=True)
         except FileExistsError:
             there = attributes_of(step).get(MARKER, {})
             if there.get("run") != run and self.name() == run:  # of a job that stood still
-                step.remove()
+                self._remove_step(state.step)
                 self.commit(state, history, converged, job, run)
             elif there != word:  # or else it was written, but the answer was lost
                 raise LockLostError(f"another job has committed step {state.step} of {self.path}") from None
         if self.name() == run:  # or else the older steps are of a run begun anew
             self._prune(state.step)
 
-    def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> None:
-        """Write all of a step but that it is committed."""
+    def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> dict[str, str]:
+        """Write all of a step but that it is committed; return the digests of the contents."""
         values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
-        write(step / "state", packed, attributes={"layout": layout, "run": run})
-        write(step / "history", _table(history))
+        state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
+        return {"state": state_content, "history": write(step / "history", _table(history))}
 
     def restore(self, kind: type[State]) -> tuple[State, list[Record], bool]:
         """The last committed state, its history, and whether it is the end."""
         word = self._word()
         step = self / _step(word["committed"])
         with as_written(step / "state"):
-            packed, attributes = read(step / "state")
-            if attributes.get("run", word["run"]) != word["run"]:
-                raise CorruptStoreError(
-                    f"{(step / 'state').url} was written over by a job that stood still: use --force"
-                )
+            packed, attributes = read(step / "state", word[CONTENTS]["state"])
             layout = attributes["layout"]
             sizes = [math.prod(shape) for _, shape in layout.values()]
             parts = np.split(packed, np.cumsum(sizes)[:-1])
@@ -309,7 +372,7 @@ class RunStore:
                 for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
             }
             state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
-            history = _records(read(step / "history")[0])
+            history = _records(read(step / "history", word[CONTENTS]["history"])[0])
         return state, history, bool(word["converged"])
 
     def discard(self) -> None:
@@ -317,50 +380,48 @@ class RunStore:
         last = self.committed()
         for number in self._steps():
             if number > last:
-                (self / _step(number)).remove()
+                self._remove_step(number)
 
     def _prune(self, newest: int) -> None:
         for number in self._steps():
             if number < newest - 1:
-                (self / _step(number)).remove()
+                self._remove_step(number)
+
+    def _remove_step(self, number: int) -> None:
+        """Remove what is ours of a step; that it is committed is taken back first."""
+        entries = [f"{_step(number)}/{entry}" for entry in (self / _step(number)).entries()]
+        word = f"{_step(number)}/zarr.json"
+        self.location.remove(entry for entry in (word,) if word in entries)
+        self.location.remove(entry for entry in entries if entry != word and _is_ours(entry))
 
     # The result
 
-    def create_rows(self, name: str, n_rows: int, chunk_rows: int, dtype: Any) -> "zarr.Array[Any]":
-        """A new array over the rows, in chunks that a task writes whole."""
-        return create(self / name, (n_rows,), np.dtype(dtype), ("row",), chunk_rows)
-
     def finish(
         self,
+        draft: "Draft",
         arrays: Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]],
         history: Sequence[Record],
         manifest: dict[str, Any],
     ) -> None:
-        """Write the result, then the root metadata that makes it one."""
+        """Write the result, beside what the draft holds, then the root metadata that makes it one."""
         columns = {field.name: [getattr(record, field.name) for record in history] for field in fields(Record)}
         steps = {
             name: (np.array(column, np.int64 if name in INTEGERS else np.float64), ("step",))
             for name, column in columns.items()
         }
         for name, (values, dimensions) in {**arrays, **steps}.items():
-            write(self / name, values, dimensions)
-        self.seal(manifest | {"arrays": sorted(arrays)})
+            draft.write(name, values, dimensions)
+        self.seal(draft, manifest | {"arrays": sorted(arrays)})
 
-    def seal(self, manifest: dict[str, Any]) -> None:
-        """Write the root metadata of a group whose arrays are whole, consolidated, so that xarray opens it silently."""
-        self.reopen()  # of what lies there damaged
-        create_group(self.location, {MARKER: manifest})
+    def seal(self, draft: "Draft", manifest: dict[str, Any]) -> None:
+        """Write the root metadata of a group whose arrays are whole; of all but a run the mark goes then."""
+        write_root(self.location, {MARKER: manifest, CONTENTS: draft.contents}, draft.names)
         if manifest["kind"] != "run":
-            (self / "steps").remove()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Consolidated metadata", category=ZarrUserWarning)
-            left = rf"Object at ({lock.NAME}|\d+|\S*\.partial) is not"
-            warnings.filterwarnings("ignore", left, category=ZarrUserWarning)
-            zarr.consolidate_metadata(self.location.store())
+            self.location.remove([MARK])
 
     @contextmanager
-    def said(self, kind: str) -> Iterator[dict[str, Any]]:
-        """What a whole output of some kind says of itself; where what is read inside is none of ours, that is said.
+    def whole(self, kind: str) -> Iterator["Whole"]:
+        """A whole output of some kind; where what is read inside is none of ours, that is said.
 
         Raises
         ------
@@ -373,16 +434,7 @@ class RunStore:
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {self._instead_of(kind)}")
         with as_written(self.location, kind):
-            yield checked_manifest(attributes, self.path)
-
-    def side_by_side(self, names: Sequence[str], length: int | None = None) -> list[np.ndarray[Any, Any]]:
-        """Small arrays that are equally long, as long as the first where `length` is not given."""
-        found = [read(self / name)[0] for name in names]
-        wanted = len(found[0]) if length is None else length
-        for name, values in zip(names, found, strict=True):
-            if len(values) != wanted:
-                raise CorruptStoreError(f"{(self / name).url} holds {len(values):,} entries, not {wanted:,}")
-        return found
+            yield Whole(self.location, checked_manifest(attributes, self.path), attributes[CONTENTS])
 
     def _instead_of(self, kind: str) -> str:
         """What is there, where no whole output of some kind is."""
@@ -404,11 +456,75 @@ class RunStore:
         CorruptStoreError
             Where a chunk is missing or does not match its checksum.
         """
-        with self.said("run") as manifest:
-            check_types(manifest, OUR_NAMES)
-            history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
-            values = {name: read(self / name)[0] for name in manifest["arrays"]}
-            return Result(manifest, values, _records(history), self)
+        with self.whole("run") as found:
+            check_types(found.manifest, OUR_NAMES)
+            history = np.column_stack([found.read(field.name) for field in fields(Record)])
+            values = {name: found.read(name) for name in found.manifest["arrays"]}
+            return Result(found.manifest, values, _records(history), self, found)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What was written of an output that is not whole yet."""
+
+    store: RunStore
+    contents: dict[str, str] = field(default_factory=dict)
+    """Digests of the contents of small arrays, and of tables of digests of the chunks of others, by name."""
+
+    @property
+    def names(self) -> list[str]:
+        """Groups and arrays of which the root metadata tell."""
+        tables = [name for name in self.contents if name.startswith(f"{TABLES}/")]
+        rows = [name.removeprefix(f"{TABLES}/") for name in tables]
+        return sorted([*self.contents, *rows, *([TABLES] if tables else [])])
+
+    def write(self, name: str, values: np.ndarray[Any, Any], dimensions: tuple[str, ...]) -> None:
+        """Write a small array."""
+        self.contents[name] = write(self.store / name, values, dimensions)
+
+    def create_rows(
+        self, name: str, shape: tuple[int, ...], chunk_rows: int, dtype: Any, dimensions: tuple[str, ...] = ("row",)
+    ) -> "zarr.Array[Any]":
+        """A new array over the rows, in chunks that a task writes whole."""
+        return create(self.store / name, shape, np.dtype(dtype), dimensions, chunk_rows)
+
+    def keep(self, arrays: "Mapping[str, zarr.Array[Any]]", said: Sequence[Digests]) -> None:
+        """Write tables of the digests of all chunks of arrays over the rows, as a `Writer` of these said them."""
+        with suppress(FileExistsError):  # of a fit that was resumed
+            create_group(self.store / TABLES, {})
+        digests = np.concatenate(said)
+        for number, (name, array) in enumerate(arrays.items()):
+            content = write_table(self.store.location, name, array, np.ascontiguousarray(digests[:, number]))
+            self.contents[f"{TABLES}/{name}"] = content
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole output."""
+
+    location: Location
+    manifest: dict[str, Any]
+    """What it is."""
+    contents: dict[str, str]
+    """As `Draft` has them."""
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """A small array, as it was written."""
+        return read(self.location / name, self.contents[name])[0]
+
+    def verified(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
+        """An array over the rows, whose chunks are compared with their digests as they are read."""
+        table = f"{TABLES}/{name}"
+        return verified(array, self.location / table, self.contents[table])
+
+    def side_by_side(self, names: Sequence[str], length: int | None = None) -> list[np.ndarray[Any, Any]]:
+        """Small arrays that are equally long, as long as the first where `length` is not given."""
+        found = [self.read(name) for name in names]
+        wanted = len(found[0]) if length is None else length
+        for name, values in zip(names, found, strict=True):
+            if len(values) != wanted:
+                raise CorruptStoreError(f"{(self.location / name).url} holds {len(values):,} entries, not {wanted:,}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -421,6 +537,8 @@ class Result:
     """By name."""
     history: list[Record]
     store: RunStore
+    """Where it is."""
+    whole: Whole
     """Where the labels are."""
 
     @property
@@ -450,11 +568,14 @@ class Result:
         array = open_whole(place)
         if array.shape != shape or array.dtype != dtype:
             raise CorruptStoreError(f"{place.url} holds {array.dtype} of shape {array.shape}, not {wanted}")
-        return CheckedArray(array)
+        with as_written(self.store.location):
+            return CheckedArray(self.whole.verified(name, array))
 
 
 @contextmanager
-def new_group(out: AnyPlace, kind: str, said: Mapping[str, Any], *, force: bool) -> Iterator[RunStore]:
+def new_group(
+    out: AnyPlace, kind: str, said: Mapping[str, Any], *, force: bool, inputs: Sequence[Any] = ()
+) -> Iterator[Draft]:
     """A group of some kind at a path or URL, to be written inside; readers see it once it is whole.
 
     Raises
@@ -464,13 +585,32 @@ def new_group(out: AnyPlace, kind: str, said: Mapping[str, Any], *, force: bool)
     """
     store = RunStore.at(out)
     with lock.only_job(store.location) as job:
-        store.check_target(kind, [], force=force)
+        store.check_target(kind, inputs, force=force)
         store.remove()
         manifest = {"format": FORMAT, "kind": kind, **said}
         store.begin(manifest)
-        yield store
+        draft = Draft(store)
+        yield draft
         job.check()
-        store.seal(manifest)
+        store.seal(draft, manifest)
+
+
+def _without_mark(entries: Iterable[str]) -> list[str]:
+    """Files of an output but the lock and the mark."""
+    return [entry for entry in entries if entry not in (lock.NAME, MARK)]
+
+
+def _is_ours(entry: str) -> bool:
+    """Whether a file at a path in an output is one that we write; Zarr drops the ending of what it has half written."""
+    begun = PARTIAL.search(entry)
+    path = entry if begun is None else entry[: begun.start()]
+    return OURS.fullmatch(path) is not None or (begun is not None and OURS.fullmatch(f"{path}.json") is not None)
+
+
+def _shortest(entry: str) -> str:
+    """What to call a file that is not ours: by the folder in which it lies, where that is none of ours either."""
+    top = entry.partition("/")[0]
+    return entry if top in OUR_NAMES else top
 
 
 def _step(number: int) -> str:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from dask_dpmeans.algorithms import search
 from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
-from dask_dpmeans.arrays import write
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
@@ -217,13 +216,13 @@ def write_tree(
     check_options(storage_options, out)
     levels = (tree.leaves, *tree.levels)
     said = {name: getattr(tree, name) for name in SAID}
-    with new_group(Location.at(out, storage_options), "tree", said, force=force) as store:
+    with new_group(Location.at(out, storage_options), "tree", said, force=force) as draft:
         for name in FIGURES:
-            write(store / name, np.array([getattr(level, name) for level in levels]), ("level",))
-        write(store / "clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
+            draft.write(name, np.array([getattr(level, name) for level in levels]), ("level",))
+        draft.write("clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
         for name in OF_CLUSTERS:
             values = np.concatenate([getattr(level, name.removeprefix("cluster_")) for level in levels])
-            write(store / name, values, ("cluster", "feature")[: values.ndim])
+            draft.write(name, values, ("cluster", "feature")[: values.ndim])
 
 
 def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> ClusterTree:
@@ -243,9 +242,9 @@ def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
     """
     check_options(storage_options, path)
     store = RunStore.at(path, storage_options)
-    with store.said("tree") as said:
-        penalties, numbers, clusters = store.side_by_side(("penalty", "n_clusters", "clusters"))
+    with store.whole("tree") as found:
+        penalties, numbers, clusters = found.side_by_side(("penalty", "n_clusters", "clusters"))
         places = np.cumsum(numbers)[:-1]
-        each = [np.split(values, places) for values in store.side_by_side(OF_CLUSTERS, int(numbers.sum()))]
+        each = [np.split(values, places) for values in found.side_by_side(OF_CLUSTERS, int(numbers.sum()))]
         leaves, *levels = (Level(*parts) for parts in zip(penalties.tolist(), clusters, *each, strict=True))
-        return ClusterTree(leaves, tuple(levels), **{name: said[name] for name in SAID})
+        return ClusterTree(leaves, tuple(levels), **{name: found.manifest[name] for name in SAID})

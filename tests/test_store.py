@@ -246,7 +246,7 @@ def test_a_run_of_an_older_format_is_not_gone_on_with_and_that_is_said(
     if not whole:
         (run / "zarr.json").unlink()
     before = sorted(run.rglob("*"))
-    with pytest.raises(InputError, match=r"is of format 6, this version reads format 7: open it with the version that"):
+    with pytest.raises(InputError, match=r"is of format 6, this version reads format 8: open it with the version that"):
         fit(tmp_path / "no rows are asked for", run, DPMeans(16.0), resume=True)
     assert sorted(run.rglob("*")) == before
     assert fit(data, run, DPMeans(16.0), force=True).n_clusters_ > 1

@@ -81,8 +81,8 @@ class Executor(Protocol):
         """The state after all pieces, in order."""
         ...
 
-    def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
-        """Run a job on each piece."""
+    def each(self, job: MapJob, pieces: Pieces, name: str) -> list[list[Any]]:
+        """What a job says of each piece."""
         ...
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
@@ -120,10 +120,10 @@ class Threads:
                 count.say(number)
         return state
 
-    def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
-        """Run a job on each piece."""
+    def each(self, job: MapJob, pieces: Pieces, name: str) -> list[list[Any]]:
+        """What a job says of each piece."""
         with one_blas_thread():
-            self._run(job, pieces, counted(self.on_pass, name, job, pieces))
+            return self._run(job, pieces, counted(self.on_pass, name, job, pieces))
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
@@ -272,12 +272,12 @@ class DaskTasks:
                 state = self._compute([reached], count)[0]
         return state
 
-    def each(self, job: MapJob, pieces: Pieces, name: str) -> None:
-        """Run a job on each piece."""
+    def each(self, job: MapJob, pieces: Pieces, name: str) -> list[list[Any]]:
+        """What a job says of each piece."""
         count = counted(self.on_pass, name, job, pieces)
         _, tasks = self._graph(job, pieces, Keys.of(name), count)
         with count:
-            self._compute(tasks, count)
+            return self._compute(tasks, count)
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""

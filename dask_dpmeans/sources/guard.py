@@ -10,8 +10,9 @@ import zarr
 from dask.utils import format_bytes
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.storage import LocalStore, StorePath, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
 
+from dask_dpmeans.arrays import CONTENTS, MARKER, TABLES, VerifiedStore, attributes_of, read, through, verified
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.location import Location
 from dask_dpmeans.sources.bounded import bounded
@@ -85,7 +86,11 @@ class GuardedStore(WrapperStore[Store]):
     @property
     def plain(self) -> Store:
         """The store itself."""
-        return self._store
+        return getattr(self._store, "plain", self._store)
+
+    def narrowed(self, start: int, stop: int) -> "GuardedStore":
+        """The same store for some chunks of an array over rows alone: what travels with these."""
+        return self._with_store(self._store.narrowed(start, stop)) if isinstance(self._store, VerifiedStore) else self
 
     async def getsize(self, key: str) -> int:
         """Bytes of a key."""
@@ -125,10 +130,14 @@ class GuardedStore(WrapperStore[Store]):
 def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) -> "zarr.Array[Any]":
     """The same array, read with care; missing chunks hold the fill value only where that was said.
 
+    Of an array in an output of ours each chunk must be the one that was written there.
+
     Raises
     ------
     InputError
-        Where its metadata alone tell that it cannot be read.
+        Where its metadata alone tell that it cannot be read, or the output is not finished.
+    CorruptStoreError
+        Where it is a small array of ours, and not as it was written.
     """
     codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
     if codecs & RUNS_CODE:
@@ -142,8 +151,57 @@ def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) 
             f"{MOST_CHUNKS:,}: rechunk it"
         )
     whole = math.prod(array.shards or array.chunks) * array.dtype.itemsize
-    path = StorePath(GuardedStore(array.store, whole, fill_missing=fill_missing), array.path)
+    store = _verified(array, name).store
+    path = StorePath(GuardedStore(store, whole, fill_missing=fill_missing), array.path)
     return zarr.Array(zarr.AsyncArray(metadata=bounded(array), store_path=path))
+
+
+def narrowed(array: "zarr.Array[Any]", start: int, stop: int) -> "zarr.Array[Any]":
+    """The same array, for some rows alone: what travels with these."""
+    store, height = array.store, array.chunks[0]
+    if not isinstance(store, GuardedStore):
+        return array
+    return through(array, store.narrowed(start // height, -(-stop // height)))
+
+
+def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
+    """The same array, its chunks compared with their digests, where it is one of ours; others as they are."""
+    found = _group_around(array)
+    if found is None:
+        return array
+    group, member = found
+    attributes = _attributes(group)
+    if MARKER not in attributes:
+        if MARKER in _attributes(group / "steps"):
+            raise InputError(f"{name} is in {group}, an output of ours that has not finished: make it again")
+        return array
+    contents = attributes.get(CONTENTS, {})  # without them it was written by another version
+    if member in contents:
+        read(group / member, contents[member])
+    table = f"{TABLES}/{member}"
+    return verified(array, group / table, contents[table]) if table in contents else array
+
+
+def _attributes(group: StorePath) -> dict[str, Any]:
+    """The attributes of a group around an array; none where there is no group, or none that may be read."""
+    try:
+        return attributes_of(StorePath(GuardedStore(group.store, 0), group.path))
+    except FINAL:
+        return {}
+
+
+def _group_around(array: "zarr.Array[Any]") -> tuple[StorePath, str] | None:
+    """The place of the group in which an array lies, if that can be told, and the array's name there."""
+    store, path = array.store, array.path
+    if path:
+        around, _, member = path.rpartition("/")
+        return StorePath(store, around), member
+    if isinstance(store, LocalStore):
+        return StorePath(LocalStore(store.root.parent, read_only=True)), store.root.name
+    if isinstance(store, FsspecStore):
+        around, _, member = store.path.rstrip("/").rpartition("/")
+        return (StorePath(FsspecStore(store.fs, read_only=True, path=around)), member) if around else None
+    return None
 
 
 def absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":

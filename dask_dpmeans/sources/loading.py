@@ -7,12 +7,14 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import zarr
 from dask.delayed import delayed
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
+from dask_dpmeans.sources.guard import narrowed
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
 from dask_dpmeans.sources.opening import NpyFile, in_memory
 from dask_dpmeans.sources.parquet import ParquetRows
@@ -48,9 +50,11 @@ def _read(array: Any, start: int, stop: int) -> np.ndarray[Any, Any] | None:
 
 
 def _needed(array: Any, start: int, stop: int) -> Any:
-    """What goes with a shard: its part of weights or groups in memory, its files of a table, else all of the store."""
+    """What goes with a shard: its part of weights or groups in memory, its files of a table, else all of a store."""
     if isinstance(array, ParquetRows):
         return array.narrowed(start, stop)
+    if isinstance(array, zarr.Array):
+        return narrowed(array, start, stop)
     return array[start:stop] if isinstance(array, np.ndarray) else array
 
 

@@ -158,7 +158,7 @@ class StoredShard:
     def read(self, start: int, stop: int) -> Piece:
         try:
             return self.data[start:stop], *(self._beside(array, start, stop) for array in (self.weights, self.groups))
-        except (CorruptStoreError, InputError, MemoryError):
+        except (InputError, MemoryError):
             raise
         except Exception as error:  # of the store, or what a codec says of a damaged chunk
             kind = OSError if of_store(error) else CorruptStoreError
@@ -354,20 +354,20 @@ class MapJob:
     chunk_rows: int
     """Rows of what the sink takes at once: whole blocks."""
 
-    def __call__(self, shard: AnyShard, blocks: range) -> None:
-        """Run the kernel on a whole shard and hand its answers on."""
+    def __call__(self, shard: AnyShard, blocks: range) -> list[Any]:
+        """Run the kernel on a whole shard and hand its answers on; return what the sink says of them."""
         held: list[tuple[np.ndarray[Any, Any], ...]] = []
         per_chunk = self.chunk_rows // self.block_rows
-        start = shard.start
+        start, said = shard.start, []
         for block in shard.blocks(self.prepare, self.block_rows, blocks):
             held.append(self.kernel(block))
             if len(held) == per_chunk:
-                start = self._hand_on(start, held)
+                said.append(self._hand_on(start, held))
+                start += self.chunk_rows
                 held = []
         if held:
-            self._hand_on(start, held)
+            said.append(self._hand_on(start, held))
+        return said
 
-    def _hand_on(self, start: int, held: list[tuple[np.ndarray[Any, Any], ...]]) -> int:
-        whole = tuple(np.concatenate(parts) for parts in zip(*held, strict=True))
-        self.sink(start, whole)
-        return start + len(whole[0])
+    def _hand_on(self, start: int, held: list[tuple[np.ndarray[Any, Any], ...]]) -> Any:
+        return self.sink(start, tuple(np.concatenate(parts) for parts in zip(*held, strict=True)))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -104,10 +105,13 @@ class RowSource:
         job = CarryJob(take, self.prepare, self.plan.block_rows)
         return self.executor.carry(job, state, self._pieces(None), name)
 
-    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
-        """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks."""
+    def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
+        """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks.
+
+        Return what the sink says of each, in row order; so little that it may travel.
+        """
         job = MapJob(kernel, sink, self.prepare, self.plan.block_rows, self.plan.chunk_rows)
-        self.executor.each(job, self._pieces(None), name)
+        return list(chain.from_iterable(self.executor.each(job, self._pieces(None), name)))
 
     def here(self, job: Callable[["RowSource"], Answer], name: str = "run") -> Answer:
         """Run a job on these rows in this thread, whose passes are run where they always are."""

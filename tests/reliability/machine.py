@@ -23,10 +23,11 @@ from hypothesis.stateful import (
 from writes import faulty
 
 from dask_dpmeans.algorithms.dpmeans import State
+from dask_dpmeans.arrays import Writer
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.lock import NAME
 from dask_dpmeans.manifest import FORMAT
-from dask_dpmeans.store import Record, RunStore
+from dask_dpmeans.store import Draft, Record, RunStore
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -127,8 +128,10 @@ class Store(RuleBasedStateMachine):
             "cluster_weights": (self.state.weights, ("cluster",)),
             "cluster_inertias": (self.state.inertias, ("cluster",)),
         }
-        self.store.create_rows("labels", len(labels), 4, np.int32)[:] = labels
-        self.store.finish(arrays, self.history, manifest(self.begun, len(labels)))
+        draft = Draft(self.store)
+        rows = draft.create_rows("labels", (len(labels),), 4, np.int32)
+        draft.keep({"labels": rows}, [Writer((rows,))(0, (labels,))])
+        self.store.finish(draft, arrays, self.history, manifest(self.begun, len(labels)))
 
     @precondition(lambda self: self.state is not None and self.result is None)
     @rule(labels=nst.arrays(np.int32, st.integers(1, 9), elements=st.integers(0, 2)))

@@ -106,9 +106,12 @@ class Location:
             for name in (*files, *links):
                 yield os.path.relpath(os.path.join(folder, name), self.url).replace(os.sep, "/")
 
-    def remove(self, entries: Iterable[str]) -> None:
-        """Remove files in it, and folders of this machine that are empty then; one that is gone already is no error."""
-        paths = list(entries)
+    def remove(self, entries: Iterable[str] | None = None) -> None:
+        """Remove files in it, all where none are named, and folders of this machine that are empty then.
+
+        One that is gone already is no error.
+        """
+        paths = list(self.entries() if entries is None else entries)
         if self.remote:
             self._remove_objects(paths)
             return

@@ -181,7 +181,7 @@ class RunStore:
 
     def finished(self) -> bool:
         """Whether a whole result of ours is there."""
-        return MARKER in attributes_of(self.location)
+        return "kind" in attributes_of(self.location).get(MARKER, {})
 
     def begun(self) -> bool:
         """Whether a run of ours was begun there."""
@@ -235,7 +235,7 @@ class RunStore:
     def kind(self) -> str | None:
         """What of ours is there, or was begun or in part removed: a run, path, tree, predictions or synthetic data."""
         mark = attributes_of(self.location) if self.finished() else self._mark()
-        return None if mark is None else str(mark[MARKER]["kind"])
+        return None if mark is None else str(mark[MARKER].get("kind"))
 
     def _is_free(self) -> bool:
         if self.location.remote:
@@ -312,7 +312,7 @@ class RunStore:
         for number in sorted(self._steps(), reverse=True):
             place = self / _step(number)
             word = attributes_of(place)
-            if MARKER in word and word[MARKER]["run"] == run:
+            if MARKER in word and word[MARKER].get("run") == run:
                 if word[MARKER].get("committed") != number:
                     raise CorruptStoreError(f"{place.url}/zarr.json is that of another step")
                 return dict(word[MARKER])
@@ -363,6 +363,10 @@ class RunStore:
         word = self._word()
         step = self / _step(word["committed"])
         with as_written(step / "state"):
+            if dict(open_whole(step / "state").attrs).get("run", word["run"]) != word["run"]:
+                raise CorruptStoreError(
+                    f"{(step / 'state').url} was written over by a job that stood still: use --force"
+                )
             packed, attributes = read(step / "state", word[CONTENTS]["state"])
             layout = attributes["layout"]
             sizes = [math.prod(shape) for _, shape in layout.values()]

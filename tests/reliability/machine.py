@@ -180,8 +180,9 @@ class Store(RuleBasedStateMachine):
         if any(file.is_file() and ".partial" not in file.name for file in self.run.rglob("*")):
             damage(self.run, random.Random(seed))
         with suppress(CorruptStoreError, InputError):
-            # A damaged file that says what a run is makes it none, which is no other answer.
-            if self.state is not None and self.store.begun() and self.store.committed():
+            # A damaged file that says what a run is makes it none, which is no other answer.  Nor is the step before,
+            # where the one that says that the last is committed is lost: a fit goes on from there to the same end.
+            if self.state is not None and self.store.begun() and self.store.committed() == len(self.history):
                 self.check_state()
         with suppress(CorruptStoreError, InputError):
             if self.result is not None:

@@ -1,0 +1,236 @@
+"""Jobs killed before each write and each removal: what is left is ours, and the next job goes on from there.
+
+A child process is killed with SIGKILL before the n-th time that it opens a file of its output for writing, renames or
+removes one, or makes or removes a folder, for each n.  Then a reader may see the old output, the new one, or none.  The
+same job, plain, with `--force`, and with `--resume` where there is that, must end in the bytes of an undisturbed one.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import zarr
+
+from dask_dpmeans import DPMeans, InputError, fit, load, predict
+from dask_dpmeans.export import export
+from dask_dpmeans.penalty import penalty_path, write_path
+from dask_dpmeans.report import report
+from dask_dpmeans.run import write_synthetic
+from dask_dpmeans.store import RunStore
+from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.tree import cluster_tree, write_tree
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}
+"""What Python tells of changes, and at which place the folder that a path is relative to stands."""
+SEED = 7
+
+
+def rows() -> np.ndarray:
+    """Rows that make a fit of a few steps."""
+    return np.random.default_rng(0).uniform(0, 10, (500, 2))
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something that writes an output."""
+
+    write: Callable[[Path, Path, Mapping[str, bool]], Any]
+    """Given the folder of the inputs, the output, and `force` or `resume`."""
+    other: Callable[[Path, Path], Any]
+    """What writes another output of the same kind, which `force` removes."""
+    resumable: bool = False
+
+
+def write_run(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0) -> None:
+    fit(str(inputs / "rows.zarr"), out, DPMeans(penalty, random_state=0), threads=1, **how)
+
+
+def write_predictions(inputs: Path, out: Path, how: Mapping[str, bool], shift: float = 0.0) -> None:
+    predict(inputs / "run.zarr", rows() + shift, out, threads=1, **how)
+
+
+def write_a_path(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0) -> None:
+    write_path(penalty_path(rows(), [penalty, 20.0], random_state=0, threads=1), out, **how)
+
+
+def write_a_tree(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 99.0) -> None:
+    write_tree(cluster_tree(load(inputs / "run.zarr"), [penalty, 1e4]), out, **how)
+
+
+def write_data(inputs: Path, out: Path, how: Mapping[str, bool], seed: int = 0) -> None:
+    write_synthetic(Synthetic("blobs", 300, 2, 3, seed=seed), out, **how)
+
+
+def write_page(inputs: Path, out: Path, how: Mapping[str, bool]) -> None:
+    report(inputs / "run.zarr", out, data=False, **how)
+
+
+def write_model(inputs: Path, out: Path, how: Mapping[str, bool]) -> None:
+    export(inputs / "run.zarr", out, **how)
+
+
+JOBS = {
+    "fit": Job(write_run, lambda inputs, out: write_run(inputs, out, {}, 20.0), resumable=True),
+    "predict": Job(write_predictions, lambda inputs, out: write_predictions(inputs, out, {}, 1.0)),
+    "path": Job(write_a_path, lambda inputs, out: write_a_path(inputs, out, {}, 5.0)),
+    "tree": Job(write_a_tree, lambda inputs, out: write_a_tree(inputs, out, {}, 50.0)),
+    "synth": Job(write_data, lambda inputs, out: write_data(inputs, out, {}, 1)),
+    "report": Job(write_page, lambda inputs, out: write_page(inputs, out, {})),
+    "export": Job(write_model, lambda inputs, out: write_model(inputs, out, {})),
+}
+
+
+def killed(name: str, inputs: Path, out: Path, number: int, force: bool) -> None:
+    """Do a job in this process, which is killed before the n-th change of its output."""
+    changes = 0
+
+    def changed(event: str, given: tuple[Any, ...]) -> None:
+        nonlocal changes
+        if event == "open":
+            path, mode, flags = given
+            writes = any(letter in mode for letter in "wxa+") if isinstance(mode, str) else bool(flags & WRITING)
+            folder = -1
+        elif event in CHANGES:
+            path, writes, folder = given[0], True, given[CHANGES[event]]
+        else:
+            return
+        if not writes or not isinstance(path, str | os.PathLike):
+            return
+        if event != "os.rename" and isinstance(folder, int) and folder >= 0:
+            path = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), path)
+        if str(path).startswith(str(out)) or f".{out.name}." in str(path):
+            changes += 1
+            if changes == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(changed)
+    JOBS[name].write(inputs, out, {"force": True} if force else {})
+
+
+def content(out: Path) -> Any:
+    """The bytes of all arrays of a whole output but those of seconds, or of a file; None where there is none."""
+    if out.is_file():
+        return out.read_bytes()
+    if not RunStore.at(out).finished():
+        return None
+    arrays = zarr.open_group(out, mode="r").arrays()
+    return {name: array[...].tobytes() for name, array in arrays if name != "seconds"}
+
+
+@dataclass
+class Trials:
+    """What is tried on one machine, and what went wrong."""
+
+    folder: Path
+    tried: Counter[str]
+    wrong: list[str]
+
+    def try_job(self, name: str, old: bool, every: int) -> None:
+        """Kill a job before each so-manieth change: one that writes anew, or one that removes an `old` output first."""
+        job, inputs = JOBS[name], self.folder
+        whole, before = self.folder / f"{name}.whole", self.folder / f"{name}.before"
+        for made in (whole, before):
+            remove(made)
+        job.write(inputs, whole, {})
+        job.other(inputs, before)
+        expected, number = content(whole), 1 + SEED % every
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        while True:
+            out = self.folder / name / f"{number}"
+            shutil.rmtree(out.parent, ignore_errors=True)
+            out.parent.mkdir()
+            if old:
+                copy(before, out)
+            process = context.Process(target=killed, args=(name, inputs, out, number, old))
+            process.start()
+            process.join()
+            if process.exitcode == 0:
+                return
+            what = f"{name}{' --force' if old else ''}, killed before change {number}"
+            if process.exitcode != -signal.SIGKILL:
+                self.wrong.append(f"{what}: exit code {process.exitcode}")
+                return
+            self.tried[f"{name}{' --force' if old else ''}"] += 1
+            seen = content(out)
+            if seen is not None and seen not in (expected, content(before) if old else expected):
+                self.wrong.append(f"{what}: a reader sees another output")
+            for how in ("plain", "force", "resume")[: 3 if job.resumable else 2]:
+                self.go_on(job, out, how, expected, what)
+            number += every
+
+    def go_on(self, job: Job, left: Path, how: str, expected: Any, what: str) -> None:
+        """Do the job again on a copy of what was left of it."""
+        out = left.with_name("again")
+        remove(out)
+        copy(left, out)
+        try:
+            job.write(self.folder, out, {} if how == "plain" else {how: True})
+        except InputError as error:
+            refused = "--force" in str(error) and "never removed" not in str(error)
+            mine = content(out) is not None or (job.resumable and RunStore.at(out).committed())
+            parameters = "other parameters" in str(error)  # of the old run, of which nothing was removed yet
+            if not (refused and (mine if how == "plain" else how == "resume" and parameters)):
+                self.wrong.append(f"{what}, then {how}: {error}")
+            return
+        except Exception as error:
+            self.wrong.append(f"{what}, then {how}: {type(error).__name__}: {error}")
+            return
+        if content(out) != expected:
+            self.wrong.append(f"{what}, then {how}: other bytes")
+        if out.is_dir() and (left := out / "lock").exists():
+            self.wrong.append(f"{what}, then {how}: the lock is left")
+
+
+def copy(origin: Path, target: Path) -> None:
+    if origin.is_dir():
+        shutil.copytree(origin, target)
+    elif origin.exists():
+        shutil.copy(origin, target)
+
+
+def remove(target: Path) -> None:
+    if target.is_dir():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+
+
+def try_kills(every: int = 1, names: tuple[str, ...] = tuple(JOBS)) -> tuple[Counter[str], list[str]]:
+    """Trials by job, one for each `every`-th change; and what went wrong."""
+    with tempfile.TemporaryDirectory() as name:
+        trials = Trials(Path(os.path.realpath(name)), Counter(), [])
+        zarr.create_array(trials.folder / "rows.zarr", data=rows(), chunks=(100, 2))
+        fit(str(trials.folder / "rows.zarr"), trials.folder / "run.zarr", DPMeans(9.0, random_state=0), threads=1)
+        for job in names:
+            for old in (False, True):
+                trials.try_job(job, old, every)
+        return trials.tried, trials.wrong
+
+
+@click.command(help=__doc__)
+@click.option("--every", default=1, show_default=True, help="Kill before each so-manieth change.")
+@click.option("--job", "jobs", multiple=True, type=click.Choice(list(JOBS)), help="These alone.")
+def main(every: int, jobs: tuple[str, ...]) -> None:
+    """Print the number of kills, and what went wrong."""
+    tried, wrong = try_kills(every, jobs or tuple(JOBS))
+    for each in wrong:
+        click.echo(each)
+    counts = ", ".join(f"{number} of {what}" for what, number in tried.items())
+    click.echo(f"killed: {counts}: {len(wrong)} wrong")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

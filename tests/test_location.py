@@ -1,7 +1,9 @@
 """Runs on object stores: what holds on a local disk holds in a bucket."""
 
 import json
+import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -289,6 +291,56 @@ def test_paths_and_trees_are_written(folder: Location, rows: np.ndarray) -> None
         group = zarr.open_group((folder / name).store(), mode="r")
         assert len(group["penalty"][:]) >= 2
         assert "steps" not in group
+
+
+class CutError(Exception):
+    """Ends a job as it removes."""
+
+
+@contextmanager
+def removal_that_ends(number: int, seed: int) -> Iterator[list[int]]:
+    """The n-th removal of files removes some of them, drawn at random, in any order, and nothing happens after it."""
+    calls: list[int] = []
+    whole, draw = Location.remove, random.Random(seed)
+
+    def cut(place: Location, entries: Any = None) -> None:
+        given = list(entries)
+        calls.append(len(given))
+        if len(calls) == number:
+            whole(place, draw.sample(given, draw.randint(0, len(given))))
+            raise CutError
+        whole(place, given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Location, "remove", cut)
+        yield calls
+
+
+@pytest.mark.parametrize("kind", ["run", "path"])
+def test_an_output_that_was_removed_in_part_is_ours_until_it_is_gone(
+    folder: Location, rows: np.ndarray, kind: str
+) -> None:
+    def write(place: Location, penalty: float, **how: bool) -> bytes:
+        if kind == "run":
+            return fit(rows, place, model(penalty=penalty), **how).cluster_centers_.tobytes()
+        write_path(penalty_path(rows, [penalty], random_state=0), place, **how)
+        return b"".join(each.tobytes() for each in read_path(place).centers)
+
+    wanted = write(folder / "wanted", 16.0)
+    for number in range(1, 4):
+        for how in ({}, {"force": True}, {"resume": True})[: 3 if kind == "run" else 2]:
+            target = folder / f"{number}-{'-'.join(how)}"
+            write(target, 9.0)
+            with removal_that_ends(number, number) as calls, pytest.raises(CutError):
+                write(target, 16.0, force=True)
+            assert len(calls) == number
+            if number > 1 or not RunStore.at(target).finished():  # else all of the old output is there
+                with pytest.raises(InputError, match="has not finished"):
+                    RunStore.at(target).whole(kind).__enter__()
+            else:
+                how = {"force": True}
+            assert write(target, 16.0, **how) == wanted
+            assert not any("removed" in key for key in keys(target))
 
 
 # ---------------------------------------------------------------- buckets alone

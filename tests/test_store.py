@@ -452,6 +452,65 @@ def test_force_never_removes_what_is_not_ours(tmp_path: Path, data: str, run: Pa
     assert (tmp_path / "project/thesis.txt").read_text() == "precious"
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    ["labels/notes.txt", "steps/thesis.txt", "steps/000001/c/0", "digests/data.csv", "labels/c/x"],
+)
+@pytest.mark.parametrize("done", [True, False])
+def test_force_removes_nothing_where_a_foreign_file_lies_deep_within(
+    tmp_path: Path, data: str, foreign: str, done: bool
+) -> None:
+    run = tmp_path / "run.zarr"
+    if done:
+        fit(data, run, DPMeans(16.0, tol=0.1))
+    else:
+        with pytest.raises(InterruptError):
+            fit(data, run, DPMeans(16.0), on_step=interrupted_after(1))
+    (run / foreign).parent.mkdir(parents=True, exist_ok=True)
+    (run / foreign).write_text("precious")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=rf"also holds {foreign}, no output of ours: move that away first"):
+        fit(data, run, DPMeans(16.0), force=True)
+    assert sorted(tmp_path.rglob("*")) == before
+    (run / foreign).unlink()
+    fit(data, run, DPMeans(16.0, tol=0.1), force=True)
+
+
+def test_force_follows_no_link_out_of_an_output(tmp_path: Path, data: str, run: Path) -> None:
+    precious = tmp_path / "precious"
+    shutil.copytree(run / "labels", precious)
+    shutil.rmtree(run / "labels")
+    (run / "labels").symlink_to(precious)
+    with pytest.raises(InputError, match="also holds labels, no output of ours: move that away first"):
+        fit(data, run, DPMeans(16.0), force=True)
+    (run / "labels").unlink()
+    (run / "labels").mkdir()
+    (run / "labels/zarr.json").symlink_to(precious / "zarr.json")
+    before = sorted(precious.rglob("*"))
+    fit(data, run, DPMeans(16.0), force=True)  # a link to a file goes, the file does not
+    assert sorted(precious.rglob("*")) == before
+    (tmp_path / "link").symlink_to(run)
+    assert fit(data, tmp_path / "link", DPMeans(9.0), force=True).penalty == 9.0
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_run_without_a_committed_step_is_begun_anew_unasked_and_one_with_some_is_not(
+    tmp_path: Path, data: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.zarr"
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "commit", lambda *_: (_ for _ in ()).throw(InterruptError))
+        with pytest.raises(InterruptError):
+            fit(data, other, DPMeans(1.0))
+    assert RunStore.at(other).begun()
+    with pytest.raises(InterruptError):
+        fit(data, other, DPMeans(16.0, random_state=0), on_step=interrupted_after(1))
+    with pytest.raises(InputError, match="holds a run: --resume goes on with it, --force removes it first"):
+        fit(data, other, DPMeans(16.0, random_state=0))
+    fit(data, other, DPMeans(16.0, random_state=0), resume=True)
+    np.testing.assert_array_equal(load(other).labels_.compute(), load(run).labels_.compute())
+
+
 def test_resume_does_not_replace_a_result_whose_steps_are_lost(data: str, run: Path) -> None:
     (run / "steps/zarr.json").unlink()
     with pytest.raises(CorruptStoreError, match="a run whose steps are missing"):

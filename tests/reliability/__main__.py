@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("chaos", "writes", "damage", "machine", "soak")
+NAMES = ("chaos", "writes", "kills", "damage", "machine", "soak")
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Files of a run, of a run that goes on, and of checksummed input, damaged at random: an error, or the same answer.
 
-Bits are flipped, files cut, emptied, deleted, or swapped for another of the same run.
+Bits are flipped, files cut, emptied or deleted; two files exchanged, chunks of one array or of any others; and files
+replaced by those of another output of the same shape.
 """
 
 import random
@@ -11,16 +12,20 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import click
 
-from dask_dpmeans import DPMeans, InputError, fit, load
+from dask_dpmeans import DPMeans, InputError, fit, load, synth
+from dask_dpmeans import run as runs
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.run import write_synthetic
 from dask_dpmeans.synth import Synthetic
 
 METHOD = DPMeans(16.0, random_state=0)
-DAMAGES = ("flip", "cut", "empty", "delete", "swap")
+DAMAGES = ("flip", "cut", "empty", "delete", "swap", "swap near")
+PART_ROWS = 256
+"""Of a chunk of the input, so that there are several."""
 Answer = tuple[object, ...]
 
 
@@ -34,10 +39,10 @@ def stop(number: int, *_: object) -> None:
         raise StopError
 
 
-def damage(folder: Path, draw: random.Random) -> str:
-    """Damage a file in a folder; say how."""
+def damage(folder: Path, draw: random.Random, similar: Path | None = None) -> str:
+    """Damage a file in a folder, beside which there may be a similar one; say how."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    file, what = draw.choice(files), draw.choice(DAMAGES)
+    file, what = draw.choice(files), draw.choice(DAMAGES if similar is None else (*DAMAGES, "replace"))
     whole = file.read_bytes()
     if what == "flip" and whole:
         place = draw.randrange(len(whole))
@@ -48,10 +53,25 @@ def damage(folder: Path, draw: random.Random) -> str:
         file.write_bytes(b"")
     elif what == "delete":
         file.unlink()
-    elif what == "swap":
-        other = draw.choice([each for each in files if each.name == file.name])
+    elif what == "replace":
+        other = similar / file.relative_to(folder)
+        file.write_bytes(other.read_bytes() if other.is_file() else b"")
+    elif what.startswith("swap"):
+        other = draw.choice(exchangeable(file, files, near=what == "swap near"))
+        what = f"{what} with {other.relative_to(folder)}:"
         file.write_bytes(other.read_bytes())
+        other.write_bytes(whole)
     return f"{what} {file.relative_to(folder)}"
+
+
+def exchangeable(file: Path, files: list[Path], *, near: bool) -> list[Path]:
+    """Files that another may be exchanged with: metadata with metadata, chunks with chunks, `near` ones of one array.
+
+    It alone, where there is no other.
+    """
+    others = [each for each in files if each != file and (each.name == "zarr.json") == (file.name == "zarr.json")]
+    array = next((folder.parent for folder in file.parents if folder.name == "c"), None)
+    return [each for each in others if array in each.parents or not near] or [file]
 
 
 def answer(run: Path) -> Answer:
@@ -70,17 +90,27 @@ def answer(run: Path) -> Answer:
     )
 
 
+def synthetic(path: Path, seed: int) -> None:
+    """Rows in several chunks."""
+    with mock.patch.object(synth, "PART_ROWS", PART_ROWS), mock.patch.object(runs, "PART_ROWS", PART_ROWS):
+        write_synthetic(Synthetic("blobs", 3000, 2, 5, seed=seed), path)
+
+
 def try_damage(seeds: range, say: Callable[[str], None] = lambda _: None) -> tuple[Counter[str], list[str]]:
     """Outcomes by what was damaged; and what gave another answer, or an error that is none of ours."""
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_synthetic(Synthetic("blobs", 3000, 2, 5, seed=0), folder / "data.zarr")
-        data, whole, begun = folder / "data.zarr" / "rows", folder / "run.zarr", folder / "begun.zarr"
-        fit(data, whole, METHOD, threads=1, block_rows=256)
-        with suppress(StopError):
-            fit(data, begun, METHOD, threads=1, block_rows=256, on_step=stop)
+        synthetic(folder / "data.zarr", 0)
+        names = ("data.zarr", "run.zarr", "begun.zarr")
+        similar = {folder / each: folder / f"similar-{each}" for each in names}
+        for seed, (stored, whole, begun) in enumerate((tuple(similar.values()), tuple(similar))[::-1]):
+            synthetic(stored, seed)
+            fit(stored / "rows", whole, METHOD, threads=1, block_rows=256)
+            with suppress(StopError):
+                fit(stored / "rows", begun, METHOD, threads=1, block_rows=256, on_step=stop)
+        whole, begun, data = folder / "run.zarr", folder / "begun.zarr", folder / "data.zarr" / "rows"
         expected = answer(whole)
 
         def read(target: Path) -> Answer:
@@ -106,7 +136,7 @@ def try_damage(seeds: range, say: Callable[[str], None] = lambda _: None) -> tup
             what, (origin, use) = draw.choice(list(trials.items()))
             target = folder / "target.zarr"
             shutil.copytree(origin, target)
-            how = damage(target, draw)
+            how = damage(target, draw, similar[origin])
             try:
                 same = use(target) == expected
                 outcomes[f"{what}: {'same answer' if same else 'ANOTHER ANSWER'}"] += 1

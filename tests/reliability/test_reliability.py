@@ -2,6 +2,7 @@
 
 from chaos import chaos
 from damage import try_damage
+from kills import try_kills
 from machine import try_orders
 from soak import soak
 from writes import FAULTS, try_writes
@@ -22,10 +23,16 @@ def test_a_write_that_fails_or_comes_late_or_twice_leaves_a_whole_run():
 
 
 def test_damage_is_an_error_or_changes_nothing():
-    outcomes, wrong = try_damage(range(30))
+    outcomes, wrong = try_damage(range(60))
     assert not wrong
-    assert sum(outcomes.values()) == 30
+    assert sum(outcomes.values()) == 60
     assert any("error" in outcome for outcome in outcomes)
+
+
+def test_what_a_killed_job_left_is_ours_and_the_next_goes_on():
+    tried, wrong = try_kills(every=60)
+    assert not wrong
+    assert all(tried[f"{job} --force"] for job in ("fit", "predict", "path", "tree", "synth"))
 
 
 def test_the_store_says_what_a_model_in_memory_says():

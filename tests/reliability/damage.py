@@ -102,10 +102,9 @@ def try_damage(seeds: range, say: Callable[[str], None] = lambda _: None) -> tup
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        synthetic(folder / "data.zarr", 0)
         names = ("data.zarr", "run.zarr", "begun.zarr")
         similar = {folder / each: folder / f"similar-{each}" for each in names}
-        for seed, (stored, whole, begun) in enumerate((tuple(similar.values()), tuple(similar))[::-1]):
+        for seed, (stored, whole, begun) in enumerate((tuple(similar), tuple(similar.values()))):
             synthetic(stored, seed)
             fit(stored / "rows", whole, METHOD, threads=1, block_rows=256)
             with suppress(StopError):

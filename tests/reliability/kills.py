@@ -33,7 +33,10 @@ from dask_dpmeans.tree import cluster_tree, write_tree
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}
 """What Python tells of changes, and at which place the folder that a path is relative to stands."""
-SEED = 7
+FIRST = 8
+"""The first change that a job is killed before, or as far into so many as are left out."""
+PRELOADED = [f"dask_dpmeans.{name}" for name in ("estimators", "export", "penalty", "report", "tree")]
+"""What children need not import each for itself: that takes longer than their jobs."""
 
 
 def rows() -> np.ndarray:
@@ -144,9 +147,9 @@ class Trials:
             remove(made)
         job.write(inputs, whole, {})
         job.other(inputs, before)
-        expected, number = content(whole), 1 + SEED % every
+        expected, number = content(whole), min(FIRST, every)
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context.set_forkserver_preload(PRELOADED)
         while True:
             out = self.folder / name / f"{number}"
             shutil.rmtree(out.parent, ignore_errors=True)

@@ -142,9 +142,14 @@ class Location:
             return
         os.makedirs(os.path.dirname(self.url), exist_ok=True)
         written = f"{self.url}.{uuid4().hex}.partial"
-        with open(written, "wb") as file:
-            file.write(content)
-        os.replace(written, self.url)
+        try:
+            with open(written, "wb") as file:
+                file.write(content)
+            os.replace(written, self.url)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(written)
+            raise
 
     def create(self, content: bytes) -> None:
         """Write one file that is not there yet.

@@ -254,7 +254,7 @@ class RunStore:
         write_root(self / "steps", mark, ())  # from here on no step counts
         self.reopen()
         self.location.remove(_without_mark(entries))
-        left = _without_mark(self.location.entries())
+        left = [entry for entry in _without_mark(self.location.entries()) if OURS.fullmatch(entry)]
         if left:
             raise OSError(f"{self.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again")
         self.location.remove([MARK])
@@ -600,8 +600,8 @@ def new_group(
 
 
 def _without_mark(entries: Iterable[str]) -> list[str]:
-    """Files of an output but the lock and the mark."""
-    return [entry for entry in entries if entry not in (lock.NAME, MARK)]
+    """Files of an output but the mark and the lock, which another thread may be writing."""
+    return [entry for entry in entries if entry != MARK and entry.partition(".")[0] != lock.NAME]
 
 
 def _is_ours(entry: str) -> bool:

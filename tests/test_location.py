@@ -601,6 +601,29 @@ class Quiet(SimpleHTTPRequestHandler):
             super().do_GET()
 
 
+class Forbidding(Quiet):
+    """Says that what is not there is forbidden, as many servers do."""
+
+    def send_error(self, code: int, *_: Any) -> None:
+        super().send_error(403 if code == 404 else code)
+
+
+def test_rows_are_read_over_http_where_nothing_beside_them_may_be_asked_for(
+    tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "PAUSES", (60.0,))  # it is not asked again
+    put(Location.at(tmp_path / "data.zarr"), rows)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Forbidding, directory=tmp_path)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/data.zarr"
+            same(fit(url, tmp_path / "run.zarr", model()), wanted)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_rows_are_read_over_http(
     tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
 ) -> None:

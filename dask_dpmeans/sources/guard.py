@@ -30,6 +30,8 @@ FINAL = (
     MemoryError,
 )
 """Errors that no further try mends."""
+REFUSALS = (400, 401, 403, 404, 405, 410)
+"""Answers of HTTP that no further try mends; many servers say 403 of what is not there."""
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 MOST_METADATA = 2**26
 """Bytes of metadata that are read."""
@@ -122,7 +124,9 @@ class GuardedStore(WrapperStore[Store]):
                 return await self._store.get(key, prototype, byte_range)
             except FINAL:
                 raise
-            except Exception:
+            except Exception as error:
+                if getattr(error, "status", None) in REFUSALS:
+                    raise
                 await asyncio.sleep(pause)
         return await self._store.get(key, prototype, byte_range)
 
@@ -188,6 +192,10 @@ def _attributes(group: StorePath) -> dict[str, Any]:
         return attributes_of(StorePath(GuardedStore(group.store, 0), group.path))
     except FINAL:
         return {}
+    except OSError as error:
+        if getattr(error.__cause__, "status", None) in REFUSALS:
+            return {}
+        raise
 
 
 def _group_around(array: "zarr.Array[Any]") -> tuple[StorePath, str] | None:

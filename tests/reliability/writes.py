@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from time import sleep
 from typing import Any
 from unittest import mock
 
@@ -24,6 +25,7 @@ from zarr.storage import LocalStore
 from dask_dpmeans import DPMeans, InputError, fit, load
 from dask_dpmeans.algorithms.dpmeans import State
 from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.location import Location
 from dask_dpmeans.store import RunStore
 
 METHOD = DPMeans(9.0, random_state=0)
@@ -36,21 +38,37 @@ class Faults:
     def __init__(self, run: Path, fault: str, number: int) -> None:
         self.run, self.fault, self.number, self.writes = run, fault, number, 0
 
-    async def __call__(self, store: LocalStore, key: str, value: Any) -> None:
+    def befalls(self, file: Path) -> str | None:
+        """What befalls a write."""
+        if self.run not in file.parents:
+            return None
+        self.writes += 1
+        if self.writes != self.number:
+            return None
+        if self.fault == "fail":
+            raise OSError(errno.ENOSPC, "no space left on device", str(file))
+        return self.fault
+
+    async def set(self, store: LocalStore, key: str, value: Any) -> None:
         """In place of `LocalStore.set`."""
-        if self.run in (store.root, *store.root.parents):
-            self.writes += 1
-            if self.writes == self.number:
-                if self.fault == "fail":
-                    raise OSError(errno.ENOSPC, "no space left on device", key)
-                if self.fault == "delay":
-                    await asyncio.sleep(0.05)
-                else:
-                    await SET(store, key, value)
+        fault = self.befalls(store.root / key)
+        if fault == "delay":
+            await asyncio.sleep(0.05)
+        elif fault == "duplicate":
+            await SET(store, key, value)
         await SET(store, key, value)
 
+    def write(self, place: Location, content: bytes) -> None:
+        """In place of `Location.write`."""
+        fault = self.befalls(Path(place.url))
+        if fault == "delay":
+            sleep(0.05)
+        elif fault == "duplicate":
+            WRITE(place, content)
+        WRITE(place, content)
 
-SET = LocalStore.set
+
+SET, WRITE = LocalStore.set, Location.write
 
 
 @contextmanager
@@ -58,10 +76,13 @@ def faulty(run: Path, fault: str = "fail", number: int = 0) -> Iterator[Faults]:
     """Writes to a run with such a fault."""
     faults = Faults(run, fault, number)
 
-    async def written(store: LocalStore, key: str, value: Any) -> None:
-        await faults(store, key, value)
+    async def set_key(store: LocalStore, key: str, value: Any) -> None:
+        await faults.set(store, key, value)
 
-    with mock.patch.object(LocalStore, "set", written):
+    def write(place: Location, content: bytes) -> None:
+        faults.write(place, content)
+
+    with mock.patch.object(LocalStore, "set", set_key), mock.patch.object(Location, "write", write):
         yield faults
 
 

@@ -1,12 +1,16 @@
 """Rows held in memory, as a source: what a search on a coreset works on."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 from dask_dpmeans.kernels.survey import Summary, Survey
+
+
+def go_on() -> None:
+    """Let work go on; the check of rows that nobody may take back."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,8 @@ class HeldRows:
     """(n,)."""
     scale: Float64Array | None = None
     """(d,), what the columns were divided by before."""
+    check: Callable[[], None] = field(default=go_on, compare=False, repr=False)
+    """Called before each block: raises where nobody waits for the answer any more."""
 
     @cached_property
     def plan(self) -> Plan:
@@ -49,6 +55,7 @@ class HeldRows:
         return [job(shared) for job in jobs]
 
     def _block(self, number: int, scratch: Scratch) -> Block:
+        self.check()
         start = number * self.plan.block_rows
         part = slice(start, start + self.plan.block_rows)
         return Block(start, self.rows[part], None if self.weights is None else self.weights[part], scratch)

@@ -204,7 +204,8 @@ class Halving:
         weights = self.heavier * (np.ones(n) if rows.weights is None else rows.weights)
         ends = []
         for half in (np.sort(order[: n // 2]), np.sort(order[n // 2 :])):
-            found = yield from self.fits.each(HeldRows(np.ascontiguousarray(rows.rows[half]), weights[half]))
+            part = replace(rows, rows=np.ascontiguousarray(rows.rows[half]), weights=weights[half])
+            found = yield from self.fits.each(part)
             ends.append(_labels(rows, self.fits, found))
         return np.array([meetings(*labels).adjusted_rand for labels in zip(*ends, strict=True)])
 

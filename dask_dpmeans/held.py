@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
+from dask_dpmeans.journal import Shelf, digest
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 from dask_dpmeans.kernels.survey import Summary, Survey
 
@@ -25,6 +26,8 @@ class HeldRows:
     """(d,), what the columns were divided by before."""
     check: Callable[[], None] = field(default=go_on, compare=False, repr=False)
     """Called before each block: raises where nobody waits for the answer any more."""
+    shelf: Shelf | None = field(default=None, compare=False, repr=False)
+    """Where fits of these rows keep how far they have come."""
 
     @cached_property
     def plan(self) -> Plan:
@@ -32,6 +35,11 @@ class HeldRows:
         n, d = self.rows.shape
         height = block_height(d)
         return Plan(n, height, -(-n // height))
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells these rows from others."""
+        return digest(self.rows, self.weights, self.scale)
 
     @cached_property
     def summary(self) -> Summary:

@@ -23,6 +23,7 @@ Layout::
       feature_components, ...       what an approximation of a kernel has learned
       objective, inertia, ...       (step,)   the history
       steps/                        attributes: what the run is, and a name that no other has
+        searches/                   until the first step: how far searches of a coreset have come, by their digests
         000007/state                all numbers of a state in a row, below 2**53 where they are integers; the
                                     attribute "layout" says which are whose
         000007/history              (step, figure)
@@ -57,6 +58,8 @@ from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.location import PATTERN, AnyPlace, Location, overlapping, place_of
 from dask_dpmeans.manifest import FORMAT, NAMES, as_written, check_types, checked_manifest
 
+SEARCHES = "searches"
+"""The folder beside the steps in which searches are kept that have not led to a step yet."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
 State = TypeVar("State", bound=Any)
@@ -319,7 +322,17 @@ class RunStore:
             if number > last:
                 (self / _step(number)).remove()
 
+    def shelf(self) -> "Files":
+        """Where searches of the run's rows keep how far they have come, until the first step is committed."""
+        return Files(self / f"steps/{SEARCHES}")
+
+    def keeps_searches(self) -> bool:
+        """Whether anything is there."""
+        return SEARCHES in (self / "steps").names()
+
     def _prune(self, newest: int) -> None:
+        if self.keeps_searches():
+            (self / f"steps/{SEARCHES}").remove()
         for number in self._steps():
             if number < newest - 1:
                 (self / _step(number)).remove()
@@ -409,6 +422,35 @@ class RunStore:
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in manifest["arrays"]}
             return Result(manifest, values, _records(history), self)
+
+
+@dataclass(frozen=True)
+class Files:
+    """A shelf of files, one a name."""
+
+    location: Location
+
+    def load(self, name: str) -> bytes | None:
+        """What was kept, None where nothing was."""
+        fs, where = (self.location / name).files()
+        fs.invalidate_cache()
+        try:
+            content: bytes = fs.cat_file(where)
+        except FileNotFoundError:
+            return None
+        return content
+
+    def save(self, name: str, content: bytes) -> None:
+        """Keep it in place of what was kept before."""
+        file = self.location / name
+        if self.location.remote:
+            fs, where = file.files()
+            fs.pipe_file(where, content)
+            return
+        written = Path(f"{file.url}.{uuid4().hex}.partial")
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_bytes(content)
+        written.replace(file.url)
 
 
 @dataclass(frozen=True)

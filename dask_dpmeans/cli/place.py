@@ -110,6 +110,8 @@ def _way_on(run: Location) -> str:
             return "nothing was written: the same command begins anew"
         if store.committed():
             return f"the same command with --resume goes on from the last step of {run.url}"
+        if store.keeps_searches():
+            return f"the same command with --resume goes on with the search that is kept in {run.url}"
     except (OSError, CorruptStoreError, InputError):
         return f"the same command with --resume goes on with {run.url}"
     return f"no step was committed yet: the same command with --resume begins {run.url} anew"

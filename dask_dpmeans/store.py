@@ -185,7 +185,8 @@ class RunStore:
             what = "no output of ours" if there is None else f"of another kind, {there}"
             raise InputError(f"{self.path} exists and is {what}, so it is never removed: give another path")
         if not (force or resume):
-            ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
+            goes_on = kind == "run" or (kind == "path" and not self.finished())
+            ways = "--resume goes on with it, --force removes it first" if goes_on else "--force removes it first"
             raise InputError(f"{self.path} holds {with_article(kind)}: {ways}")
         if resume and self.begun():
             self.manifest()  # of this format
@@ -404,7 +405,7 @@ class RunStore:
             return f"no {kind} of ours"
         if self.finished():
             return f"{with_article(there)}, no {kind} of ours"
-        ways = "--resume goes on with it" if there == "run" else "make it again with --force"
+        ways = "--resume goes on with it" if there in ("run", "path") else "make it again with --force"
         return f"{with_article(there)} that has not finished: {ways}"
 
     def result(self) -> "Result":
@@ -522,7 +523,7 @@ def _step(number: int) -> str:
 
 def with_article(kind: str) -> str:
     """A kind of output, as a sentence has it."""
-    return f"a {kind}" if kind in ("run", "path", "tree") else kind
+    return f"a {kind}" if kind in ("run", "path", "penalty", "tree") else kind
 
 
 def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:

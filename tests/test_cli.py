@@ -23,7 +23,7 @@ from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.reading import Trial
-from dask_dpmeans.store import GAINS, MOVES, Record, RunStore
+from dask_dpmeans.store import GAINS, MOVES, Files, Record, RunStore
 from dask_dpmeans.synth import Synthetic
 
 
@@ -614,3 +614,63 @@ def test_a_second_job_on_a_run_is_exit_code_2(tmp_path):
         result = CliRunner().invoke(main, ["fit", data, run, "--penalty", "9"])
     assert result.exit_code == 2
     assert "is being written by another job" in result.output
+
+
+STOPPED_IN_A_FIT = """
+import os, signal
+from dask_dpmeans import cli, loop
+signal.signal(signal.SIGINT, signal.default_int_handler)
+iterate, ended = loop.iterate, []
+def stopping(*given):
+    yield from iterate(*given)
+    ended.append(True)
+    if len(ended) == {0:d}:
+        os.kill(os.getpid(), signal.SIGINT)
+loop.iterate = stopping
+cli.main()
+"""
+"""Ctrl-C once some fits of rows in memory have ended."""
+
+
+@pytest.mark.parametrize(
+    ("command", "out", "again"),
+    [
+        (["path", "rows.npy", "out.zarr", "--penalties", "10,30,90", "--halvings", "1"], "out.zarr", ["--resume"]),
+        (["path", "rows.npy", "out.zarr", "--search", "--from", "10", "--to", "90"], "out.zarr", ["--resume"]),
+        (["penalty", "rows.npy", "-k", "4", "--search", "--checkpoint", "kept"], "kept", []),
+    ],
+)
+def test_what_chooses_penalties_goes_on_after_a_stop_to_the_same_answer(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], out: str, again: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", rows)
+    stopped = subprocess.run(
+        [sys.executable, "-c", STOPPED_IN_A_FIT.format(2), *command, "--seed", "3", "--threads", "1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert stopped.returncode == 3, stopped.stderr
+    assert "stopping; once more ends at once" in stopped.stderr
+    assert f"goes on with the search that is kept in {tmp_path / out}" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    kept = {path.name for path in Path(out, "steps/searches").iterdir()}
+    assert len(kept) >= 2
+    other = [*(word if word not in ("10,30,90", "10", "4") else "5" for word in command), *again]
+    assert "begun with other parameters" in " ".join(call(*other).output.split())
+    assert "begun with seed 3, not 4" in " ".join(call(*command, *again, "--seed", "4").output.split())
+    made = []
+    monkeypatch.setattr(Files, "save", lambda self, name, content: made.append(name))
+    resumed = succeed(*command, *again).stdout
+    assert made
+    assert len(kept & set(made)) <= 1, "only the fit that was stopped is ended"
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    elsewhere = ["elsewhere" if word == out else word for word in command]
+    assert succeed(*elsewhere, "--seed", "3").stdout == resumed
+    assert not Path(out, "steps").exists()
+    if again:
+        assert succeed(*command, *again).stdout == resumed
+        for name, array in zarr.open_group("elsewhere", mode="r").arrays():
+            assert zarr.open_array(f"{out}/{name}")[...].tobytes() == array[...].tobytes(), name

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dask_dpmeans.cli.logs import short_logs
 from dask_dpmeans.cli.stopping import STOPPED, stoppable
 from dask_dpmeans.errors import (
     ClusterLostError,
@@ -60,7 +61,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command: 0 done, 2 wrong use or bad input, 3 stopped, 1 anything else."""
-        with stoppable(), warnings.catch_warnings():
+        with stoppable(), short_logs(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _say_warning
             try:

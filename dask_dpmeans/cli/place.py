@@ -80,14 +80,17 @@ def reading(
 
 
 @contextmanager
-def resumable(run: Location) -> Iterator[None]:
-    """Say how a fit that was stopped, or lost its cluster or its disk, goes on."""
+def resumable(run: Location | None, again: str = "the same command with --resume") -> Iterator[None]:
+    """Say how what was stopped, or lost its cluster or its disk, goes on, where it has an output."""
+    if run is None:
+        yield
+        return
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
         if not _can_go_on(error, run):
             raise
-        raise StoppedError(redacted(f"{str(error) or 'stopped'}; {_way_on(run)}")) from None
+        raise StoppedError(redacted(f"{str(error) or 'stopped'}; {_way_on(run, again)}")) from None
 
 
 def _can_go_on(error: BaseException, run: Location) -> bool:
@@ -100,8 +103,8 @@ def _can_go_on(error: BaseException, run: Location) -> bool:
         return True
 
 
-def _way_on(run: Location) -> str:
-    """What the same command does with what is there."""
+def _way_on(run: Location, again: str) -> str:
+    """What the same command does with what is there; `again` is how it is given."""
     store = RunStore.at(run)
     try:
         if store.finished():
@@ -109,9 +112,9 @@ def _way_on(run: Location) -> str:
         if not store.begun():
             return "nothing was written: the same command begins anew"
         if store.committed():
-            return f"the same command with --resume goes on from the last step of {run.url}"
+            return f"{again} goes on from the last step of {run.url}"
         if store.keeps_searches():
-            return f"the same command with --resume goes on with the search that is kept in {run.url}"
+            return f"{again} goes on with the search that is kept in {run.url}"
     except (OSError, CorruptStoreError, InputError):
-        return f"the same command with --resume goes on with {run.url}"
-    return f"no step was committed yet: the same command with --resume begins {run.url} anew"
+        return f"{again} goes on with {run.url}"
+    return f"no step was committed yet: {again} begins {run.url} anew"

@@ -365,7 +365,8 @@ class DaskTasks:
             except (CancelledError, CommClosedError, OSError) as error:
                 if error is count.failure or any(future.status == "error" for future in futures):  # one of a task
                     raise
-                raise ClusterLostError(f"the cluster was lost: {error}") from error
+                why = str(error).partition("\n")[0]
+                raise ClusterLostError(f"the cluster was lost: {why}") from error
             except (ImportError, AttributeError, TypeError):  # a worker that came later may lack what others have
                 check_versions(self.client)
                 raise

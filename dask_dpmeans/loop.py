@@ -133,6 +133,7 @@ def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | No
             return cast(AnyState, state)
         for step in iterate(source, method, state):
             state = step.state
-            bookmark.note(values_of(state) | {OVER: np.asarray(False)})
-        bookmark.note(values_of(state) | {OVER: np.asarray(True)}, over=True)
+            # A step after the last may be lower still, and is no part of the fit.
+            over = step.converged or state.step >= method.max_iter
+            bookmark.note(values_of(state) | {OVER: np.asarray(over)}, over=over)
     return cast(AnyState, state)

@@ -617,7 +617,7 @@ def test_a_second_job_on_a_run_is_exit_code_2(tmp_path):
 
 
 STOPPED_IN_A_FIT = """
-import os, signal
+import os, signal, time
 from dask_dpmeans import cli, loop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 iterate, ended = loop.iterate, []
@@ -626,6 +626,8 @@ def stopping(*given):
     ended.append(True)
     if len(ended) == {0:d}:
         os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):
+            time.sleep(0.1)
 loop.iterate = stopping
 cli.main()
 """

@@ -16,6 +16,7 @@ from dask_dpmeans.algorithms.search import Crossovers, Restart
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.journal import Bookmark, digest
 from dask_dpmeans.location import Location
+from dask_dpmeans.loop import iterate, last_state
 from dask_dpmeans.store import Files
 
 ROWS = np.random.default_rng(0).normal(size=(400, 2))
@@ -84,6 +85,25 @@ def test_what_has_ended_is_not_done_again_and_what_was_begun_is_not_begun_anew(n
     assert 10**9 - rest.left < passes
     JOBS[name](HeldRows(ROWS, None, check=again, shelf=shelf))
     assert 10**9 - again.left <= len(JOBS[name].penalties if name == "radii" else [1]) + 1
+
+
+def test_a_fit_that_is_stopped_after_its_last_step_is_at_its_end(monkeypatch):
+    method, shelf, whole = dpmeans.Method(1.0), Memory(), Memory()
+    wanted = last_state(HeldRows(ROWS, None), method)
+    last_state(HeldRows(ROWS, None, shelf=whole), method)
+    monkeypatch.setattr(journal, "EVERY", math.inf)
+    steps = iterate(HeldRows(ROWS, None), method)
+    monkeypatch.setattr("dask_dpmeans.loop.iterate", lambda *_: interrupted_after(steps))
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        last_state(HeldRows(ROWS, None, shelf=shelf), method)
+    monkeypatch.undo()
+    assert shelf.keys() == whole.keys()
+    assert bytes_of(last_state(HeldRows(ROWS, None, shelf=shelf), method)) == bytes_of(wanted)
+
+
+def interrupted_after(steps):
+    yield from steps
+    raise KeyboardInterrupt
 
 
 @given(seed=st.integers(0, 3), penalty=st.sampled_from([1.0, 2.0]), weights=st.sampled_from([None, 1.0, 2.0]))

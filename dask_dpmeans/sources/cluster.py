@@ -79,8 +79,8 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
     )
 
 
-def workers_of(client: Client, most: int = -1) -> dict[str, Any]:
-    """What the scheduler tells of its workers, of `most` at most, by address; nothing where it does not answer.
+def workers_of(client: Client) -> dict[str, Any]:
+    """What the scheduler tells of its workers, by address; nothing where it does not answer.
 
     The scheduler itself is asked: `Client.scheduler_info` returns what the client keeps, and its own refreshing in the
     background, which asks for no workers, may come between its question and its answer.
@@ -88,7 +88,7 @@ def workers_of(client: Client, most: int = -1) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if client.scheduler is not None:
         with suppress(OSError):
-            found = client.sync(client.scheduler.identity, n_workers=most)["workers"]
+            found = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     return found
 
 

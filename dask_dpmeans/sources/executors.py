@@ -27,7 +27,8 @@ from threadpoolctl import ThreadpoolController
 from dask_dpmeans.blocks import Carried, Shared, Stepwise, finished
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.held import HeldRows
-from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions, workers_of
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
+from dask_dpmeans.sources.lookout import Lookout
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Checked, Known, MapJob, Shard, StoredShard
 from dask_dpmeans.sources.watch import Count, OnPass
 
@@ -237,6 +238,8 @@ class DaskTasks:
     """Seconds to wait for a worker where there is none."""
     on_pass: OnPass | None = field(default=None, compare=False)
     """Who watches."""
+    lookout: Lookout = field(default_factory=Lookout, compare=False)
+    """Says in the log what befalls the cluster."""
 
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
         """Loads as tasks that can be run again, should a worker be lost."""
@@ -392,7 +395,7 @@ class DaskTasks:
             count.look()
             if any(future.status in ("error", "cancelled", "lost") for future in futures):
                 return
-            if workers_of(client, most=1):
+            if self.lookout.look(client, begun=bool(count.ended or count.fits)):
                 seen = monotonic()
             elif monotonic() > seen + self.patience:
                 raise ClusterLostError(f"there has been no worker for {self.patience:g} s")

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -232,6 +232,7 @@ def penalty_path(
         Drawn once, and kept in the result.
     checkpoint : path or URL, optional
         Where fits that have ended are kept while others run: where `write_path` will write the path, with ``force``.
+        A path of ours that is there is removed, unless `resume`.
     resume : bool
         Go on with what is kept there: the same path, to the bit.
     **where : columns, scale, client, threads, memory_limit, on_pass, as `dask_dpmeans.fit` takes them
@@ -272,7 +273,7 @@ def penalty_path(
         summary_rows=None if summary_rows is None else int(summary_rows),
         max_clusters=None if max_clusters is None else int(max_clusters),
     )
-    work = work.kept_in(checkpoint, "path", asked, resume)
+    work = work.kept_in(checkpoint, "path", [X, sample_weight], asked, resume)
     if given and summary_rows is None and (search or not full):
         work = work.roomy(given[0])
     fits = work.fits(given or work.usual())
@@ -459,7 +460,7 @@ def penalty_for(
     work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
     parameters = {"n_clusters": int(n_clusters), "search": bool(search), "full": bool(full), "metric": metric}
     asked = _asked(work, (X, sample_weight), **parameters, summary_rows=summary_rows)
-    work = work.kept_in(checkpoint, "penalty", asked, True)
+    work = work.kept_in(checkpoint, "penalty", [X, sample_weight], asked, True)
     if summary_rows is None and (search or not full):
         work = work.enlarged(n_clusters)
     found = work.aim(n_clusters, everywhere=full and not work.whole)
@@ -468,8 +469,8 @@ def penalty_for(
         warnings.warn(f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2)
     exact = bool(full) or work.whole
     rows_used = work.source.plan.n_rows if exact else len(work.rows.rows)
-    if checkpoint is not None:
-        RunStore.at(checkpoint).remove()
+    if checkpoint is not None and (store := RunStore.at(checkpoint)).removable():
+        store.location.remove()
     return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed)
 
 
@@ -498,7 +499,9 @@ class _Work:
         source, mean = _rows_and_mean(X, sample_weight, method.metric, where)
         return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
 
-    def kept_in(self, checkpoint: AnyPlace | None, kind: str, asked: dict[str, Any], resume: bool) -> "_Work":
+    def kept_in(
+        self, checkpoint: AnyPlace | None, kind: str, inputs: Sequence[Any], asked: dict[str, Any], resume: bool
+    ) -> "_Work":
         """The same, with fits that are kept in a store until the output is whole, and taken from there."""
         if checkpoint is None:
             return self
@@ -506,6 +509,7 @@ class _Work:
         manifest = {"format": FORMAT, "kind": kind, "method": kind, "random_state": self.seed, **asked}
         manifest["input"] |= {"fingerprint": fingerprint(self.source.summary)}
         with only_job(store.location):
+            store.check_target(kind, inputs, force=True, resume=resume)
             if resume and store.begun():
                 check_resumable(store, manifest)
             else:

@@ -18,6 +18,7 @@ from zarr.codecs import ZstdCodec
 
 from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.cli import HOMES, main, place
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.lock import only_job
 from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
@@ -672,6 +673,7 @@ def test_what_chooses_penalties_goes_on_after_a_stop_to_the_same_answer(
     elsewhere = ["elsewhere" if word == out else word for word in command]
     assert succeed(*elsewhere, "--seed", "3").stdout == resumed
     assert not Path(out, "steps").exists()
+    assert Path(out).exists() is bool(again)
     if again:
         assert succeed(*command, *again).stdout == resumed
         for name, array in zarr.open_group("elsewhere", mode="r").arrays():
@@ -776,3 +778,16 @@ def test_what_was_stopped_before_anything_was_written_says_so(data: str, monkeyp
     assert result.exit_code == 3
     assert "stopped; nothing was written: the same command begins anew" in result.output
     assert not Path("run.zarr").exists()
+
+
+def test_a_checkpoint_is_put_into_nothing_of_others(data: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    for command in (["penalty", data, "-k", 3, "--fit", "--checkpoint", "mine"], ["path", data, "mine", "--resume"]):
+        result = call(*command)
+        assert result.exit_code == 2
+        assert "is no output of ours, so it is never removed" in " ".join(result.output.split())
+    with pytest.raises(InputError, match="is no output of ours"):
+        penalty_path(data, [9.0], checkpoint=folder)
+    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]

@@ -1,15 +1,23 @@
-"""DP-means clustering, from Zarr stores to Zarr stores, on threads and on Dask clusters."""
+"""DP-means clustering, from Zarr stores to Zarr stores, on threads and on Dask clusters.
 
-from dask_dpmeans import metrics, penalty
-from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
-from dask_dpmeans.estimate import Estimate
-from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
-from dask_dpmeans.graph import GraphCutDPMeans
-from dask_dpmeans.groups import HDPMeans
-from dask_dpmeans.kernel import KernelDPMeans
-from dask_dpmeans.run import predict
-from dask_dpmeans.spectral import SpectralDPMeans
-from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
+Names are imported as they are first asked for: all modules together take seconds, in which the command line could not
+yet be stopped.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dask_dpmeans import metrics, penalty
+    from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
+    from dask_dpmeans.estimate import Estimate
+    from dask_dpmeans.estimators import DPMeans, dry_run, fit, load
+    from dask_dpmeans.graph import GraphCutDPMeans
+    from dask_dpmeans.groups import HDPMeans
+    from dask_dpmeans.kernel import KernelDPMeans
+    from dask_dpmeans.run import predict
+    from dask_dpmeans.spectral import SpectralDPMeans
+    from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
 
 __version__ = "0.1.0"
 
@@ -33,3 +41,32 @@ __all__ = [
     "penalty",
     "predict",
 ]
+
+HOMES = {
+    "errors": ("CorruptStoreError", "InputError", "NoWorkersError", "TooManyClustersError"),
+    "estimate": ("Estimate",),
+    "estimators": ("DPMeans", "dry_run", "fit", "load"),
+    "graph": ("GraphCutDPMeans",),
+    "groups": ("HDPMeans",),
+    "kernel": ("KernelDPMeans",),
+    "run": ("predict",),
+    "spectral": ("SpectralDPMeans",),
+    "streaming": ("OnlineDPMeans", "SplitMergeDPMeans"),
+}
+"""Modules, and the names that the package exports of each; `metrics` and `penalty` are modules themselves."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import an exported name when it is first asked for."""
+    if name in ("metrics", "penalty"):
+        return import_module(f"{__name__}.{name}")
+    for module, names in HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the exported names beside those that are loaded."""
+    return sorted({*globals(), *__all__})

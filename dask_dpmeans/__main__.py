@@ -2,4 +2,5 @@
 
 from dask_dpmeans.cli import main
 
-main(prog_name="dask-dpmeans")
+if __name__ == "__main__":
+    main(prog_name="dask-dpmeans")

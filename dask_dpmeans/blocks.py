@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from dask_dpmeans.journal import Shelf
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 
@@ -117,6 +118,16 @@ class Source(Protocol):
     @property
     def summary(self) -> Summary:
         """What the first pass found."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """What tells the rows from others."""
+        ...
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where fits keep how far they have come."""
         ...
 
     def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:

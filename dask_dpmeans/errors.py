@@ -55,3 +55,7 @@ class ClusterLostError(_RedactedError, RuntimeError):
 
 class LockLostError(_RedactedError, RuntimeError):
     """Another job has taken the output that this one was writing.  Its committed steps stand."""
+
+
+class AbandonedError(RuntimeError):
+    """Nobody waits for what a thread works on: who did was stopped."""

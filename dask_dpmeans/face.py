@@ -33,6 +33,10 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         """What its method sees in place of the rows, where that has to be learned from them first."""
         return None
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a fit has ended: one that was interrupted has noted its columns and its seed."""
+        return hasattr(self, "cluster_weights_")
+
     def _set_fitted(self, weights: Float64Array, inertias: Float64Array, history: list[Record]) -> None:
         last = history[-1]
         self.cluster_weights_ = weights

@@ -1,13 +1,18 @@
 """Rows held in memory, as a source: what a search on a coreset works on."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from dask_dpmeans.blocks import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
+from dask_dpmeans.journal import Shelf, digest
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 from dask_dpmeans.kernels.survey import Summary, Survey
+
+
+def go_on() -> None:
+    """Let work go on; the check of rows that nobody may take back."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,10 @@ class HeldRows:
     """(n,)."""
     scale: Float64Array | None = None
     """(d,), what the columns were divided by before."""
+    check: Callable[[], None] = field(default=go_on, compare=False, repr=False)
+    """Called before each block: raises where nobody waits for the answer any more."""
+    shelf: Shelf | None = field(default=None, compare=False, repr=False)
+    """Where fits of these rows keep how far they have come."""
 
     @cached_property
     def plan(self) -> Plan:
@@ -27,6 +36,11 @@ class HeldRows:
         n, d = self.rows.shape
         height = block_height(d)
         return Plan(n, height, -(-n // height))
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells these rows from others."""
+        return digest(self.rows, self.weights, self.scale)
 
     @cached_property
     def summary(self) -> Summary:
@@ -49,6 +63,7 @@ class HeldRows:
         return [job(shared) for job in jobs]
 
     def _block(self, number: int, scratch: Scratch) -> Block:
+        self.check()
         start = number * self.plan.block_rows
         part = slice(start, start + self.plan.block_rows)
         return Block(start, self.rows[part], None if self.weights is None else self.weights[part], scratch)

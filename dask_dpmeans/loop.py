@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from dask_dpmeans.blocks import Kernel, Source
+from dask_dpmeans.journal import Bookmark, state_of, values_of
 from dask_dpmeans.kernels.block import Features
 
 AnyState = TypeVar("AnyState", bound=Any)
+OVER = "over"
+"""Of what a shelf keeps of a fit: whether it has ended."""
 
 
 class Algorithm(Protocol[AnyState]):
@@ -112,3 +115,25 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
         if converged:
             return
         before = after
+
+
+def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | None = None) -> AnyState:
+    """The state that a fit ends with; where the source has a shelf, a fit that was stopped goes on from what it holds.
+
+    Parameters
+    ----------
+    source : the rows
+    method : parameters and steps
+    start : where to start; the method's own start by default
+    """
+    with Bookmark.of(source, method, start) as bookmark:
+        values = bookmark.reached()
+        state = start if values is None else state_of(method.state, values)
+        if values is not None and values[OVER]:
+            return cast(AnyState, state)
+        for step in iterate(source, method, state):
+            state = step.state
+            # A step after the last may be lower still, and is no part of the fit.
+            over = step.converged or state.step >= method.max_iter
+            bookmark.note(values_of(state) | {OVER: np.asarray(over)}, over=over)
+    return cast(AnyState, state)

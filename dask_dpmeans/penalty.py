@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -32,8 +32,10 @@ from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
 from dask_dpmeans.location import AnyPlace, Location, check_options
+from dask_dpmeans.lock import only_job
+from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.run import asked as asked_of
-from dask_dpmeans.run import sources_of
+from dask_dpmeans.run import check_resumable, fingerprint, seed_for, sources_of
 from dask_dpmeans.sources import RowSource, as_source
 from dask_dpmeans.store import RunStore, new_group
 
@@ -183,6 +185,8 @@ def penalty_path(
     summary_rows: int | None = None,
     max_clusters: int | None = None,
     random_state: Any = None,
+    checkpoint: AnyPlace | None = None,
+    resume: bool = False,
     **where: Any,
 ) -> PenaltyPath:
     """How many clusters each penalty gives, and over which intervals of penalties a number stands.
@@ -225,6 +229,11 @@ def penalty_path(
         `TooManyClustersError` where a penalty gives more.
     random_state : int, RandomState instance or None
         Drawn once, and kept in the result.
+    checkpoint : path or URL, optional
+        Where fits that have ended are kept while others run: where `write_path` will write the path, with ``force``.
+        A path of ours that is there is removed, unless `resume`.
+    resume : bool
+        Go on with what is kept there: the same path, to the bit.
     **where : columns, scale, client, threads, memory_limit, on_pass, as `dask_dpmeans.fit` takes them
 
     Returns
@@ -250,8 +259,20 @@ def penalty_path(
     if not (isinstance(halvings, int | np.integer) and not isinstance(halvings, bool) and halvings >= 0):
         raise InputError(f"halvings must be an integer >= 0, got {halvings!r}")
     given = None if penalties is None else _checked_penalties(penalties)
-    seed = seed_of(random_state)
+    seed = _seed(checkpoint, random_state, resume)
     work = _Work.of(X, sample_weight, _method(search, metric, max_clusters), seed, summary_rows, where)
+    asked = _asked(
+        work,
+        (X, sample_weight),
+        penalties=None if given is None else list(given),
+        search=bool(search),
+        full=bool(full),
+        metric=metric,
+        halvings=int(halvings),
+        summary_rows=None if summary_rows is None else int(summary_rows),
+        max_clusters=None if max_clusters is None else int(max_clusters),
+    )
+    work = work.kept_in(checkpoint, "path", [X, sample_weight], asked, resume)
     if given and summary_rows is None and (search or not full):
         work = work.roomy(given[0])
     fits = work.fits(given or work.usual())
@@ -278,17 +299,7 @@ def penalty_path(
         rows_used=work.source.plan.n_rows if exact else len(work.rows.rows),
         crowded=float(np.array(used)[seen < FEW_ROWS * numbers].max(initial=0.0)),
         random_state=seed,
-        asked=_asked(
-            work,
-            (X, sample_weight),
-            penalties=None if given is None else list(given),
-            search=bool(search),
-            full=bool(full),
-            metric=metric,
-            halvings=int(halvings),
-            summary_rows=None if summary_rows is None else int(summary_rows),
-            max_clusters=None if max_clusters is None else int(max_clusters),
-        ),
+        asked=asked,
     )
     if path.caution:
         warnings.warn(f"{path.caution}; raise summary_rows", UserWarning, stacklevel=2)
@@ -399,6 +410,7 @@ def penalty_for(
     metric: str = "euclidean",
     summary_rows: int | None = None,
     random_state: Any = None,
+    checkpoint: AnyPlace | None = None,
     **where: Any,
 ) -> PenaltyFor:
     """The penalty at which a fit gives about so many clusters, by bisection.
@@ -420,6 +432,8 @@ def penalty_for(
     full : bool
         Fit all rows: as radii at each penalty tried, as a price once, at the penalty that the summary led to.
     sample_weight, metric, summary_rows, random_state, **where : as `penalty_path` takes them
+    checkpoint : path or URL, optional
+        Where fits that have ended are kept until the penalty is found: the same call after a stop goes on from these.
 
     Returns
     -------
@@ -442,8 +456,11 @@ def penalty_for(
     _check_switch("search", search)
     _check_switch("full", full)
     _check_count("n_clusters", n_clusters)
-    seed = seed_of(random_state)
+    seed = _seed(checkpoint, random_state, True)
     work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
+    parameters = {"n_clusters": int(n_clusters), "search": bool(search), "full": bool(full), "metric": metric}
+    asked = _asked(work, (X, sample_weight), **parameters, summary_rows=summary_rows)
+    work = work.kept_in(checkpoint, "penalty", [X, sample_weight], asked, True)
     if summary_rows is None and (search or not full):
         work = work.enlarged(n_clusters)
     found = work.aim(n_clusters, everywhere=full and not work.whole)
@@ -452,6 +469,8 @@ def penalty_for(
         warnings.warn(f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2)
     exact = bool(full) or work.whole
     rows_used = work.source.plan.n_rows if exact else len(work.rows.rows)
+    if checkpoint is not None and (store := RunStore.at(checkpoint)).removable():
+        store.location.remove()
     return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed)
 
 
@@ -479,6 +498,24 @@ class _Work:
         _check_count("summary_rows", size)
         source, mean = _rows_and_mean(X, sample_weight, method.metric, where)
         return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
+
+    def kept_in(
+        self, checkpoint: AnyPlace | None, kind: str, inputs: Sequence[Any], asked: dict[str, Any], resume: bool
+    ) -> "_Work":
+        """The same, with fits that are kept in a store until the output is whole, and taken from there."""
+        if checkpoint is None:
+            return self
+        store = RunStore.at(checkpoint)
+        manifest = {"format": FORMAT, "kind": kind, "method": kind, "random_state": self.seed, **asked}
+        manifest["input"] |= {"fingerprint": fingerprint(self.source.summary)}
+        with only_job(store.location):
+            store.check_target(kind, inputs, force=True, resume=resume)
+            if resume and store.begun():
+                check_resumable(store, manifest)
+            else:
+                store.remove()
+                store.begin(manifest)
+        return replace(self, source=replace(self.source, shelf=store.shelf()))
 
     @property
     def seen(self) -> float:
@@ -554,6 +591,14 @@ class _Work:
             middle = math.sqrt(at[0]) * math.sqrt(at[-1])
             polished[id(ends[number])] = exact.at(self.source, middle, ends[number])
         return [polished[id(end)] for end in ends]
+
+
+def _seed(checkpoint: AnyPlace | None, random_state: Any, resume: bool) -> int:
+    """The seed that was asked for, or of what is kept in a checkpoint."""
+    if checkpoint is None or (random_state is not None and not isinstance(random_state, int | np.integer)):
+        return seed_of(random_state)
+    asked = None if random_state is None else seed_of(random_state)
+    return seed_for(RunStore.at(checkpoint), asked, resume)
 
 
 def _method(search: bool, metric: str, max_clusters: int | None) -> Method:

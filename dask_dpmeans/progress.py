@@ -1,9 +1,12 @@
 """What a fit says while it runs: a line that renews itself on a terminal, plain lines in a log, JSON for programs."""
 
 import json
+import logging
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from threading import Event, Lock, Thread
 from time import monotonic, perf_counter
@@ -58,6 +61,7 @@ class Progress:
         self._lock, self._over = Lock(), Event()
         self._thread = Thread(target=self._watch, name="dpmeans-progress", daemon=True)
         self._warn = warnings.showwarning
+        self._lines = Lines(self)
 
     def step(self, number: int, record: Record, n_rows: int) -> None:
         """A step was committed."""
@@ -86,13 +90,19 @@ class Progress:
         """Say a warning, as it would be said without this."""
         self._warn(*warning, **more)
 
+    def log(self, line: str) -> None:
+        """Say what the log of this package says."""
+        click.echo(line, err=True)
+
     def __enter__(self) -> Self:
         warnings.showwarning = self.warn
+        logging.getLogger("dask_dpmeans").addHandler(self._lines)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         warnings.showwarning = self._warn
+        logging.getLogger("dask_dpmeans").removeHandler(self._lines)
         self._over.set()
         self._thread.join()
         self.end()
@@ -118,6 +128,18 @@ def progress(as_json: bool) -> Progress:
     if as_json:
         return JsonLines()
     return TerminalLine() if sys.stderr.isatty() else PlainLines()
+
+
+class Lines(logging.Handler):
+    """Hands warnings of the log on to a progress."""
+
+    def __init__(self, shown: Progress) -> None:
+        super().__init__(logging.WARNING)
+        self.shown = shown
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say one line."""
+        self.shown.log(record.getMessage())
 
 
 class PlainLines(Progress):
@@ -146,11 +168,22 @@ class TerminalLine(Progress):
         self._shown = ""
 
     def warn(self, *warning: Any, **more: Any) -> None:
-        """Say a warning above the line, which then stands below it again."""
+        """Say a warning above the line."""
+        with self._above():
+            super().warn(*warning, **more)
+
+    def log(self, line: str) -> None:
+        """Say a line of the log above the line."""
+        with self._above():
+            super().log(line)
+
+    @contextmanager
+    def _above(self) -> Iterator[None]:
+        """Let something be said where the line stands, which then stands below it."""
         with self._lock:
             shown = self._shown
             self._show("")
-            super().warn(*warning, **more)
+            yield
             self._show(shown)
 
     def say_step(self, number: int, record: Record) -> None:

@@ -24,6 +24,7 @@ Layout::
       objective, inertia, ...       (step,)   the history
       digests/labels                (chunk, byte)   digests of the chunks of `labels`, and so of other arrays over rows
       steps/                        attributes: what the run is, and a name that no other has
+        searches/                   until the first step: how far searches of a coreset have come, by their digests
         000007/state                all numbers of a state in a row, below 2**53 where they are integers; the
                                     attribute "layout" says which are whose
         000007/history              (step, figure)
@@ -78,6 +79,8 @@ MARK = "steps/zarr.json"
 """What says, while an output is made or removed, that it is ours."""
 MOST_NAMED = 5
 """Of what is not ours in an output, in an error."""
+SEARCHES = "searches"
+"""The folder beside the steps in which searches are kept that have not led to a step yet."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
 State = TypeVar("State", bound=Any)
@@ -148,7 +151,7 @@ _ARRAY = r"(zarr\.json|c(/\d+)*)"
 _MEMBER = rf"({'|'.join(sorted(OUR_NAMES - {'zarr.json', 'steps', TABLES}))})/{_ARRAY}"
 OURS = re.compile(
     rf"zarr\.json|{lock.NAME}|{_MEMBER}|{TABLES}/(zarr\.json|{_MEMBER})"
-    rf"|steps/(zarr\.json|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
+    rf"|steps/(zarr\.json|{SEARCHES}/[0-9a-f]{{64}}|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
 )
 """Paths of files that are ever written into an output."""
 
@@ -193,7 +196,11 @@ class RunStore:
         mark = self._mark()
         if mark is None:
             return False
-        if "removed" in mark or mark[MARKER].get("kind") != "run":
+        if "removed" in mark:
+            return True
+        if self.keeps_searches():
+            return False
+        if mark[MARKER].get("kind") != "run":
             return True
         return mark[MARKER].get("format") == FORMAT and not (self.finished() or self.committed())
 
@@ -227,7 +234,8 @@ class RunStore:
         if self.idle():
             return
         if not (force or resume):
-            ways = "--resume goes on with it, --force removes it first" if kind == "run" else "--force removes it first"
+            goes_on = kind == "run" or (kind == "path" and not self.finished())
+            ways = "--resume goes on with it, --force removes it first" if goes_on else "--force removes it first"
             raise InputError(f"{self.path} holds {with_article(kind)}: {ways}")
         if resume and self.begun():
             self.manifest()  # of this format
@@ -386,7 +394,17 @@ class RunStore:
             if number > last:
                 self._remove_step(number)
 
+    def shelf(self) -> "Files":
+        """Where searches of the run's rows keep how far they have come, until the first step is committed."""
+        return Files(self / f"steps/{SEARCHES}")
+
+    def keeps_searches(self) -> bool:
+        """Whether anything is there."""
+        return next(iter((self / f"steps/{SEARCHES}").entries()), None) is not None
+
     def _prune(self, newest: int) -> None:
+        kept = (self / f"steps/{SEARCHES}").entries()
+        self.location.remove([f"steps/{SEARCHES}/{entry}" for entry in kept])
         for number in self._steps():
             if number < newest - 1:
                 self._remove_step(number)
@@ -447,7 +465,7 @@ class RunStore:
             return f"no {kind} of ours"
         if self.finished():
             return f"{with_article(there)}, no {kind} of ours"
-        ways = "--resume goes on with it" if there == "run" else "make it again with --force"
+        ways = "--resume goes on with it" if there in ("run", "path") else "make it again with --force"
         return f"{with_article(there)} that has not finished: {ways}"
 
     def result(self) -> "Result":
@@ -529,6 +547,27 @@ class Whole:
             if len(values) != wanted:
                 raise CorruptStoreError(f"{(self.location / name).url} holds {len(values):,} entries, not {wanted:,}")
         return found
+
+
+@dataclass(frozen=True)
+class Files:
+    """A shelf of files, one a name."""
+
+    location: Location
+
+    def load(self, name: str) -> bytes | None:
+        """What was kept, None where nothing was."""
+        fs, where = (self.location / name).files()
+        fs.invalidate_cache()
+        try:
+            content: bytes = fs.cat_file(where)
+        except FileNotFoundError:
+            return None
+        return content
+
+    def save(self, name: str, content: bytes) -> None:
+        """Keep it in place of what was kept before."""
+        (self.location / name).write(content)
 
 
 @dataclass(frozen=True)
@@ -624,7 +663,7 @@ def _step(number: int) -> str:
 
 def with_article(kind: str) -> str:
     """A kind of output, as a sentence has it."""
-    return f"a {kind}" if kind in ("run", "path", "tree") else kind
+    return f"a {kind}" if kind in ("run", "path", "penalty", "tree") else kind
 
 
 def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -17,13 +17,14 @@ from writes import faulty, stored_rows
 from zarr.codecs import ZstdCodec
 
 from dask_dpmeans import DPMeans, fit, load
-from dask_dpmeans.cli import main, place
+from dask_dpmeans.cli import HOMES, main, place
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.lock import only_job
 from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.reading import Trial
-from dask_dpmeans.store import GAINS, MOVES, Record, RunStore
+from dask_dpmeans.store import GAINS, MOVES, Files, Record, RunStore
 from dask_dpmeans.synth import Synthetic
 
 
@@ -614,3 +615,179 @@ def test_a_second_job_on_a_run_is_exit_code_2(tmp_path):
         result = CliRunner().invoke(main, ["fit", data, run, "--penalty", "9"])
     assert result.exit_code == 2
     assert "is being written by another job" in result.output
+
+
+STOPPED_IN_A_FIT = """
+import os, signal, time
+from dask_dpmeans import cli, loop
+signal.signal(signal.SIGINT, signal.default_int_handler)
+iterate, ended = loop.iterate, []
+def stopping(*given):
+    yield from iterate(*given)
+    ended.append(True)
+    if len(ended) == {0:d}:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):
+            time.sleep(0.1)
+loop.iterate = stopping
+cli.main()
+"""
+"""Ctrl-C once some fits of rows in memory have ended."""
+
+
+@pytest.mark.parametrize(
+    ("command", "out", "again"),
+    [
+        (["path", "rows.npy", "out.zarr", "--penalties", "10,30,90", "--halvings", "1"], "out.zarr", ["--resume"]),
+        (["path", "rows.npy", "out.zarr", "--search", "--from", "10", "--to", "90"], "out.zarr", ["--resume"]),
+        (["penalty", "rows.npy", "-k", "4", "--search", "--checkpoint", "kept"], "kept", []),
+    ],
+)
+def test_what_chooses_penalties_goes_on_after_a_stop_to_the_same_answer(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], out: str, again: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", rows)
+    stopped = subprocess.run(
+        [sys.executable, "-c", STOPPED_IN_A_FIT.format(2), *command, "--seed", "3", "--threads", "1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert stopped.returncode == 3, stopped.stderr
+    assert "stopping; once more ends at once" in stopped.stderr
+    assert f"goes on with the search that is kept in {tmp_path / out}" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    kept = {path.name for path in Path(out, "steps/searches").iterdir()}
+    assert len(kept) >= 2
+    other = [*(word if word not in ("10,30,90", "10", "4") else "5" for word in command), *again]
+    assert "begun with other parameters" in " ".join(call(*other).output.split())
+    assert "begun with seed 3, not 4" in " ".join(call(*command, *again, "--seed", "4").output.split())
+    made = []
+    monkeypatch.setattr(Files, "save", lambda self, name, content: made.append(name))
+    resumed = succeed(*command, *again).stdout
+    assert made
+    assert len(kept & set(made)) <= 1, "only the fit that was stopped is ended"
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    elsewhere = ["elsewhere" if word == out else word for word in command]
+    assert succeed(*elsewhere, "--seed", "3").stdout == resumed
+    assert not Path(out, "steps").exists()
+    assert Path(out).exists() is bool(again)
+    if again:
+        assert succeed(*command, *again).stdout == resumed
+        for name, array in zarr.open_group("elsewhere", mode="r").arrays():
+            assert zarr.open_array(f"{out}/{name}")[...].tobytes() == array[...].tobytes(), name
+
+
+STOPPED_AS_MODULES_LOAD = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Loading:
+    def find_spec(self, name, *_):
+        if name == "dask_dpmeans.cli.{1}":
+            os.kill(os.getpid(), {0:d})
+            time.sleep(10)
+sys.meta_path.insert(0, Loading())
+from dask_dpmeans.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["fit", "path", "report", "demo", "--help"])
+def test_a_signal_as_modules_load_is_exit_code_3_and_one_line(number: int, command: str) -> None:
+    home = HOMES.get(command, "making")
+    words = [sys.executable, "-c", STOPPED_AS_MODULES_LOAD.format(number, home), command]
+    stopped = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (stopped.returncode, stopped.stdout) == (3, ""), stopped.stderr
+    assert stopped.stderr == "stopped before the command began: nothing was written\n"
+
+
+def test_the_command_line_loads_little_before_it_can_be_stopped() -> None:
+    loaded = "import sys, dask_dpmeans.cli; print([m for m in ('numpy', 'dask', 'zarr') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True).stdout == "[]\n"
+
+
+STOPPED_TWICE = """
+import os, signal
+from dask_dpmeans.cli.stopping import stoppable
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with stoppable() as stopper:
+    stopper.working = True
+    try:
+        os.kill(os.getpid(), {0:d})
+    finally:
+        os.kill(os.getpid(), {0:d})
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_at_once_without_a_traceback(number: int) -> None:
+    stopped = subprocess.run(
+        [sys.executable, "-c", STOPPED_TWICE.format(number)], capture_output=True, text=True, timeout=60
+    )
+    assert stopped.returncode == 3
+    assert stopped.stderr == "stopping; once more ends at once\nstopped at once\n"
+
+
+STOPPED_IN_A_SEARCH = """
+import os, signal
+from dask_dpmeans import cli, journal, store
+journal.EVERY, kept, save = 0.0, [], store.Files.save
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def stopping(shelf, name, content):
+    save(shelf, name, content)
+    kept.append(name)
+    if len(kept) == {0:d}:
+        os.kill(os.getpid(), signal.SIGINT)
+store.Files.save = stopping
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [2, 40])
+def test_a_search_that_is_stopped_before_its_first_step_goes_on_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    succeed("synth", "uniform", "data.zarr", "--rows", 34_000, "--features", 2)
+    command = ["fit", "data.zarr/rows", "run.zarr", "--penalty", "3000", "--search", "--threads", "2"]
+    words = [sys.executable, "-c", STOPPED_IN_A_SEARCH.format(number), *command, "--seed", "0"]
+    stopped = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert stopped.returncode == 3, stopped.stderr
+    run = tmp_path / "run.zarr"
+    assert f"the same command with --resume goes on with the search that is kept in {run}" in stopped.stderr
+    other = call(*command[:4], "2999", *command[5:], "--resume")
+    assert other.exit_code == 2
+    assert "penalty 3000.0, not 2999.0" in " ".join(other.output.split())
+    succeed(*command, "--resume")
+    assert not Path("run.zarr/steps/searches").exists()
+    succeed(*[word.replace("run.zarr", "whole.zarr") for word in command], "--seed", "0")
+    for name, array in zarr.open_group("whole.zarr", mode="r").arrays():
+        if name != "seconds":
+            assert zarr.open_array(f"run.zarr/{name}")[...].tobytes() == array[...].tobytes(), name
+
+
+def test_what_was_stopped_before_anything_was_written_says_so(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dask_dpmeans.run.as_source", interrupted)
+    result = call("fit", data, "run.zarr", "--penalty", 9, "--threads", 1)
+    assert result.exit_code == 3
+    assert "stopped; nothing was written: the same command begins anew" in result.output
+    assert not Path("run.zarr").exists()
+
+
+def test_a_checkpoint_is_put_into_nothing_of_others(data: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    for command in (["penalty", data, "-k", 3, "--fit", "--checkpoint", "mine"], ["path", data, "mine", "--resume"]):
+        result = call(*command)
+        assert result.exit_code == 2
+        assert "is no output of ours, so it is never removed" in " ".join(result.output.split())
+    with pytest.raises(InputError, match="is no output of ours"):
+        penalty_path(data, [9.0], checkpoint=folder)
+    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]

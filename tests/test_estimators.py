@@ -392,3 +392,16 @@ def test_the_dashboard_names_what_lazy_answers_run(rows: np.ndarray) -> None:
     model = DPMeans(20.0).fit(rows)
     for lazy in (model.labels_, model.predict(rows), model.transform(rows)):
         assert {"dpmeans_predict", "dpmeans-predict-model"} <= {key_split(key) for key in lazy.__dask_graph__()}
+
+
+def test_a_fit_that_was_interrupted_leaves_the_estimator_unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model = DPMeans(4.0, search=True)
+    monkeypatch.setattr("dask_dpmeans.face.iterate", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        model.fit(np.zeros((9, 2)))
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        model.predict(np.zeros((9, 2)))
+    assert model.fit(np.zeros((9, 2))).predict(np.zeros((9, 2))).tolist() == [0] * 9

@@ -535,7 +535,7 @@ def test_a_store_that_falls_silent_in_a_fit_stops_it_and_it_can_go_on(
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", fall_silent)
     stopped = call(*command)
     assert stopped.exit_code == 3, stopped.output
-    assert "no answer; the same command with --resume goes on from the last step of memory://silent" in stopped.output
+    assert "no answer; the same command with --resume goes on with memory://silent" in stopped.output
     refused = call(*command)
     assert refused.exit_code == 1
     assert "memory://silent/run.zarr does not answer: no answer" in refused.output

@@ -23,7 +23,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.partition import meetings
-from dask_dpmeans.loop import iterate
+from dask_dpmeans.loop import last_state
 
 Answer = TypeVar("Answer")
 
@@ -173,8 +173,8 @@ class Radii:
 
     def at(self, rows: Source, penalty: float) -> Solution:
         """The end of a fit."""
-        *_, end = iterate(rows, replace(self.method, penalty=penalty))
-        return Solution(end.state.centers, math.fsum(end.state.inertias))
+        end = last_state(rows, replace(self.method, penalty=penalty))
+        return Solution(end.centers, math.fsum(end.inertias))
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,8 @@ class Halving:
         weights = self.heavier * (np.ones(n) if rows.weights is None else rows.weights)
         ends = []
         for half in (np.sort(order[: n // 2]), np.sort(order[n // 2 :])):
-            found = yield from self.fits.each(HeldRows(np.ascontiguousarray(rows.rows[half]), weights[half]))
+            part = replace(rows, rows=np.ascontiguousarray(rows.rows[half]), weights=weights[half])
+            found = yield from self.fits.each(part)
             ends.append(_labels(rows, self.fits, found))
         return np.array([meetings(*labels).adjusted_rand for labels in zip(*ends, strict=True)])
 

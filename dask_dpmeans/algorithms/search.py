@@ -7,9 +7,10 @@ goes on with the moves of `moves` and with means until nothing moves; then it tr
 keeps what ends lower.  How many clusters a trial opens or deletes shrinks as trials fail.
 """
 
+import json
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from dask_dpmeans.algorithms.dpmeans import Parameters
 from dask_dpmeans.algorithms.moves import Findings, Moves, around, deletions, gains_of, moved, none_of, profitable
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.held import HeldRows
+from dask_dpmeans.journal import Bookmark, Values, state_of, values_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.probe import Probing
-from dask_dpmeans.loop import iterate
+from dask_dpmeans.loop import last_state
 
 SHARES = (0.3, 0.1, 0.05, 0.02)
 """Clusters that a trial opens or deletes, as a share of those there are: the larger ones first."""
@@ -408,8 +410,7 @@ class Restart:
         if self.warm is not None:
             start = replace(start, next_centers=self.warm.centers, next_children=self.warm.children)
         start = replace(start, share=start.share if self.tries else len(SHARES), finest=False, tries=self.tries)
-        *_, end = iterate(rows, self.method, start)
-        return end.state
+        return last_state(rows, self.method, start)
 
 
 @dataclass(frozen=True)
@@ -420,18 +421,55 @@ class Crossovers:
     ends: list[State]
 
     def __call__(self, rows: HeldRows) -> State:
-        """The lowest state in the end."""
-        random = np.random.default_rng([self.method.seed, 5])
-        states = sorted(self.ends, key=lambda end: end.objective)
+        """The lowest state in the end; where the rows have a shelf, from where the crossovers were left."""
+        ends, random = sorted(self.ends, key=lambda end: end.objective), np.random.default_rng([self.method.seed, 5])
         failures = 0 if rows.plan.n_rows <= TRIALS_BELOW else CROSSOVERS
-        while failures < CROSSOVERS:
-            first, second = (states[place] for place in random.permutation(len(states))[:2])
-            child = self.method.crossed(rows, first, second, states[0].objective, random)
-            least = self.method.tol / FINER * child.objective
-            failures = 0 if states[0].objective - child.objective > least else failures + 1
-            if all(abs(child.objective - each.objective) > least for each in states):
-                states = sorted([*states, child], key=lambda end: end.objective)[: len(self.ends)]
-        return states[0]
+        with Bookmark.of(rows, self) as bookmark:
+            values = bookmark.reached()
+            crossed = Crossed(ends, failures, random) if values is None else Crossed.restored(values)
+            while crossed.failures < CROSSOVERS:
+                crossed = self._next(rows, crossed)
+                bookmark.note(crossed.values(), over=crossed.failures == CROSSOVERS)
+        return crossed.states[0]
+
+    def _next(self, rows: HeldRows, crossed: "Crossed") -> "Crossed":
+        """What one more crossover comes to."""
+        states, random = crossed.states, crossed.random
+        first, second = (states[place] for place in random.permutation(len(states))[:2])
+        child = self.method.crossed(rows, first, second, states[0].objective, random)
+        least = self.method.tol / FINER * child.objective
+        failures = 0 if states[0].objective - child.objective > least else crossed.failures + 1
+        if all(abs(child.objective - each.objective) > least for each in states):
+            states = sorted([*states, child], key=lambda end: end.objective)[: len(self.ends)]
+        return Crossed(states, failures, random)
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """Where crossovers stand."""
+
+    states: list[State]
+    """The lowest, from the lowest on."""
+    failures: int
+    """Crossovers in a row that gained little."""
+    random: np.random.Generator
+    """For the next ones."""
+
+    def values(self) -> dict[str, np.ndarray[Any, Any]]:
+        """All of it, as a shelf keeps it."""
+        drawn = np.frombuffer(json.dumps(self.random.bit_generator.state).encode(), np.uint8)
+        kept = {"failures": np.asarray(self.failures), "states": np.asarray(len(self.states)), "random": drawn}
+        for number, state in enumerate(self.states):
+            kept |= values_of(state, f"{number}.")
+        return kept
+
+    @classmethod
+    def restored(cls, values: Values) -> "Crossed":
+        """What was kept."""
+        random = np.random.default_rng()
+        random.bit_generator.state = json.loads(values["random"].tobytes())
+        states = [state_of(State, values, f"{number}.") for number in range(int(values["states"]))]
+        return cls(states, int(values["failures"]), random)
 
 
 def restart_seeds(seed: int) -> list[int]:

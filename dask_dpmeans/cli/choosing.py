@@ -18,12 +18,21 @@ from dask_dpmeans.cli.options import (
     with_options,
     with_storage,
 )
-from dask_dpmeans.cli.place import reading
+from dask_dpmeans.cli.place import reading, resumable
 from dask_dpmeans.cli.tables import say_path, say_tree, seen
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import load
 from dask_dpmeans.location import Location
-from dask_dpmeans.penalty import USUAL_PENALTIES, farthest_first, penalty_for, penalty_path, write_path
+from dask_dpmeans.penalty import (
+    USUAL_PENALTIES,
+    PenaltyPath,
+    farthest_first,
+    penalty_for,
+    penalty_path,
+    read_path,
+    write_path,
+)
 from dask_dpmeans.progress import progress
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.tree import cluster_tree, write_tree
@@ -36,26 +45,42 @@ from dask_dpmeans.tree import cluster_tree, write_tree
 @click.option("--search", is_flag=True, help="Find it as a price, by searches; implies --fit.")
 @FULL
 @METRIC
+@click.option(
+    "--checkpoint",
+    metavar="PLACE",
+    help="Keep fits in this folder or URL until the penalty is found: the same command after a stop goes on from them.",
+)
 @with_options(*READING)
 @JSON
 def penalty_command(
-    data: str, clusters: int, fitted: bool, search: bool, full: bool, seed: int | None, as_json: bool, **how: Any
+    data: str,
+    clusters: int,
+    fitted: bool,
+    search: bool,
+    full: bool,
+    checkpoint: str | None,
+    seed: int | None,
+    as_json: bool,
+    **how: Any,
 ) -> None:
     """The penalty that gives about so many clusters of the rows of DATA.
 
     By farthest-first traversal (Kulis & Jordan 2012, section 6.1), and where asked by what fits give.
     """
-    idle = [name for name, given in (("--full", full), ("--seed", seed is not None)) if given]
+    flags = (("--full", full), ("--seed", seed is not None), ("--checkpoint", checkpoint is not None))
+    idle = [name for name, given in flags if given]
     if idle and not (fitted or search):
         raise click.UsageError(f"{idle[0]} is about fits, and none is asked for: give --fit or --search too")
-    with reading(data, **how) as rows, progress(as_json) as shown:
+    place = None if checkpoint is None else Location.at(checkpoint, how["storage_options"])
+    if place is not None:
+        RunStore.at(place).check_target("penalty", [data, how["weights"]], force=False, resume=True)
+    aimed = None
+    options: dict[str, Any] = {"search": search, "full": full, "random_state": seed, "checkpoint": place}
+    with resumable(place, "the same command"), reading(data, **how) as rows, progress(as_json) as shown:
         rows["on_pass"] = shown.watch
         found = farthest_first(k=clusters, **rows)
-        aimed = (
-            penalty_for(n_clusters=clusters, search=search, full=full, random_state=seed, **rows)
-            if fitted or search
-            else None
-        )
+        if fitted or search:
+            aimed = penalty_for(n_clusters=clusters, **options, **rows)
     if as_json:
         first = {"penalty": found.penalty, "penalties": found.penalties.tolist(), "rows": found.rows.tolist()}
         fit_found = aimed and aimed._asdict()
@@ -90,6 +115,7 @@ def penalty_command(
 )
 @click.option("--max-clusters", type=int, help="Stop with an error where there are more.")
 @with_options(*READING)
+@click.option("--resume", is_flag=True, help="Go on with the path that was begun in OUT.")
 @FORCE
 @JSON
 def path_command(
@@ -100,6 +126,7 @@ def path_command(
     high: float | None,
     number: int | None,
     seed: int | None,
+    resume: bool,
     force: bool,
     as_json: bool,
     search: bool,
@@ -122,16 +149,37 @@ def path_command(
         if not 0 < low < high < math.inf:
             raise click.UsageError(f"--from {low:g} must be > 0 and below --to {high:g}")
         penalties = np.geomspace(low, high, number or USUAL_PENALTIES).tolist()
+    if resume and out is None:
+        raise click.UsageError("--resume goes on with the path in OUT, and none is given")
+    if resume and force:
+        raise click.UsageError("--resume goes on with what is there, --force removes it: give one of them")
     target = None if out is None else Location.at(out, how["storage_options"])
-    if target is not None:
-        RunStore.at(target).check_target("path", [data, how["weights"]], force=force)
     options: dict[str, Any] = {"search": search, "full": full, "halvings": halvings, "summary_rows": summary_rows}
-    with reading(data, **how) as rows, progress(as_json) as shown:
-        options |= {"max_clusters": max_clusters, "random_state": seed, "on_pass": shown.watch}
-        found = penalty_path(penalties=penalties, **options, **rows)
     if target is not None:
-        write_path(found, target, force=force)
+        store = RunStore.at(target)
+        store.check_target("path", [data, how["weights"]], force=force, resume=resume)
+        if resume and store.finished():
+            say_path(_standing(target, options | {"penalties": penalties}, seed), out, as_json)
+            return
+    options |= {"max_clusters": max_clusters, "random_state": seed, "checkpoint": target, "resume": resume}
+    with resumable(target), reading(data, **how) as rows, progress(as_json) as shown:
+        found = penalty_path(penalties=penalties, on_pass=shown.watch, **options, **rows)
+        if target is not None:
+            write_path(found, target, force=True)  # of what was begun above
     say_path(found, out, as_json)
+
+
+def _standing(target: Location, asked: dict[str, Any], seed: int | None) -> PenaltyPath:
+    """The whole path in a store, if it is the one that is asked for."""
+    found = read_path(target)
+    there = found.asked["parameters"] | {"seed": found.random_state}
+    here = asked | ({} if seed is None else {"seed": seed})
+    if here["penalties"] is not None:
+        here["penalties"] = sorted(set(here["penalties"]))
+    changed = [f"{name} {there[name]}, not {value}" for name, value in here.items() if there[name] != value]
+    if changed:
+        raise InputError(f"{target.url} is a path of other parameters: {'; '.join(changed)}; use --force to start anew")
+    return found
 
 
 @click.command("tree")

@@ -241,7 +241,7 @@ def _fit(
         with placed(data, fill_missing, sparse, **where) as work:
             say_estimate(dry_run(**job, **work), as_json)
         return
-    with placed(data, fill_missing, sparse, **where) as work, resumable(place), progress(as_json) as shown:
+    with resumable(place), placed(data, fill_missing, sparse, **where) as work, progress(as_json) as shown:
         fit(**job, groups=groups, on_step=shown.step, on_pass=shown.watch, **work)
     say_result(place, as_json)
 

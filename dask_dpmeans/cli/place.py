@@ -1,7 +1,5 @@
 """Where a command works, and how it is stopped."""
 
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import click
 
 from dask_dpmeans.cli.group import StoppedError
-from dask_dpmeans.errors import ClusterLostError, of_store, redacted
+from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, of_store, redacted
 from dask_dpmeans.location import Location
 from dask_dpmeans.sources import connect, lay_out, own_threads, scheduler_address, why_processes
 from dask_dpmeans.store import RunStore
@@ -82,32 +80,41 @@ def reading(
 
 
 @contextmanager
-def resumable(run: Location) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM stop a fit between two commits."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
+def resumable(run: Location | None, again: str = "the same command with --resume") -> Iterator[None]:
+    """Say how what was stopped, or lost its cluster or its disk, goes on, where it has an output."""
+    if run is None:
+        yield
+        return
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
         if not _can_go_on(error, run):
             raise
-        why = str(error) or "stopped"
-        raise StoppedError(
-            redacted(f"{why}; the same command with --resume goes on from the last step of {run.url}")
-        ) from None
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        raise StoppedError(redacted(f"{str(error) or 'stopped'}; {_way_on(run, again)}")) from None
 
 
 def _can_go_on(error: BaseException, run: Location) -> bool:
     """Whether the same command may go on with a run once what stopped it is mended."""
     if not of_store(error):  # such as a full disk
-        return isinstance(error, KeyboardInterrupt | ClusterLostError)
+        return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
     try:
         return RunStore.at(run).begun()
     except OSError:  # the store still does not answer; what was not begun --resume begins
         return True
+
+
+def _way_on(run: Location, again: str) -> str:
+    """What the same command does with what is there; `again` is how it is given."""
+    store = RunStore.at(run)
+    try:
+        if store.finished():
+            return f"{run.url} is whole"
+        if not store.begun():
+            return "nothing was written: the same command begins anew"
+        if store.committed():
+            return f"{again} goes on from the last step of {run.url}"
+        if store.keeps_searches():
+            return f"{again} goes on with the search that is kept in {run.url}"
+    except (OSError, CorruptStoreError, InputError):
+        return f"{again} goes on with {run.url}"
+    return f"no step was committed yet: {again} begins {run.url} anew"

@@ -1,5 +1,6 @@
 """Clusters: which one to work on, what it has, and how to start one."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,9 +13,10 @@ from typing import Any
 import dask
 from distributed import Client, LocalCluster, Security, WorkerPlugin, default_client
 from distributed.comm.addressing import get_address_host_port, parse_address
+from distributed.comm.core import connect as open_comm
 from distributed.system import MEMORY_LIMIT
 
-from dask_dpmeans.errors import NoWorkersError, VersionsDifferError
+from dask_dpmeans.errors import ClusterLostError, InputError, NoWorkersError, VersionsDifferError
 
 WORKER_TIMEOUT = 60.0
 """Seconds to wait for a worker where there is none."""
@@ -77,8 +79,8 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
     )
 
 
-def workers_of(client: Client, most: int = -1) -> dict[str, Any]:
-    """What the scheduler tells of its workers, of `most` at most, by address; nothing where it does not answer.
+def workers_of(client: Client) -> dict[str, Any]:
+    """What the scheduler tells of its workers, by address; nothing where it does not answer.
 
     The scheduler itself is asked: `Client.scheduler_info` returns what the client keeps, and its own refreshing in the
     background, which asks for no workers, may come between its question and its answer.
@@ -86,7 +88,7 @@ def workers_of(client: Client, most: int = -1) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if client.scheduler is not None:
         with suppress(OSError):
-            found = client.sync(client.scheduler.identity, n_workers=most)["workers"]
+            found = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     return found
 
 
@@ -162,17 +164,7 @@ def connect(
     the authority, the certificate and its key; None for what Dask's own configuration says.
     """
     if scheduler is not None or scheduler_file is not None:
-        security = _security(tls)
-        options = {"timeout": timeout, "set_as_default": False, "security": security}
-        try:
-            address = scheduler if scheduler_file is None else _address_in(scheduler_file, timeout)
-            _check_address(str(address), security)
-            client = Client(address, **options)
-        except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last two: of TLS
-            raise NoWorkersError(
-                f"no scheduler answers at {scheduler or scheduler_file} within {timeout:g} s: {error}"
-            ) from error
-        with client:
+        with _client(scheduler, scheduler_file, timeout, _security(tls)) as client, while_it_answers(client):
             wait_for_worker(client, timeout)
             yield client
     elif workers is not None:
@@ -195,27 +187,106 @@ def connect(
         yield None
 
 
-def _check_address(address: str, security: Security | None) -> None:
-    """Refuse what no client can use: one that fails as it is made ends the process with a traceback of its own."""
+def _client(scheduler: str | None, scheduler_file: str | None, timeout: float, security: Security | None) -> Client:
+    """A client of a scheduler.
+
+    Raises
+    ------
+    InputError
+        No client can use the address, or the certificates.
+    NoWorkersError
+        No scheduler answers in time: it may come yet.
+    """
+    address = str(scheduler if scheduler_file is None else _address_in(scheduler_file, timeout))
+    named = f"{scheduler or scheduler_file} within {timeout:g} s"
+    try:
+        arguments = _check_address(address, security)
+        asyncio.run(_look(address, timeout, arguments))
+        return Client(address, timeout=timeout, set_as_default=False, security=security)
+    except TimeoutError as error:  # of what takes the connection, and says nothing
+        raise NoWorkersError(f"no scheduler answers at {named}") from error
+    except OSError as error:
+        raise NoWorkersError(f"no scheduler answers at {named}: {error}") from error
+    except (ValueError, RuntimeError, TypeError) as error:  # the last two: of TLS
+        raise InputError(f"no scheduler can be reached at {scheduler or scheduler_file}: {error}") from error
+
+
+async def _look(address: str, timeout: float, arguments: dict[str, Any]) -> None:
+    """See that a scheduler is at an address: a client waits without end for what takes a connection and is none.
+
+    Raises
+    ------
+    OSError
+        Nothing answers in time, or what answers is no scheduler: a port may be wrong.
+    """
+    try:
+        async with asyncio.timeout(2 * timeout):  # as `open_comm` takes up to `timeout` to connect
+            comm = await open_comm(address, timeout=timeout, **arguments)
+            await comm.write({"op": "identity", "reply": True})
+            said = await comm.read()
+            comm.abort()
+    except (OSError, RuntimeError, TypeError):
+        raise
+    except Exception as error:  # whatever comes of bytes that are no message of Dask
+        raise OSError(f"what answers there is not Dask: {error}") from error
+    if not (isinstance(said, dict) and "workers" in said):
+        raise OSError("what answers there is no scheduler")
+
+
+@contextmanager
+def while_it_answers(client: Client) -> Iterator[None]:
+    """Turn whatever Dask raises once a client has lost its scheduler into one error that says so.
+
+    Raises
+    ------
+    ClusterLostError
+        In place of such errors.
+    """
+    try:
+        yield
+    except (ClusterLostError, NoWorkersError, InputError):
+        raise
+    except Exception as error:
+        if client.scheduler is not None and client.status == "running":
+            raise
+        why = str(error) or type(error).__name__
+        raise ClusterLostError(f"the scheduler was lost: {why}") from error
+
+
+def _check_address(address: str, security: Security | None) -> dict[str, Any]:
+    """What a connection to an address takes; refused is what no client can use: one that fails as it is made ends the
+    process with a traceback of its own.
+    """
     get_address_host_port(address)
-    certificates = (security or Security()).get_connection_args("client")["ssl_context"]
-    if parse_address(address)[0] == "tls" and certificates is None:
+    arguments: dict[str, Any] = (security or Security()).get_connection_args("client")
+    if parse_address(address)[0] == "tls" and arguments["ssl_context"] is None:
         raise ValueError("tls:// needs certificates, and none are given: --tls-ca-file, --tls-cert, --tls-key")
+    return arguments
 
 
 def _address_in(path: str, timeout: float) -> str:
-    """The address in the file of a scheduler, once that is there and whole."""
+    """The address in the file of a scheduler, once that is there and whole.
+
+    Raises
+    ------
+    InputError
+        It is there in time, and holds none.
+    NoWorkersError
+        It is not there in time.
+    """
     end = monotonic() + timeout
     while True:
         try:
             with open(path, encoding="utf-8") as file:
                 return str(json.load(file)["address"])
-        except FileNotFoundError:
-            why = "there is no such file"
+        except OSError as problem:
+            error: Exception = NoWorkersError(
+                f"no scheduler answers at {path} within {timeout:g} s: {problem.strerror}"
+            )
         except (LookupError, TypeError, ValueError):  # it may be half written
-            why = "the file holds no address of a scheduler"
+            error = InputError(f"no scheduler can be reached at {path}: the file holds no address of a scheduler")
         if monotonic() > end:
-            raise OSError(why)
+            raise error
         sleep(min(0.1, timeout))
 
 
@@ -225,7 +296,7 @@ def _security(tls: tuple[str, str, str] | None) -> Security | None:
         return None
     for path in tls:
         if not os.path.isfile(path):
-            raise NoWorkersError(f"there is no file {path}")
+            raise InputError(f"there is no file {path}")
     authority, certificate, key = tls
     return Security(tls_ca_file=authority, tls_client_cert=certificate, tls_client_key=key, require_encryption=True)
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
@@ -18,7 +18,7 @@ from dask.base import compute, persist
 from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 from dask.utils import format_bytes
-from distributed import Client, Future, KilledWorker, get_worker
+from distributed import Client, Future, KilledWorker, Reschedule, get_worker
 from distributed import wait as wait_for
 from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
@@ -26,8 +26,10 @@ from threadpoolctl import ThreadpoolController
 
 from dask_dpmeans.blocks import Carried, Shared, Stepwise, finished
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions, workers_of
-from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
+from dask_dpmeans.held import HeldRows
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
+from dask_dpmeans.sources.lookout import Lookout
+from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Checked, Known, MapJob, Shard, StoredShard
 from dask_dpmeans.sources.watch import Count, OnPass
 
 Answer = TypeVar("Answer")
@@ -101,7 +103,7 @@ class Threads:
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[AnyShard]:
         """Load the shards."""
         count = Count(self.on_pass, "load", [shard.stop - shard.start for shard in shards])
-        return self._run(StoredShard.load, [(shard,) for shard in shards], count)
+        return self._run(StoredShard.load, [(shard, count.wanted) for shard in shards], count)
 
     def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Any]:
         """The shards."""
@@ -110,7 +112,7 @@ class Threads:
     def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
         """The answers of all pieces, merged as the tree does."""
         with one_blas_thread():
-            return job.merge(self._run(job, pieces, counted(self.on_pass, name, job, pieces)))
+            return job.merge(self._on_pieces(job, pieces, name))
 
     def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
         """The state after all pieces, in order."""
@@ -123,14 +125,20 @@ class Threads:
     def each(self, job: MapJob, pieces: Pieces, name: str) -> list[list[Any]]:
         """What a job says of each piece."""
         with one_blas_thread():
-            return self._run(job, pieces, counted(self.on_pass, name, job, pieces))
+            return self._on_pieces(job, pieces, name)
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
         count = Count.of_jobs(self.on_pass, name, jobs)
         with one_blas_thread():
             notes = [partial(count.say, number) for number in range(len(jobs))]
-            return self._run(called, [(job, shared, note) for job, note in zip(jobs, notes, strict=True)], count)
+            given = checked(shared, count.wanted)
+            return self._run(called, [(job, given, note) for job, note in zip(jobs, notes, strict=True)], count)
+
+    def _on_pieces(self, job: Callable[..., Answer], pieces: Pieces, name: str) -> list[Answer]:
+        """What a job answers to each piece."""
+        count = counted(self.on_pass, name, job, pieces)
+        return self._run(job, [(checked(shard, count.wanted), blocks) for shard, blocks in pieces], count)
 
     def _run(self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], count: Count) -> list[Answer]:
         with count:
@@ -159,9 +167,10 @@ class Threads:
 
         running = [_pool(self.threads, os.getpid()).submit(work) for _ in range(min(self.threads, len(arguments)))]
         try:
-            while wait(running, timeout=count.every).not_done:
-                count.look()
-        finally:  # where this was interrupted: what has begun ends first
+            with count.wanted.inside():
+                while wait(running, timeout=count.every).not_done:
+                    count.look()
+        finally:  # where this was interrupted: what has begun ends at its next block
             waiting.clear()
             wait(running)
         try:
@@ -170,6 +179,25 @@ class Threads:
         finally:
             errors.clear()
         return [results[number] for number in range(len(arguments))]
+
+
+def check_wanted() -> None:
+    """Raise in a task of a cluster whose answer nobody waits for any more: its client is gone, or has cancelled it.
+
+    The scheduler tells the worker so, which cannot stop a thread.  Dask takes `Reschedule` of such a task for its end;
+    of one that is wanted again by then it would run the task anew, so that no answer is lost.
+    """
+    worker = get_worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    if task is None or task.state == "cancelled":
+        raise Reschedule
+
+
+def checked(shared: Any, check: Callable[[], None]) -> Any:
+    """Rows whose blocks come for as long as somebody waits for the answer; anything else as it is."""
+    if isinstance(shared, HeldRows):
+        return replace(shared, check=check)
+    return Checked(shared, check) if isinstance(shared, Shard | StoredShard) else shared
 
 
 class Literal:
@@ -210,6 +238,8 @@ class DaskTasks:
     """Seconds to wait for a worker where there is none."""
     on_pass: OnPass | None = field(default=None, compare=False)
     """Who watches."""
+    lookout: Lookout = field(default_factory=Lookout, compare=False)
+    """Says in the log what befalls the cluster."""
 
     def hold(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
         """Loads as tasks that can be run again, should a worker be lost."""
@@ -267,8 +297,8 @@ class DaskTasks:
                 reached = delayed(state, name=keys("state"), traverse=False)
                 for number, (shard, blocks) in enumerate(pieces[start : start + FAN_IN], start):
                     bounds, key = (blocks.start, blocks.stop), keys("shard", number, *_bounds_of(shard))
-                    voice = self._voice(count, number)
-                    reached = delayed(_apply, pure=False)(shared, shard, bounds, voice, reached, dask_key_name=key)
+                    told = self._check(count), self._voice(count, number)
+                    reached = delayed(_apply, pure=False)(shared, shard, bounds, *told, reached, dask_key_name=key)
                 state = self._compute([reached], count)[0]
         return state
 
@@ -285,15 +315,17 @@ class DaskTasks:
         given = delayed(shared, name=keys("shared"), traverse=False)
         nodes = [delayed(job, name=keys("job", number), traverse=False) for number, job in enumerate(jobs)]
         with Count.of_jobs(self.on_pass, name, jobs) as count:
-            return self._compute(
-                [
-                    delayed(_call_alone, pure=False)(
-                        node, given, self._voice(count, number), dask_key_name=keys("run", number)
-                    )
-                    for number, node in enumerate(nodes)
-                ],
-                count,
-            )
+            tasks = []
+            for number, node in enumerate(nodes):
+                told = self._check(count), self._voice(count, number)
+                tasks.append(delayed(_call_alone, pure=False)(node, given, *told, dask_key_name=keys("run", number)))
+            return self._compute(tasks, count)
+
+    def _check(self, count: Count | None) -> Literal | None:
+        """By which a task learns that nobody waits for its answer any more."""
+        if self.client is not None:
+            return Literal(check_wanted)
+        return None if count is None else Literal(count.wanted)
 
     def _voice(self, count: Count | None, number: int) -> Literal | None:
         """By which a task says that it has ended, where anybody watches."""
@@ -318,14 +350,14 @@ class DaskTasks:
         tasks = []
         for number, (shard, blocks) in enumerate(pieces):
             bounds, key = (blocks.start, blocks.stop), keys("shard", number, *_bounds_of(shard))
-            voice = self._voice(count, number)
-            tasks.append(delayed(_apply, pure=False)(shared, shard, bounds, voice, dask_key_name=key))
+            told = self._check(count), self._voice(count, number)
+            tasks.append(delayed(_apply, pure=False)(shared, shard, bounds, *told, dask_key_name=key))
         return shared, tasks
 
     def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
             if self.client is None:
-                with one_blas_thread(), Callback(posttask=lambda *_: count.look()):
+                with one_blas_thread(), count.wanted.inside(), Callback(posttask=lambda *_: count.look()):
                     return list(compute(*tasks, num_workers=self.threads))
             if count.on_pass is not None:  # for good: what is heard of other passes counts for nothing
                 self.client.subscribe_topic(topic_of(self.client), count.hear)
@@ -336,14 +368,16 @@ class DaskTasks:
             except (CancelledError, CommClosedError, OSError) as error:
                 if error is count.failure or any(future.status == "error" for future in futures):  # one of a task
                     raise
-                raise ClusterLostError(f"the cluster was lost: {error}") from error
+                why = str(error).partition("\n")[0]
+                raise ClusterLostError(f"the cluster was lost: {why}") from error
             except (ImportError, AttributeError, TypeError):  # a worker that came later may lack what others have
                 check_versions(self.client)
                 raise
             except KilledWorker as error:
                 raise ClusterLostError(_deadly(error)) from error
             except BaseException:
-                self.client.cancel(futures, force=True)
+                with suppress(Exception):  # of a scheduler that is gone
+                    self.client.cancel(futures, force=True)
                 raise
 
     def _wait(self, client: Client, futures: Sequence["Future[Any]"], count: Count) -> None:
@@ -361,7 +395,7 @@ class DaskTasks:
             count.look()
             if any(future.status in ("error", "cancelled", "lost") for future in futures):
                 return
-            if workers_of(client, most=1):
+            if self.lookout.look(client, begun=bool(count.ended or count.fits)):
                 seen = monotonic()
             elif monotonic() > seen + self.patience:
                 raise ClusterLostError(f"there has been no worker for {self.patience:g} s")
@@ -464,10 +498,18 @@ def _keep_freed_memory() -> None:
             adjust(parameter, value)
 
 
-def _apply(job: Any, shard: AnyShard | Literal, blocks: tuple[int, int], voice: Literal | None, *carried: Any) -> Any:
+def _apply(
+    job: Any,
+    shard: AnyShard | Literal,
+    blocks: tuple[int, int],
+    check: Literal | None,
+    voice: Literal | None,
+    *carried: Any,
+) -> Any:
     _keep_freed_memory()
+    given = _value(shard) if check is None else checked(_value(shard), check.value)
     with one_blas_thread():
-        answer = _value(job)(_value(shard), range(*blocks), *carried)
+        answer = _value(job)(given, range(*blocks), *carried)
     if voice is not None:
         voice.value()
     return answer
@@ -482,7 +524,10 @@ def called(job: Callable[[Shared], Answer], shared: Shared, note: Callable[[Mapp
     return finished(job.each(shared), note) if isinstance(job, Stepwise) else job(shared)
 
 
-def _call_alone(job: Callable[[Shared], Answer], shared: Shared, voice: Literal | None) -> Answer:
+def _call_alone(
+    job: Callable[[Shared], Answer], shared: Shared, check: Literal | None, voice: Literal | None
+) -> Answer:
+    shared = shared if check is None else checked(shared, check.value)
     with one_blas_thread():
         if voice is None:
             return job(shared)

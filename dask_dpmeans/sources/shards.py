@@ -12,6 +12,7 @@ from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.blocks import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
+from dask_dpmeans.held import go_on
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 from dask_dpmeans.sources.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
 
@@ -134,13 +135,14 @@ class StoredShard:
             yield block
             start += block.rows.shape[0]
 
-    def load(self) -> Shard:
-        """The same rows, in memory."""
+    def load(self, check: Callable[[], None] = go_on) -> Shard:
+        """The same rows, in memory; `check` is called before each piece is read."""
         if stored_values(self.data) is not None:
             rows, weights, groups = self.read(self.start, self.stop)
             return Shard(self.start, rows, weights, groups)
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
         for start, stop in self._bounds(self.start, self.stop):
+            check()
             rows[start - self.start : stop - self.start] = self.read(start, stop)[0]
         weights, groups = (self._beside(array, self.start, self.stop) for array in (self.weights, self.groups))
         return Shard(self.start, rows, weights, groups)
@@ -261,7 +263,33 @@ class Known:
     kept: Any
 
 
-AnyShard = Shard | StoredShard
+@dataclass(frozen=True)
+class Checked:
+    """A shard whose blocks come for as long as somebody waits for the answer."""
+
+    shard: Shard | StoredShard
+    check: Callable[[], None]
+    """Called before each block: raises where nobody waits any more."""
+
+    @property
+    def start(self) -> int:
+        """Global number of the first row."""
+        return self.shard.start
+
+    @property
+    def stop(self) -> int:
+        """Global number of the row after the last."""
+        return self.shard.stop
+
+    def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
+        """Some of the shard's blocks, in order."""
+        self.check()
+        for block in self.shard.blocks(prepare, block_rows, which):
+            yield block
+            self.check()
+
+
+AnyShard = Shard | StoredShard | Checked
 
 
 class AnyFold(Protocol[Answer]):

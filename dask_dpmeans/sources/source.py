@@ -1,7 +1,7 @@
 """The source that every method works on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from dask_dpmeans.blocks import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
+from dask_dpmeans.held import HeldRows
+from dask_dpmeans.journal import Shelf, digest
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources.executors import Executor, called, one_blas_thread
@@ -62,6 +64,8 @@ class RowSource:
     """Bytes that might be kept in memory beside the rows."""
     column_names: tuple[str, ...] | None = None
     """Of the input, where it is a table."""
+    shelf: Shelf | None = field(default=None, compare=False)
+    """Where fits keep how far they have come."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)
     """Where rows are read in each pass: what lasts of the answers of shards."""
 
@@ -74,6 +78,11 @@ class RowSource:
     def scale(self) -> Float64Array | None:
         """(d,), what the columns were divided by, if anything."""
         return self.prepare.scale
+
+    @property
+    def identity(self) -> str:
+        """What tells these rows from others, as far as a summary tells."""
+        return digest(self.plan.n_rows, self.plan.block_rows, self.scale, self.summary)
 
     def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
@@ -120,7 +129,8 @@ class RowSource:
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
-        return self.executor.run(jobs, shared, name)
+        given: Any = replace(shared, shelf=self.shelf) if isinstance(shared, HeldRows) else shared
+        return self.executor.run(jobs, given, name)
 
     def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:
         among = range(self.plan.n_blocks) if blocks is None else blocks

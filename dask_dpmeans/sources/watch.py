@@ -1,11 +1,14 @@
 """What runs, and how much of it is done: for whoever watches a pass."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import get_ident
+from threading import Event, get_ident
 from time import monotonic
 from typing import Any, Self
 from uuid import uuid4
+
+from dask_dpmeans.errors import AbandonedError
 
 EVERY = 0.25
 """Seconds, at least, from one word about a pass that runs to the next."""
@@ -39,6 +42,30 @@ OnPass = Callable[[Pass], None]
 a second in between."""
 
 
+class Wanted:
+    """Whether the answers of threads are still wanted: called by these, it raises where they are not."""
+
+    def __init__(self) -> None:
+        self._abandoned = Event()
+
+    def abandon(self) -> None:
+        """Let what runs end."""
+        self._abandoned.set()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Abandon them where who waits inside is interrupted."""
+        try:
+            yield
+        except BaseException:
+            self.abandon()
+            raise
+
+    def __call__(self) -> None:
+        if self._abandoned.is_set():
+            raise AbandonedError
+
+
 class Count:
     """What of a pass is done, and who is told.
 
@@ -55,6 +82,7 @@ class Count:
         """Tells what tasks of this pass say from what those of others do."""
         self.ended: set[int] = set()
         self.fits: list[Mapping[str, float]] = []
+        self.wanted = Wanted()
         self.thread = get_ident()
         self.began = self.told = monotonic()
         self.failure: BaseException | None = None

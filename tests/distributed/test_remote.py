@@ -1,12 +1,13 @@
 """The main job through a scheduler and two workers that are processes of their own, against threads."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 
 import dask
 import numpy as np
@@ -17,7 +18,7 @@ from distributed import Client
 
 from dask_dpmeans import load
 from dask_dpmeans.cli import main
-from dask_dpmeans.errors import NoWorkersError, VersionsDifferError
+from dask_dpmeans.errors import InputError, NoWorkersError, VersionsDifferError
 from dask_dpmeans.sources import cluster
 from dask_dpmeans.sources.cluster import PACKAGES, check_versions, cluster_resources, connect, workers_of
 from dask_dpmeans.sources.executors import DaskTasks
@@ -113,7 +114,7 @@ def test_a_scheduler_without_workers_is_an_error(tmp_path: Path) -> None:
         array[:] = 1.0
         options = ["--penalty", "1", "--scheduler", address, "--worker-timeout", "1"]
         result = CliRunner().invoke(main, ["fit", str(tmp_path / "data.zarr"), str(tmp_path / "run.zarr"), *options])
-        assert result.exit_code == 2
+        assert result.exit_code == 3
         assert f"the scheduler at {address} has had no worker for 1 s" in " ".join(result.output.split())
         assert not (tmp_path / "run.zarr").exists()
     finally:
@@ -154,7 +155,9 @@ def test_a_scheduler_is_found_by_its_file_and_by_the_configuration_of_dask(
 def test_a_scheduler_file_that_is_half_written_is_read_once_it_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text('{"address": "tcp://127')
-    with pytest.raises(NoWorkersError, match=r"no scheduler answers at .*json .* the file holds no address of a sched"):
+    with pytest.raises(
+        InputError, match=r"no scheduler can be reached at .*json: the file holds no address of a sched"
+    ):
         connect(None, None, None, None, 0.3, scheduler_file=str(file)).__enter__()
     whole = Timer(0.2, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])
     whole.start()
@@ -166,10 +169,7 @@ def test_a_scheduler_file_that_is_half_written_is_read_once_it_is_whole(tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--scheduler-file", "nowhere.json", "--worker-timeout", "0.3"],
-            "no scheduler answers at nowhere.json within",
-        ),
+        (["--scheduler", "nowhere"], "no scheduler can be reached at nowhere: missing port number"),
         (["--scheduler-file", "a", "--scheduler", "b"], "--scheduler and --scheduler-file both name a scheduler"),
         (["--scheduler-file", "a", "--workers", "2"], "--scheduler names a cluster that is there"),
     ],
@@ -179,6 +179,49 @@ def test_wrong_use_of_the_scheduler_exits_2(tmp_path: Path, data: str, options: 
     assert result.exit_code == 2, result.output
     assert message in " ".join(result.output.split())
     assert not (tmp_path / "run.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fit", "{data}", "out.zarr", "--penalty", "30"],
+        ["hdp", "{data}", "out.zarr", "--groups", "{data}", "--local-penalty", "3", "--global-penalty", "3"],
+        ["kernel", "{data}", "out.zarr", "--penalty", "3"],
+        ["spectral", "{data}", "out.zarr", "--penalty", "3"],
+        ["graph", "{data}", "out.zarr", "--penalty", "-0.5"],
+        ["penalty", "{data}", "-k", "3"],
+        ["path", "{data}", "out.zarr"],
+    ],
+)
+@pytest.mark.parametrize("where", [["--scheduler", "tcp://127.0.0.1:1"], ["--scheduler-file", "nowhere.json"]])
+def test_a_scheduler_that_is_not_there_yet_is_exit_code_3_and_writes_nothing(
+    tmp_path: Path, data: str, monkeypatch: pytest.MonkeyPatch, command: list[str], where: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [word.format(data=data) for word in command]
+    result = CliRunner().invoke(main, [*words, *where, "--worker-timeout", "0.3"])
+    assert result.exit_code == 3, result.output
+    assert "no scheduler answers at" in " ".join(result.output.split())
+    assert not Path("out.zarr").exists()
+
+
+@pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.0 400 Bad Request\r\n\r\n" + b"x" * 999])
+def test_what_answers_and_is_no_scheduler_is_waited_for_no_longer_than_one(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    open_connections.append(server.accept()[0])
+                    open_connections[-1].sendall(said)
+
+        open_connections: list[socket.socket] = []
+        Thread(target=answer, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(NoWorkersError, match=f"no scheduler answers at {address} within 1 s"):
+            connect(address, None, None, None, 1.0).__enter__()
+        for each in open_connections:
+            each.close()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +236,7 @@ def test_an_address_that_no_client_can_use_is_refused_before_one_is_made(
     monkeypatch: pytest.MonkeyPatch, address: str, why: str
 ) -> None:
     monkeypatch.setattr(cluster, "Client", None)  # what fails as it is made says so again, in a traceback, at the end
-    with pytest.raises(NoWorkersError, match=f"no scheduler answers at {address} within 1 s: {why}"):
+    with pytest.raises(InputError, match=f"no scheduler can be reached at {address}: {why}"):
         connect(address, None, None, None, 1.0).__enter__()
 
 

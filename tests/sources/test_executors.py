@@ -1,5 +1,6 @@
 import os
 import pickle
+import signal
 import threading
 from time import sleep
 
@@ -14,6 +15,7 @@ from strategies import Nested
 
 from dask_dpmeans.blocks import Plan, doublings, merge_tree
 from dask_dpmeans.errors import ClusterLostError
+from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Keys, Literal, Threads
 from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard
@@ -233,3 +235,50 @@ def test_jobs_that_are_large_together_are_shared_by_few_tasks_too(monkeypatch):
     monkeypatch.setattr("dask_dpmeans.sources.executors.MOST_CARRIED", 10)
     shared, _ = executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"))
     assert not isinstance(shared, Literal)
+
+
+class Interrupting(Nested):
+    """A reduction of which each block takes a while, and the tenth sends Ctrl-C to the thread that waits."""
+
+    def __init__(self):
+        object.__setattr__(self, "seen", [])
+
+    def chunk(self, block):
+        self.seen.append(block.start)
+        if len(self.seen) == 10:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        sleep(0.01)
+        return ""
+
+    def combine(self, left, right):
+        return ""
+
+
+def long_fold(executor, reduction):
+    shards = executor.wrap([Shard(start, np.zeros((10**5, 1)), None) for start in (0, 10**5)])
+    executor.fold(FoldJob(reduction, FLOAT64, 1), [(shard, range(10**5)) for shard in shards], "scan")
+
+
+def endless_jobs(executor, reduction):
+    def job(rows):
+        while True:
+            rows.fold(reduction)
+
+    executor.run([job, job], HeldRows(np.zeros((9, 1)), None), "search")
+
+
+@pytest.mark.parametrize("work", [long_fold, endless_jobs])
+@pytest.mark.parametrize("executor", EXECUTORS, ids=["1 thread", "2 threads", "Dask, 1", "Dask, 2"])
+def test_ctrl_c_ends_what_runs_at_its_next_block(executor, work):
+    before, reduction = signal.signal(signal.SIGINT, signal.default_int_handler), Interrupting()
+    try:
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
+            work(executor, reduction)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for _ in range(500):  # Dask's threads are not waited for
+        number = len(reduction.seen)
+        sleep(0.2)
+        if len(reduction.seen) == number:
+            break
+    assert len(reduction.seen) == number < 10**4

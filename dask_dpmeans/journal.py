@@ -1,0 +1,138 @@
+"""How far fits of rows have come, kept so that what was stopped goes on from there to the same bytes.
+
+A fit is known by a digest of all that its answer hangs on: rows, method and start.  Whoever asks for the same fit again
+finds its states, and nobody else does.  What is damaged or missing counts for nothing: that fit begins
+anew.
+"""
+
+import hashlib
+import io
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass
+from time import monotonic
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from dask_dpmeans.errors import AbandonedError
+
+EVERY = 5.0
+"""Seconds, at least, from one state that is kept to the next."""
+DIGEST_BYTES = 32
+State = TypeVar("State")
+Values = Mapping[str, np.ndarray[Any, Any]]
+
+
+class Shelf(Protocol):
+    """Where states are kept, by names."""
+
+    def load(self, name: str) -> bytes | None:
+        """What was kept, None where nothing was."""
+        ...
+
+    def save(self, name: str, content: bytes) -> None:
+        """Keep it in place of what was kept before; a reader sees one or the other."""
+        ...
+
+
+class Shelved(Protocol):
+    """Rows that may have a shelf."""
+
+    @property
+    def identity(self) -> str:
+        """What tells the rows from others."""
+        ...
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where fits of them keep how far they have come."""
+        ...
+
+
+@dataclass
+class Bookmark:
+    """The last state of one fit, which is kept from time to time, at its end, and where the fit is interrupted."""
+
+    shelf: Shelf | None
+    """None where nothing is kept."""
+    name: str
+    latest: Values | None = None
+    """What is not kept yet."""
+    kept: float = field(default_factory=monotonic)
+    """When a state was kept last."""
+
+    @classmethod
+    def of(cls, rows: Shelved, *parts: Any) -> Self:
+        """The bookmark of the fit of rows whose answer hangs on these parts."""
+        return cls(rows.shelf, "" if rows.shelf is None else digest(rows.identity, *parts))
+
+    def reached(self) -> Values | None:
+        """What was kept last, None where nothing was, or it is damaged."""
+        content = None if self.shelf is None else self.shelf.load(self.name)
+        return None if content is None else _unpacked(content)
+
+    def note(self, values: Values, *, over: bool = False) -> None:
+        """Note a state, and keep it if it is time to or the fit is over."""
+        self.latest = values
+        if self.shelf is not None and (over or monotonic() >= self.kept + EVERY):
+            self._keep(self.shelf)
+
+    def _keep(self, shelf: Shelf) -> None:
+        if self.latest is not None:
+            shelf.save(self.name, _packed(self.latest))
+            self.latest, self.kept = None, monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # A task of a cluster that was cancelled keeps nothing: another job may be at work on the store by now.
+        if self.shelf is not None and kind is not None and issubclass(kind, KeyboardInterrupt | AbandonedError):
+            with suppress(OSError):  # the interruption is what counts
+                self._keep(self.shelf)
+
+
+def digest(*parts: Any) -> str:
+    """A digest of arrays, numbers, texts, and dataclasses and sequences of such."""
+    found = hashlib.sha256()
+    for part in parts:
+        if is_dataclass(part) and not isinstance(part, type):
+            inner = [getattr(part, each.name) for each in fields(part) if each.compare]
+            found.update(f"{type(part).__qualname__}{digest(*inner)}".encode())
+        elif isinstance(part, list | tuple):
+            found.update(f"{len(part)}[{digest(*part)}]".encode())
+        elif isinstance(part, np.ndarray):
+            found.update(f"{part.dtype.str}{part.shape}".encode())
+            found.update(np.ascontiguousarray(part).tobytes())
+        else:
+            found.update(f"{type(part).__name__}:{part!r};".encode())
+    return found.hexdigest()
+
+
+def values_of(state: Any, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
+    """The fields of a state, a dataclass of arrays and numbers."""
+    return {prefix + each.name: np.asarray(getattr(state, each.name)) for each in fields(state)}
+
+
+def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
+    """The state whose fields these are."""
+    given = {each.name: values[prefix + each.name] for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value if value.ndim else value.item() for name, value in given.items()})
+
+
+def _packed(values: Values) -> bytes:
+    """Arrays in NumPy's own format, after their digest."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **values)  # type: ignore[arg-type]
+    content = buffer.getvalue()
+    return hashlib.sha256(content).digest() + content
+
+
+def _unpacked(packed: bytes) -> Values | None:
+    """The arrays, None where these are not as they were written."""
+    written, content = packed[:DIGEST_BYTES], packed[DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != written:
+        return None
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)

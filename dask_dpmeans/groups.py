@@ -1,5 +1,6 @@
 """scikit-learn's face of the HDP: several data sets that share clusters."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.manifest import LOCAL
-from dask_dpmeans.sources import RowSource, concatenated, is_lazy, known_rows, open_groups, opened_rows
+from dask_dpmeans.sources import Names, RowSource, concatenated, is_lazy, known_rows, names_of, open_groups, opened_rows
 from dask_dpmeans.store import Result
 
 
@@ -119,10 +120,10 @@ class HDPMeans(CentersMixin, BaseEstimator):
         """
         method = self.method()
         given = X
-        X, groups = data_sets(X, groups)
+        X, groups, names = data_sets(X, groups)
         tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
-        rows = known_rows(checked_rows(self, X, reset=True))
+        rows = known_rows(checked_rows(self, X, reset=True, names=names))
         groups = np.zeros(rows.shape[0], np.int64) if groups is None else open_groups(groups, rows.shape[0])
         self._n_sets = 0 if X is given else len(given)  # the last of which may be empty
         self._fit_rows(rows, method.seeded(self.random_state_), tasks, groups, sample_weight)
@@ -142,17 +143,14 @@ class HDPMeans(CentersMixin, BaseEstimator):
         without groups, go to the nearest center.
         """
         check_is_fitted(self)
-        X, groups = data_sets(X, groups)
+        X, groups, names = data_sets(X, groups)
         if groups is None:
             return super().predict(X)
-        X = opened_rows(X)
-        X = known_rows(X) if is_lazy(X) else X
-        groups = open_groups(groups, X.shape[0] if hasattr(X, "shape") else len(X))
         coordinates = self.local_clusters_.tocoo()
         uses = coordinates.row.astype(np.int64), coordinates.col.astype(np.int64)
         sharing = Sharing.of(self.cluster_centers_, *uses, self.local_clusters_.shape[0])
         kernel = PredictedLabels(sharing, Prices(self.local_penalty, self.global_penalty))
-        return self._mapped(X, kernel, np.int32, None, groups)
+        return self._mapped(X, kernel, np.int32, None, groups, names)
 
     def method(self) -> hdp.Method | hdp_search.Method:
         """The parameters, checked, as the library's core takes them."""
@@ -181,21 +179,32 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.n_local_clusters_ = len(groups)
 
 
-def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
-    """One table and the number of each row's data set, from a list of tables where X is one."""
+def data_sets(X: Any, groups: Any) -> tuple[Any, Any, Names | None]:
+    """One table, the number of each row's data set, and the names of columns, from a list of tables where X is one."""
     if not isinstance(X, list | tuple) or not X or any(_dimensions(item) != 2 for item in X):
-        return X, groups
+        return X, groups, None
     if groups is not None:
         raise InputError("X is a list of data sets, which says what groups says: leave groups out")
-    names = [list(item.columns) for item in X if hasattr(item, "columns")]
-    if any(each != names[0] for each in names):
-        raise InputError(f"the data sets of X must have the same columns in one order, got {names[0]} and others")
+    names = _shared_names(X)
     tables = [item if is_lazy(item) else _table(item) for item in X]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")
     rows, heights = concatenated(tables)
-    return rows, np.repeat(np.arange(len(tables)), heights)
+    return rows, np.repeat(np.arange(len(tables)), heights), names
+
+
+def _shared_names(tables: Sequence[Any]) -> Names | None:
+    """What the columns of all data sets are called."""
+    names = [names_of(table) for table in tables]
+    for number, each in enumerate(names):
+        if each != names[0]:
+            one, other = ("no names" if some is None else list(some) for some in (names[0], each))
+            raise InputError(
+                f"the data sets of X must have the same columns in one order, got {one} in set 0 and {other} in set "
+                f"{number}"
+            )
+    return names[0]
 
 
 def _table(item: Any) -> Any:

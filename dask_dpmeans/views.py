@@ -361,9 +361,11 @@ def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Any) -> RowS
     """
     if isinstance(model, SpectralDPMeans) and model.features_ is None:
         return as_source(model.embedding_, **where)
+    stored = isinstance(X, str | os.PathLike)
     source = as_source(
-        X if isinstance(X, str | os.PathLike) else checked_rows(model, X, reset=False),
+        X if stored else checked_rows(model, X, reset=False),
         sample_weight,
+        column_names=tuple(getattr(model, "feature_names_in_", ())) if stored else None,
         columns=model.feature_columns_,
         scale=model.feature_scale_,
         features=model.features_,
@@ -489,16 +491,13 @@ def unit(model: Any) -> str:
     return "units of the data" if model.feature_scale_ is None else "standard deviations"
 
 
-def feature_names(model: Any, stored: Sequence[str] | None = None) -> list[str]:
-    """What the columns of the centers are called: as in the table that was fitted, or by number.
-
-    The names of all columns of a stored table are no attribute of the model, and may be given as `stored`.
-    """
+def feature_names(model: Any) -> list[str]:
+    """What the columns of the centers are called: as in the table that was fitted, or by number."""
     columns = _columns(model)
     if columns is None:
         kind = "eigenvector" if isinstance(model, SpectralDPMeans) else "feature"
         return [f"{kind} {place}" for place in range(model.cluster_centers_.shape[1])]
-    given = getattr(model, "feature_names_in_", stored)
+    given = getattr(model, "feature_names_in_", None)
     return [f"column {column}" if given is None else str(given[column]) for column in columns]
 
 

@@ -47,7 +47,7 @@ def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
     """What the page of a finished run says; parameters as `report` has them."""
     result, model = RunStore.at(run).result(), load(run)
     rows = read_rows(result, model, origin.located(result.manifest) if data is None else data, where)
-    manifest, names = result.manifest, _names(result, model)
+    manifest, names = result.manifest, _names(model)
     return Page(
         store=result.store.shown,
         headline=_headline(result, model),
@@ -62,10 +62,9 @@ def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
     )
 
 
-def _names(result: Result, model: Model) -> list[str]:
+def _names(model: Model) -> list[str]:
     """What the columns of the centers are called, where there are some."""
-    known = result.manifest.get("column_names")
-    return views.feature_names(model, known) if hasattr(model, "cluster_centers_") else []
+    return views.feature_names(model) if hasattr(model, "cluster_centers_") else []
 
 
 # What it came to
@@ -180,7 +179,7 @@ def read_rows(result: Result, model: Model, data: Any, where: dict[str, Any]) ->
         if isinstance(model, GraphCutDPMeans):
             return _seen_graph(model, source)
         edge = [] if stored else edge_warnings(result, model, source)
-        return Seen(edge, _density(model, source, _names(result, model)))
+        return Seen(edge, _density(model, source, _names(model)))
     except (InputError, CorruptStoreError, OSError) as error:
         return Seen([redacted(f"The rows at {_shown(data)} could not be shown: {error}")])
 

@@ -16,7 +16,7 @@ from dask_dpmeans.location import Location
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
 from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_mtx, open_npz
-from dask_dpmeans.sources.parquet import ParquetRows, open_parquet, parquet_table
+from dask_dpmeans.sources.parquet import open_parquet, parquet_table
 from dask_dpmeans.sources.shards import read_rows
 
 FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
@@ -169,14 +169,6 @@ def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
         f"{name} has dtype {dtype}, which is not a real number of up to 64 bits: "
         f"{ways.get(dtype.kind, 'convert it to float32 or float64')}"
     )
-
-
-def names_of(data: Any, opened: Any) -> tuple[str, ...] | None:
-    """What the columns of a table are called, once it is opened; None of other input, and of names that are no text."""
-    if isinstance(opened, ParquetRows):
-        return opened.names
-    names = tuple(getattr(data, "columns", ()))
-    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def in_memory(rows: Any) -> bool:

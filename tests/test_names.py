@@ -164,7 +164,7 @@ def test_data_sets_in_a_list_have_the_same_names(form: str) -> None:
     assert list(model.feature_names_in_) == NAMES
     swapped = FRAME[NAMES[::-1]]
     for sets in ([make(FRAME[:20]), make(swapped[20:])], [make(FRAME), ROWS]):
-        with pytest.raises(InputError, match="must have the same columns in one order, got .* in set 0 and"):
+        with pytest.raises(InputError, match=r"must have the same columns in one order, got .* in set 0 and"):
             HDPMeans(20.0, 20.0).fit(sets)
     groups = np.zeros(40, np.int64)
     for ask in (lambda rows: model.predict([rows, rows]), lambda rows: model.predict(rows, groups=groups)):

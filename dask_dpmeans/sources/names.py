@@ -42,9 +42,8 @@ def _labels_of(data: Any) -> tuple[Any, ...]:
     if hasattr(kind, "column_names"):  # of Arrow, which calls the values its columns
         return tuple(data.column_names)
     if hasattr(kind, "dims") and hasattr(kind, "coords"):
-        return (
-            tuple(data.coords[data.dims[1]].values.tolist()) if data.ndim == 2 and data.dims[1] in data.coords else ()
-        )
+        known = len(data.dims) == 2 and data.dims[1] in data.coords
+        return tuple(data.coords[data.dims[1]].values.tolist()) if known else ()
     return tuple(data.columns) if hasattr(kind, "columns") else ()
 
 

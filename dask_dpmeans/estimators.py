@@ -166,6 +166,8 @@ class DPMeans(CentersMixin, BaseEstimator):
         )
 
 
+INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or the path of a finished run'
+"""What first centers may be given as."""
 KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
 """Parameters of `KernelDPMeans` that a run keeps beside those of its method."""
 
@@ -338,7 +340,7 @@ def first_centers(init: Any) -> Float64Array | None:
     try:
         return np.array(init, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f'init must be "mean", centers (k, d), or an earlier run or fit, got {init!r}') from error
+        raise InputError(f"{INIT}, got {init!r}") from error
 
 
 def center_names(init: Any) -> tuple[str, ...] | None:
@@ -356,4 +358,9 @@ def center_names(init: Any) -> tuple[str, ...] | None:
 
 def _loaded(init: Any) -> Any:
     """The fit that is stored at a path, or what else was given."""
-    return load(init) if isinstance(init, str | os.PathLike | Location) else init
+    if not isinstance(init, str | os.PathLike | Location):
+        return init
+    try:
+        return load(init)
+    except InputError as error:
+        raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error

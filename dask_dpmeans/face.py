@@ -33,6 +33,7 @@ from dask_dpmeans.sources import (
     names_of,
     open_groups,
     opened_rows,
+    refused_table,
 )
 from dask_dpmeans.store import Record, Result
 
@@ -237,13 +238,12 @@ def checked_rows(model: BaseEstimator, X: Any, *, reset: bool, names: Names | No
     """
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
-    X = opened_rows(X)
+    X = opened_rows(X, type(model).__name__)
     names = names_of(X) if names is None else names
     if not reset:
         check_names(names, getattr(model, "feature_names_in_", None), type(model).__name__)
     if not is_lazy(X):
-        sparse = "csr" if get_tags(model).input_tags.sparse else False
-        X = check_array(X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X")
+        X = _array_of(model, X)
     if X.ndim != 2:
         raise InputError(f"X must have 2 dimensions, got shape {X.shape}")
     columns = X.shape[1]
@@ -255,6 +255,19 @@ def checked_rows(model: BaseEstimator, X: Any, *, reset: bool, names: Names | No
             "input"
         )
     return X
+
+
+def _array_of(model: BaseEstimator, X: Any) -> Any:
+    """What is in this process's memory as an array, as scikit-learn has it."""
+    sparse = "csr" if get_tags(model).input_tags.sparse else False
+    try:
+        rows = check_array(X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X")
+        return rows if rows.dtype.kind != "O" else rows.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        refused = refused_table(X, "X")
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def note_columns(model: BaseEstimator, columns: int, names: Sequence[str] | None) -> None:

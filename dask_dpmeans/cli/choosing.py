@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
+from dask_dpmeans.cli.following import following
 from dask_dpmeans.cli.options import (
     FORCE,
     FULL,
@@ -64,12 +65,15 @@ def penalty_command(
         )
         return
     click.echo(f"farthest-first  {found.penalty:.9g} for {counted(clusters, 'cluster')}, as a radius")
-    if aimed is not None:
+    if aimed is None:
+        click.echo(f"next            {following(data, found.penalty)}")
+    else:
         jumps = f": no penalty tried gives {clusters:,}" * (aimed.n_clusters != clusters)
         click.echo(
             f"by fits         {aimed.penalty:.9g}, {counted(aimed.n_clusters, 'cluster')} as a "
             f"{'price' if search else 'radius'}, of {seen(aimed)}{jumps}"
         )
+        click.echo(f"next            {following(data, aimed.penalty, search=search, seed=aimed.random_state)}")
 
 
 @click.command("path")
@@ -131,7 +135,9 @@ def path_command(
         found = penalty_path(penalties=penalties, **options, **rows)
     if target is not None:
         write_path(found, target, force=force)
-    say_path(found, out, as_json)
+    proposed = found.penalty is not None and search
+    onward = following(data, found.penalty or 0.0, search=True, seed=found.random_state) if proposed else None
+    say_path(found, out, as_json, onward)
 
 
 @click.command("tree")

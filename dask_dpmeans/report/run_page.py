@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans import plot, views
+from dask_dpmeans import plot, shell, views
 from dask_dpmeans import run as runs
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 from dask_dpmeans.estimate import counted
@@ -192,7 +192,7 @@ def _source(result: Result, model: Model, data: Any, where: dict[str, Any]) -> R
     """The input, as the fit saw it."""
     if isinstance(model, GraphCutDPMeans):
         return as_source(as_graph(data), sparse=True, **where)
-    beside = origin.sources(result.manifest)
+    beside = shell.sources(result.manifest)
     given = {name: path for name, path in beside.items() if name != "data" and path and os.path.exists(path_of(path))}
     groups = {"groups": given["groups"]} if "groups" in given and isinstance(model, HDPMeans) else {}
     return views.rows_of(data, model, given.get("sample_weight"), **groups, **where)
@@ -291,7 +291,7 @@ def _parameters(model: Model) -> dict[str, str]:
 
 def call(result: Result, model: Model) -> str:
     """Python that makes the run again."""
-    manifest, sources, name = result.manifest, origin.sources(result.manifest), type(model).__name__
+    manifest, sources, name = result.manifest, shell.sources(result.manifest), type(model).__name__
     asked, imports = _asked(model), [f"from dask_dpmeans import {name}, fit"]
     if isinstance(model, GibbsMixture):
         imports = ["from dask_dpmeans import fit", f"from dask_dpmeans.gibbs import {name}"]
@@ -311,12 +311,12 @@ def command(result: Result, model: Model) -> str | None:
     """The command that makes the run again; None where there is none, or rows or first centers have no path."""
     if type(model) not in COMMANDS:
         return None
-    manifest, sources, asked = result.manifest, origin.sources(result.manifest), _asked(model)
-    reading = origin.words(manifest)
+    manifest, sources, asked = result.manifest, shell.sources(result.manifest), _asked(model)
+    reading = shell.words(manifest)
     if reading is None or (isinstance(model, HDPMeans) and sources["groups"] is None):
         return None
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         return None
-    words = ["dask-dpmeans", COMMANDS[type(model)], str(sources["data"]), origin.AGAIN, *origin.flags(asked)]
+    words = ["dask-dpmeans", COMMANDS[type(model)], str(sources["data"]), origin.AGAIN, *shell.flags(asked)]
     words += ["--groups", str(sources["groups"])] if isinstance(model, HDPMeans) else []
     return shlex.join([*words, *reading])

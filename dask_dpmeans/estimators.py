@@ -169,7 +169,7 @@ class DPMeans(CentersMixin, BaseEstimator):
 INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or the path of a finished run'
 """What first centers may be given as."""
 KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
-"""Parameters of `KernelDPMeans` that a run keeps beside those of its method."""
+"""Parameters of kernels and their approximations that a run keeps beside those of its method."""
 
 AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans, SpectralDPMeans, GraphCutDPMeans, GibbsMixture)
 Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
@@ -308,11 +308,11 @@ def _unfitted(result: Result) -> Model:
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
     shared["random_state"] = result.manifest["random_state"]
     shared["search"] = method in (search.Method.name, hdp_search.Method.name)
-    if "kernel" in parameters:
-        asked = {name: parameters[name] for name in KERNEL if name in parameters}
-        return KernelDPMeans(parameters["penalty"], **asked, **shared)
+    asked = {name: parameters[name] for name in KERNEL if name in parameters}
     if result.shared:
-        return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
+        return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **asked, **shared)
+    if asked:
+        return KernelDPMeans(parameters["penalty"], **asked, **shared)
     if "normalized" in parameters:
         del shared["search"]
         cut = "normalized" if parameters["normalized"] else "ratio"
@@ -335,6 +335,8 @@ def first_centers(init: Any) -> Float64Array | None:
     init = _loaded(init)
     if isinstance(init, DPMeans | HDPMeans):
         check_is_fitted(init)
+        if getattr(init, "approximation", None) is not None:
+            raise InputError("the centers of init are among features of a kernel, which the rows are not: leave it out")
         scale = init.feature_scale_
         return np.array(init.cluster_centers_ if scale is None else init.cluster_centers_ * scale)
     try:

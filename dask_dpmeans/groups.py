@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.algorithms import hdp, hdp_search
+from dask_dpmeans.approximation import Approximation, approximation_of
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
@@ -31,13 +32,19 @@ class HDPMeans(CentersMixin, BaseEstimator):
     ----------
     local_penalty : float
         The price of a local cluster, in squared units of the rows times weight: what a data set pays for each global
-        cluster that it uses (lambda_l of the paper).
+        cluster that it uses (lambda_l of the paper).  With an approximation both penalties are in units of the kernel.
     global_penalty : float
         The price of a global cluster (lambda_g).
     search : bool, default False
         Search for the lowest objective: data sets also give centers up and take them up, and centers merge, split and
         go, by the exact effect on the objective; up to 524,288 rows trials of merges, deletes and splits follow, each
         kept where a few passes lead lower.
+    approximation : {"nystroem", "fourier"}, optional
+        Cluster features of the rows in their place, whose inner products are about the values of a kernel function
+        (section 5.2), so that clusters may be of any shape: `KernelDPMeans` tells of these.  All data sets share the
+        features.
+    kernel, gamma, degree, coef0, n_components
+        Of an approximation, as `KernelDPMeans` has them; `InputError` where one is given without.
     max_iter : int, default 300
         The most sweeps or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
@@ -47,12 +54,14 @@ class HDPMeans(CentersMixin, BaseEstimator):
     max_clusters : int, optional
         `TooManyClustersError` where there are more global clusters.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`; nothing draws from it.
+        Drawn once and kept in `random_state_`; nothing but an approximation draws from it.
 
     Attributes
     ----------
     cluster_centers_ : (g, d) float64
-        The global centers.
+        The global centers; with an approximation (g, n_components), among the features.
+    features_ : dask_dpmeans.approximation.KernelFeatures
+        Of an approximation.
     labels_ : (n,) int32
         The global cluster of each row; a lazy Dask array where the input is one, or a ``zarr.Array``.
     local_clusters_ : (n_groups, g) scipy.sparse.csr_array
@@ -86,6 +95,12 @@ class HDPMeans(CentersMixin, BaseEstimator):
         global_penalty: float,
         *,
         search: bool = False,
+        approximation: str | None = None,
+        kernel: str = "rbf",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_components: int = 100,
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
@@ -94,6 +109,12 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.local_penalty = local_penalty
         self.global_penalty = global_penalty
         self.search = search
+        self.approximation = approximation
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_components = n_components
         self.max_iter = max_iter
         self.tol = tol
         self.max_clusters = max_clusters
@@ -156,6 +177,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         """The parameters, checked, as the library's core takes them."""
         if not isinstance(self.search, bool | np.bool_):
             raise InputError(f"search must be True or False, got {self.search!r}")
+        self._recipe()  # which refuses what cannot be used
         return (hdp_search.Method if self.search else hdp.Method)(
             local_penalty=self.local_penalty,
             global_penalty=self.global_penalty,
@@ -163,6 +185,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
             tol=self.tol,
             max_clusters=self.max_clusters,
         )
+
+    def _recipe(self) -> Approximation | None:
+        return approximation_of(self)
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         super()._set_centers(method, source, state)

@@ -132,7 +132,9 @@ def _clusters(method: str, asked: dict[str, Any], rows: dict[str, Any], found: d
             f"{inertia} + {word} x clusters",
         ]
     sets, local = rows["n_groups"], found["n_local_clusters"]
+    features = [f"kernel      {asked['kernel']}, by {asked['approximation']}"] if "approximation" in asked else []
     return [
+        *features,
         f"penalties   {asked['local_penalty']:g} a local cluster, {asked['global_penalty']:g} a global one",
         f"clusters    {found['n_clusters']:,} global; {local:,} local ones of {counted(sets, 'data set')}, "
         f"{local / sets:.2f} each",

@@ -493,7 +493,7 @@ def unit(model: Any) -> str:
 
 def feature_names(model: Any) -> list[str]:
     """What the columns of the centers are called: as in the table that was fitted, or by number."""
-    columns = _columns(model)
+    columns = columns_of(model)
     if columns is None:
         kind = "eigenvector" if isinstance(model, SpectralDPMeans) else "feature"
         return [f"{kind} {place}" for place in range(model.cluster_centers_.shape[1])]
@@ -501,7 +501,7 @@ def feature_names(model: Any) -> list[str]:
     return [f"column {column}" if given is None else str(given[column]) for column in columns]
 
 
-def _columns(model: Any) -> list[int] | None:
+def columns_of(model: Any) -> list[int] | None:
     """Which columns of the rows the columns of the centers are; None where these are of something else."""
     features = model.features_
     if isinstance(model, SpectralDPMeans) or (features is not None and features.n_features is not None):
@@ -520,7 +520,7 @@ def _places(model: Any, names: list[str], columns: Sequence[int | str] | None) -
     """Which columns of the centers are meant."""
     if columns is None:
         return None
-    numbers = _columns(model) or list(range(len(names)))
+    numbers = columns_of(model) or list(range(len(names)))
     some = [names.index(each) if each in names else numbers.index(each) if each in numbers else -1 for each in columns]
     if len(some) not in (1, 2) or -1 in some or len(set(some)) < len(some):
         raise InputError(f"columns must be one or two different columns of the fit, got {columns!r}")

@@ -117,7 +117,7 @@ def cluster_table(model: Model, names: list[str]) -> Table:
         parts.append(figures((model.local_clusters_ > 0).sum(axis=0)[shown]))
     centers = getattr(model, "cluster_centers_", None)
     if centers is not None and centers.shape[1] <= MOST_FEATURES:
-        scale = model.feature_scale_
+        scale = None if views.columns_of(model) is None else model.feature_scale_
         columns += names
         parts += [figures(each) for each in (centers if scale is None else centers * scale)[shown].T]
     left_out = len(found.clusters) - len(shown)

@@ -309,17 +309,8 @@ def test_the_command_line_makes_features_of_data_sets(directions, tmp_path, monk
     rows, _, groups = directions
     np.save("rows.npy", rows)
     np.save("groups.npy", groups)
-    words = [
-        "hdp",
-        "rows.npy",
-        "run.zarr",
-        "--groups",
-        "groups.npy",
-        "--local-penalty",
-        "0.5",
-        "--global-penalty",
-        "0.5",
-    ]
+    words = ["hdp", "rows.npy", "run.zarr", "--groups", "groups.npy"]
+    words += ["--local-penalty", "0.2", "--global-penalty", "0.6"]
     how = ["--approximation", "nystroem", "--kernel", "cosine", "--components", "20", "--seed", "0"]
     result = CliRunner().invoke(main, [*words, *how])
     assert result.exit_code == 0, result.output

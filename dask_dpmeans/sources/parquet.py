@@ -145,7 +145,8 @@ def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, di
     chosen = _chosen(opened[0][1], columns, path, name)
     if dimensions == 1 and len(chosen) != 1:
         usable = _usable(files, opened)
-        raise InputError(f"{name} must be one column, got {', '.join(chosen)}: {_way(path, usable[:1])}")
+        one = [each for each in chosen if each in usable][:1] or usable[:1]
+        raise InputError(f"{name} must be one column, got {', '.join(chosen)}: {_way(path, one)}")
     kinds = [opened[0][1].field(column).type for column in chosen]
     for column, kind in zip(chosen, kinds, strict=True):
         if not _is_number(kind):

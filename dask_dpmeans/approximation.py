@@ -175,7 +175,8 @@ def approximation_of(model: Any) -> Approximation | None:
     if model.approximation is not None:
         return Approximation(**asked)
     usual = {name.name: name.default for name in fields(Approximation)}
-    given = [name for name, value in asked.items() if name != "approximation" and value != usual[name]]
+    idle = ("approximation", "n_components")  # scikit-learn's own checks set the latter on every estimator
+    given = [name for name, value in asked.items() if name not in idle and value != usual[name]]
     if given:
         raise InputError(f"{', '.join(given)} can be used with an approximation alone: give 'nystroem' or 'fourier'")
     return None

@@ -44,7 +44,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
         (section 5.2), so that clusters may be of any shape: `KernelDPMeans` tells of these.  All data sets share the
         features.
     kernel, gamma, degree, coef0, n_components
-        Of an approximation, as `KernelDPMeans` has them; `InputError` where one is given without.
+        Of an approximation, as `KernelDPMeans` has them; `InputError` where one is given without, but for
+        `n_components`, which is of no use then.
     max_iter : int, default 300
         The most sweeps or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4

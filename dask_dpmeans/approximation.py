@@ -3,7 +3,7 @@ the values of the kernel."""
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
@@ -161,3 +161,22 @@ class Approximation:
             n_components=n_rows,
             random_state=seed,
         )
+
+
+def approximation_of(model: Any) -> Approximation | None:
+    """What an estimator asks for by the parameters of that name; None without an approximation.
+
+    Raises
+    ------
+    InputError
+        Parameters that cannot be used, or that nothing uses without an approximation.
+    """
+    asked = {name.name: getattr(model, name.name) for name in fields(Approximation)}
+    if model.approximation is not None:
+        return Approximation(**asked)
+    usual = {name.name: name.default for name in fields(Approximation)}
+    idle = ("approximation", "n_components")  # scikit-learn's own checks set the latter on every estimator
+    given = [name for name, value in asked.items() if name not in idle and value != usual[name]]
+    if given:
+        raise InputError(f"{', '.join(given)} can be used with an approximation alone: give 'nystroem' or 'fourier'")
+    return None

@@ -19,8 +19,10 @@ from dask_dpmeans.occ import settle
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
     Layout,
+    Names,
     Storage,
     Threads,
+    check_centers,
     decoded_bytes,
     decoded_rows,
     format_bytes,
@@ -204,6 +206,7 @@ def dry_run(
     *,
     seed: int | None,
     sample_weight: Any = None,
+    center_names: Names | None = None,
     resume: bool = False,
     force: bool = False,
     scale: Float64Array | str | None = None,
@@ -219,6 +222,7 @@ def dry_run(
     if not (is_stored(data) and is_stored(sample_weight)):
         raise InputError("a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store")
     layout, executor = lay_out(data, sample_weight, features=method.features, **where)
+    check_centers(center_names, layout.column_names, layout.prepare.columns)
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)
     if resume:

@@ -14,7 +14,7 @@ from dask_dpmeans.algorithms import dpmeans, gibbs, hdp_search, search
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
-from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
+from dask_dpmeans.face import CentersMixin, checked_rows, note_columns, seed_of
 from dask_dpmeans.gibbs import GibbsMixture, parameters_of
 from dask_dpmeans.graph import METHODS, GraphCutDPMeans, as_graph
 from dask_dpmeans.groups import HDPMeans
@@ -22,7 +22,7 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.loop import Algorithm
-from dask_dpmeans.sources import lazy_rows
+from dask_dpmeans.sources import check_centers, lazy_rows, names_of
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import Result, RunStore
 
@@ -147,6 +147,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
         rows = checked_rows(self, X, reset=True)
+        check_centers(center_names(self.init), getattr(self, "feature_names_in_", None), None)
         self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
         tasks.end()
         return self
@@ -165,8 +166,10 @@ class DPMeans(CentersMixin, BaseEstimator):
         )
 
 
+INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or the path of a finished run'
+"""What first centers may be given as."""
 KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
-"""Parameters of `KernelDPMeans` that a run keeps beside those of its method."""
+"""Parameters of kernels and their approximations that a run keeps beside those of its method."""
 
 AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans, SpectralDPMeans, GraphCutDPMeans, GibbsMixture)
 Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
@@ -221,6 +224,7 @@ def fit(
         groups=groups,
         sample_weight=sample_weight,
         recipe=method._recipe(),
+        center_names=center_names(method.init) if isinstance(method, DPMeans) else None,
         resume=resume,
         force=force,
         **options,
@@ -260,6 +264,7 @@ def dry_run(
         method.method(),
         seed=None if method.random_state is None else seed_of(method.random_state),
         sample_weight=sample_weight,
+        center_names=center_names(method.init),
         resume=resume,
         force=force,
         **options,
@@ -285,7 +290,7 @@ def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> 
     result = RunStore.at(run, storage_options).result()
     model = _unfitted(result)
     model.random_state_ = result.manifest["random_state"]
-    model.n_features_in_ = result.manifest["input"]["shape"][1]
+    note_columns(model, result.manifest["input"]["shape"][1], result.manifest.get("column_names"))
     model.feature_columns_ = result.manifest["input"]["columns"]
     model.feature_scale_ = result.arrays.get("feature_scale")
     model.features_ = runs.features_of(result)
@@ -303,11 +308,11 @@ def _unfitted(result: Result) -> Model:
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
     shared["random_state"] = result.manifest["random_state"]
     shared["search"] = method in (search.Method.name, hdp_search.Method.name)
-    if "kernel" in parameters:
-        asked = {name: parameters[name] for name in KERNEL if name in parameters}
-        return KernelDPMeans(parameters["penalty"], **asked, **shared)
+    asked = {name: parameters[name] for name in KERNEL if name in parameters}
     if result.shared:
-        return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **shared)
+        return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **asked, **shared)
+    if asked:
+        return KernelDPMeans(parameters["penalty"], **asked, **shared)
     if "normalized" in parameters:
         del shared["search"]
         cut = "normalized" if parameters["normalized"] else "ratio"
@@ -327,13 +332,37 @@ def first_centers(init: Any) -> Float64Array | None:
     """What `init` stands for: centers in the units of the input, or None for the mean of all rows."""
     if isinstance(init, str) and init == "mean":
         return None
-    if isinstance(init, str | os.PathLike | Location):
-        init = load(init)
+    init = _loaded(init)
     if isinstance(init, DPMeans | HDPMeans):
         check_is_fitted(init)
+        if getattr(init, "approximation", None) is not None:
+            raise InputError("the centers of init are among features of a kernel, which the rows are not: leave it out")
         scale = init.feature_scale_
         return np.array(init.cluster_centers_ if scale is None else init.cluster_centers_ * scale)
     try:
         return np.array(init, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f'init must be "mean", centers (k, d), or an earlier run or fit, got {init!r}') from error
+        raise InputError(f"{INIT}, got {init!r}") from error
+
+
+def center_names(init: Any) -> tuple[str, ...] | None:
+    """What the columns of first centers are called, where `init` tells."""
+    if isinstance(init, str) and init == "mean":
+        return None
+    init = _loaded(init)
+    if not isinstance(init, DPMeans | HDPMeans):
+        return names_of(init)
+    names, columns = getattr(init, "feature_names_in_", None), init.feature_columns_
+    if names is None:
+        return None
+    return tuple(names.tolist() if columns is None else names[columns].tolist())
+
+
+def _loaded(init: Any) -> Any:
+    """The fit that is stored at a path, or what else was given."""
+    if not isinstance(init, str | os.PathLike | Location):
+        return init
+    try:
+        return load(init)
+    except InputError as error:
+        raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error

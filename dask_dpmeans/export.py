@@ -55,7 +55,8 @@ def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -
 def as_json(model: Any) -> str:
     """The clusters of a fitted `DPMeans`, from which rows are labelled by arithmetic alone.
 
-    Take the `columns` of a row (all where null), divide each by its `scale` (if any), with the metric cosine divide the
+    A row has `n_columns`, which are called `column_names` (null where the fit had no names), in that order.  Take its
+    `columns` (all where null), divide each by its `scale` (if any), with the metric cosine divide the
     row by its length; its label is the number of the nearest of the `centers`, the lowest among equals.  Numbers are
     written so that they are read back to the last bit.
 
@@ -65,7 +66,7 @@ def as_json(model: Any) -> str:
         Where its labels are no nearest centers of rows.
     """
     _check_nearest(model)
-    drawn, scale = vars(model).get("random_state_"), model.feature_scale_
+    drawn, names, scale = vars(model).get("random_state_"), _names(model), model.feature_scale_
     parameters = {name: value for name, value in model.get_params().items() if name not in ("init", "random_state")}
     described = {
         "format": FORMAT,
@@ -75,6 +76,7 @@ def as_json(model: Any) -> str:
         "metric": parameters.get("metric", "euclidean"),
         "penalty": model.penalty,
         "n_columns": model.n_features_in_,
+        "column_names": None if names is None else names.tolist(),
         "columns": model.feature_columns_,
         "scale": None if scale is None else scale.tolist(),
         "centers": model.cluster_centers_.tolist(),
@@ -89,6 +91,7 @@ def as_pipeline(model: Any) -> Pipeline:
     Centers are the same to the bit.  The steps before make rows float64, choose and divide columns as the fit did, and
     bring rows to unit length where the metric is cosine.  It needs scikit-learn alone, and labels rows as `model` does,
     rounding aside: KMeans compares norms and products, and may tell a row about midway between two centers otherwise.
+    The pipeline compares the number and the names of columns with those of the fit, as `model` does.
 
     Raises
     ------
@@ -97,7 +100,7 @@ def as_pipeline(model: Any) -> Pipeline:
     """
     _check_nearest(model)
     columns, scale, width = model.feature_columns_, model.feature_scale_, model.n_features_in_
-    steps: list[Any] = [FunctionTransformer(check_array, kw_args={"accept_sparse": "csr", "dtype": "float64"})]
+    steps: list[Any] = [_checked(width, _names(model))]
     if columns is not None:
         steps.append(ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width))))
     if scale is not None:
@@ -115,6 +118,22 @@ def _check_nearest(model: Any) -> None:
             "can say: use predict, of load(run) or of the command line, or export a run of DPMeans"
         )
     check_is_fitted(model)
+
+
+def _names(model: Any) -> np.ndarray[Any, Any] | None:
+    """(n_columns,) str, what the columns of the rows are called, where the fit knew."""
+    return getattr(model, "feature_names_in_", None)
+
+
+def _checked(width: int, names: np.ndarray[Any, Any] | None) -> FunctionTransformer:
+    """A transformer that compares the number and names of columns, and makes rows float64."""
+    checked = FunctionTransformer(
+        check_array, kw_args={"accept_sparse": "csr", "dtype": "float64"}, validate=True, accept_sparse=True
+    )
+    checked.n_features_in_ = width
+    if names is not None:
+        checked.feature_names_in_ = names.copy()
+    return checked
 
 
 def _divided(scale: Float64Array) -> MaxAbsScaler:

@@ -1,7 +1,7 @@
 """What scikit-learn's faces of the methods have in common."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
@@ -22,7 +22,19 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
 from dask_dpmeans.loop import Algorithm, Step, iterate
 from dask_dpmeans.recipe import Learned, Recipe
-from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, opened_rows
+from dask_dpmeans.sources import (
+    Names,
+    RowSource,
+    as_source,
+    check_names,
+    is_lazy,
+    known_rows,
+    lazy_map,
+    names_of,
+    open_groups,
+    opened_rows,
+    refused_table,
+)
 from dask_dpmeans.store import Record, Result
 
 
@@ -90,8 +102,19 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
             self._source(checked_rows(self, X, reset=False), sample_weight), self.cluster_centers_
         )
 
-    def _mapped(self, X: Any, kernel: Callable[[Block], Any], dtype: Any, width: int | None, groups: Any = None) -> Any:
-        rows = checked_rows(self, X, reset=False)
+    def _mapped(
+        self,
+        X: Any,
+        kernel: Callable[[Block], Any],
+        dtype: Any,
+        width: int | None,
+        groups: Any = None,
+        names: Names | None = None,
+    ) -> Any:
+        rows = checked_rows(self, X, reset=False, names=names)
+        if groups is not None:
+            rows = known_rows(rows)
+            groups = open_groups(groups, rows.shape[0])
         if is_lazy(rows):
             prepared = self.feature_columns_, self.feature_scale_
             return lazy_map(rows, kernel, *prepared, dtype, width, groups, self.features_)
@@ -212,23 +235,48 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def checked_rows(model: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """X, its columns compared with those of the fit, or noted where `reset`."""
+def checked_rows(model: BaseEstimator, X: Any, *, reset: bool, names: Names | None = None) -> Any:
+    """X, the number and the names of its columns compared with those of the fit, or noted where `reset`.
+
+    `names` are those of the columns where X was made of tables.
+    """
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
-    X = opened_rows(X)
+    X = opened_rows(X, type(model).__name__)
+    names = names_of(X) if names is None else names
+    if not reset:
+        check_names(names, getattr(model, "feature_names_in_", None), type(model).__name__)
     if not is_lazy(X):
-        sparse = "csr" if get_tags(model).input_tags.sparse else False
-        return validate_data(
-            model, X, reset=reset, accept_sparse=sparse, dtype="numeric", ensure_all_finite=False, ensure_min_samples=1
-        )
+        X = _array_of(model, X)
     if X.ndim != 2:
         raise InputError(f"X must have 2 dimensions, got shape {X.shape}")
     columns = X.shape[1]
     if reset:
-        model.n_features_in_ = columns
+        note_columns(model, columns, names)
     elif columns != model.n_features_in_:
         raise InputError(
-            f"X has {columns} features, but {type(model).__name__} is expecting {model.n_features_in_} features"
+            f"X has {columns} features, but {type(model).__name__} is expecting {model.n_features_in_} features as "
+            "input"
         )
     return X
+
+
+def _array_of(model: BaseEstimator, X: Any) -> Any:
+    """What is in this process's memory as an array, as scikit-learn has it."""
+    sparse = "csr" if get_tags(model).input_tags.sparse else False
+    try:
+        rows = check_array(X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X")
+        return rows if rows.dtype.kind != "O" else rows.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        refused = refused_table(X, "X")
+        if refused is None:
+            raise
+        raise refused from error
+
+
+def note_columns(model: BaseEstimator, columns: int, names: Sequence[str] | None) -> None:
+    """Note how many columns the rows of a fit have, and what they are called."""
+    model.n_features_in_ = columns
+    model.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    if names is not None:
+        model.feature_names_in_ = np.array(names, object)

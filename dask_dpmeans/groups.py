@@ -1,5 +1,6 @@
 """scikit-learn's face of the HDP: several data sets that share clusters."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.algorithms import hdp, hdp_search
+from dask_dpmeans.approximation import Approximation, approximation_of
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
@@ -15,7 +17,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.manifest import LOCAL
-from dask_dpmeans.sources import RowSource, concatenated, is_lazy, known_rows, open_groups, opened_rows
+from dask_dpmeans.sources import Names, RowSource, concatenated, is_lazy, known_rows, names_of, open_groups, opened_rows
 from dask_dpmeans.store import Result
 
 
@@ -30,13 +32,20 @@ class HDPMeans(CentersMixin, BaseEstimator):
     ----------
     local_penalty : float
         The price of a local cluster, in squared units of the rows times weight: what a data set pays for each global
-        cluster that it uses (lambda_l of the paper).
+        cluster that it uses (lambda_l of the paper).  With an approximation both penalties are in units of the kernel.
     global_penalty : float
         The price of a global cluster (lambda_g).
     search : bool, default False
         Search for the lowest objective: data sets also give centers up and take them up, and centers merge, split and
         go, by the exact effect on the objective; up to 524,288 rows trials of merges, deletes and splits follow, each
         kept where a few passes lead lower.
+    approximation : {"nystroem", "fourier"}, optional
+        Cluster features of the rows in their place, whose inner products are about the values of a kernel function
+        (section 5.2), so that clusters may be of any shape: `KernelDPMeans` tells of these.  All data sets share the
+        features.
+    kernel, gamma, degree, coef0, n_components
+        Of an approximation, as `KernelDPMeans` has them; `InputError` where one is given without, but for
+        `n_components`, which is of no use then.
     max_iter : int, default 300
         The most sweeps or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
@@ -46,12 +55,14 @@ class HDPMeans(CentersMixin, BaseEstimator):
     max_clusters : int, optional
         `TooManyClustersError` where there are more global clusters.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`; nothing draws from it.
+        Drawn once and kept in `random_state_`; nothing but an approximation draws from it.
 
     Attributes
     ----------
     cluster_centers_ : (g, d) float64
-        The global centers.
+        The global centers; with an approximation (g, n_components), among the features.
+    features_ : dask_dpmeans.approximation.KernelFeatures
+        Of an approximation.
     labels_ : (n,) int32
         The global cluster of each row; a lazy Dask array where the input is one, or a ``zarr.Array``.
     local_clusters_ : (n_groups, g) scipy.sparse.csr_array
@@ -85,6 +96,12 @@ class HDPMeans(CentersMixin, BaseEstimator):
         global_penalty: float,
         *,
         search: bool = False,
+        approximation: str | None = None,
+        kernel: str = "rbf",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_components: int = 100,
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
@@ -93,6 +110,12 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.local_penalty = local_penalty
         self.global_penalty = global_penalty
         self.search = search
+        self.approximation = approximation
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_components = n_components
         self.max_iter = max_iter
         self.tol = tol
         self.max_clusters = max_clusters
@@ -119,10 +142,10 @@ class HDPMeans(CentersMixin, BaseEstimator):
         """
         method = self.method()
         given = X
-        X, groups = data_sets(X, groups)
+        X, groups, names = data_sets(X, groups)
         tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
-        rows = known_rows(checked_rows(self, X, reset=True))
+        rows = known_rows(checked_rows(self, X, reset=True, names=names))
         groups = np.zeros(rows.shape[0], np.int64) if groups is None else open_groups(groups, rows.shape[0])
         self._n_sets = 0 if X is given else len(given)  # the last of which may be empty
         self._fit_rows(rows, method.seeded(self.random_state_), tasks, groups, sample_weight)
@@ -142,22 +165,20 @@ class HDPMeans(CentersMixin, BaseEstimator):
         without groups, go to the nearest center.
         """
         check_is_fitted(self)
-        X, groups = data_sets(X, groups)
+        X, groups, names = data_sets(X, groups)
         if groups is None:
             return super().predict(X)
-        X = opened_rows(X)
-        X = known_rows(X) if is_lazy(X) else X
-        groups = open_groups(groups, X.shape[0] if hasattr(X, "shape") else len(X))
         coordinates = self.local_clusters_.tocoo()
         uses = coordinates.row.astype(np.int64), coordinates.col.astype(np.int64)
         sharing = Sharing.of(self.cluster_centers_, *uses, self.local_clusters_.shape[0])
         kernel = PredictedLabels(sharing, Prices(self.local_penalty, self.global_penalty))
-        return self._mapped(X, kernel, np.int32, None, groups)
+        return self._mapped(X, kernel, np.int32, None, groups, names)
 
     def method(self) -> hdp.Method | hdp_search.Method:
         """The parameters, checked, as the library's core takes them."""
         if not isinstance(self.search, bool | np.bool_):
             raise InputError(f"search must be True or False, got {self.search!r}")
+        self._recipe()  # which refuses what cannot be used
         return (hdp_search.Method if self.search else hdp.Method)(
             local_penalty=self.local_penalty,
             global_penalty=self.global_penalty,
@@ -165,6 +186,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
             tol=self.tol,
             max_clusters=self.max_clusters,
         )
+
+    def _recipe(self) -> Approximation | None:
+        return approximation_of(self)
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         super()._set_centers(method, source, state)
@@ -181,21 +205,32 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.n_local_clusters_ = len(groups)
 
 
-def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
-    """One table and the number of each row's data set, from a list of tables where X is one."""
+def data_sets(X: Any, groups: Any) -> tuple[Any, Any, Names | None]:
+    """One table, the number of each row's data set, and the names of columns, from a list of tables where X is one."""
     if not isinstance(X, list | tuple) or not X or any(_dimensions(item) != 2 for item in X):
-        return X, groups
+        return X, groups, None
     if groups is not None:
         raise InputError("X is a list of data sets, which says what groups says: leave groups out")
-    names = [list(item.columns) for item in X if hasattr(item, "columns")]
-    if any(each != names[0] for each in names):
-        raise InputError(f"the data sets of X must have the same columns in one order, got {names[0]} and others")
+    names = _shared_names(X)
     tables = [item if is_lazy(item) else _table(item) for item in X]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")
     rows, heights = concatenated(tables)
-    return rows, np.repeat(np.arange(len(tables)), heights)
+    return rows, np.repeat(np.arange(len(tables)), heights), names
+
+
+def _shared_names(tables: Sequence[Any]) -> Names | None:
+    """What the columns of all data sets are called."""
+    names = [names_of(table) for table in tables]
+    for number, each in enumerate(names):
+        if each != names[0]:
+            one, other = ("no names" if some is None else list(some) for some in (names[0], each))
+            raise InputError(
+                f"the data sets of X must have the same columns in one order, got {one} in set 0 and {other} in set "
+                f"{number}"
+            )
+    return names[0]
 
 
 def _table(item: Any) -> Any:

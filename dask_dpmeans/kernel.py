@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.algorithms import dpmeans, kernel, search
-from dask_dpmeans.approximation import Approximation
+from dask_dpmeans.approximation import Approximation, approximation_of
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
@@ -175,10 +175,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return kernel.Method(self.penalty, self.kernel, self.gamma, self.degree, self.coef0, **limits)
 
     def _recipe(self) -> Approximation | None:
-        if self.approximation is None:
-            return None
-        name: Any = self.kernel  # a function is refused there
-        return Approximation(self.approximation, name, self.gamma, self.degree, self.coef0, self.n_components)
+        return None if self.approximation is None else approximation_of(self)
 
     def predict(self, X: Any) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is.

@@ -146,8 +146,8 @@ class PenaltyPath:
     random_state: int
     """The seed."""
     asked: dict[str, Any]
-    """The `parameters` of `penalty_path`; `sources`, the paths of what it read, and `input`, `checksummed` and
-    `versions`, as the manifest of a run has them.  As JSON holds it."""
+    """The `parameters` of `penalty_path`; `sources`, the paths of what it read, and `input`, `column_names`,
+    `checksummed` and `versions`, as the manifest of a run has them.  As JSON holds it."""
 
     @property
     def caution(self) -> str:
@@ -613,7 +613,7 @@ def _asked(work: _Work, read: tuple[Any, Any], **parameters: Any) -> dict[str, A
     source = work.source
     flags = {"scaled": source.scale is not None, "weighted": sample_weight is not None}
     asked = asked_of(work.method, 0, source, **flags)
-    kept = {name: asked[name] for name in ("input", "checksummed", "versions")}
+    kept = {name: asked[name] for name in ("input", "column_names", "checksummed", "versions")}
     return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
 
@@ -673,7 +673,7 @@ def hdp_penalties(
     """
     _check_count("local_clusters", local_clusters)
     _check_count("global_clusters", global_clusters)
-    rows, sets = data_sets(data, groups)
+    rows, sets, _ = data_sets(data, groups)
     if sets is None:
         raise InputError("groups are missing: pass the number of each row's data set, or a list of data sets")
     source = as_source(rows, groups=sets, **where)

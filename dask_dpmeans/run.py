@@ -30,7 +30,7 @@ from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
-from dask_dpmeans.sources import Layout, RowSource, as_source
+from dask_dpmeans.sources import Layout, Names, RowSource, as_source, check_centers, check_names
 from dask_dpmeans.store import Draft, Record, Result, RunStore, new_group
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
@@ -57,6 +57,7 @@ def fit(
     groups: Any = None,
     sample_weight: Any = None,
     recipe: Recipe | None = None,
+    center_names: Names | None = None,
     resume: bool = False,
     force: bool = False,
     on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
@@ -72,6 +73,7 @@ def fit(
     method : parameters and steps
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
     recipe : what the method is to see in place of the rows
+    center_names : what the columns of the method's first centers are called, where that is known
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
@@ -95,6 +97,7 @@ def fit(
         store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
         where = where | {"storage_options": storage_options}
         source = as_source(data, sample_weight, groups=groups, features=method.features, sparse=method.sparse, **where)
+        check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
@@ -104,6 +107,7 @@ def fit(
         manifest["sources"] = sources_of(data, groups, sample_weight)
         if resume:
             check_resumable(store, manifest)  # before the work
+            manifest["column_names"] = _resumed_names(store, source.column_names)
             if _stands(store, method):
                 return
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
@@ -207,7 +211,7 @@ def predict(
         features=features_of(result),
         centers=result.arrays.get("cluster_centers"),
         stored_columns=fitted["shape"][1],
-        column_names=result.manifest.get("column_names"),
+        column_names=result.manifest.get("column_names") or (),
         storage_options=storage_options,
         **where,
     )
@@ -345,6 +349,15 @@ def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
             names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
             other = "other parameters" if key == "parameters" else f"another {key}"
             raise InputError(f"{store.path} was begun with {other}: {names}; use --force to start anew")
+
+
+def _resumed_names(store: RunStore, here: Names | None) -> list[str] | None:
+    """What the columns are called of a run that is gone on with, as it was begun, where that is known."""
+    there = store.manifest().get("column_names") if store.begun() else None
+    if there is not None:
+        check_names(here, there, "the run")
+        return list(there)
+    return None if here is None else list(here)
 
 
 def asked(

@@ -170,10 +170,11 @@ class SplitMergeDPMeans(_Stream):
 
     Each cluster remembers the weight, mean and range of its rows, and splits in its widest column where two halves of
     a uniform cluster of that weight and range would cost less: clusters grow in number with the rows, as the objective
-    wants it.  At the end those are merged, the cheapest pair first, whose merge lowers the objective.  The pass over
-    the rows is serial by nature, wherever they are; the merge needs no rows; labels, inertia and predictions are
-    distributed.  The result follows the order of the rows, and is the same, to the byte, for any chunking, batches,
-    threads and workers.
+    wants it.  Algorithm 3 is printed with a sign that cannot be meant; it is read so that among equally near clusters
+    the first wins, and a row at exactly the radius opens a cluster.  At the end those are merged, the cheapest pair
+    first, whose merge lowers the objective.  The pass over the rows is serial by nature, wherever they are; the merge
+    needs no rows; labels, inertia and predictions are distributed.  The result follows the order of the rows, and is
+    the same, to the byte, for any chunking, batches, threads and workers.
 
     Parameters
     ----------

@@ -1,6 +1,8 @@
 """Clusters of clusters within one data set: weighted DP-means on the centers of a fit, at rising penalties.
 
-Maurer (2015, section 4) wishes for them: base clusters that are clustered into meta clusters.
+Maurer (2015, section 4) wishes for base clusters that are clustered into meta clusters, by one joint model:
+mu_ij ~ N(nu_i, sigma I) with nu_i ~ N(0, rho I).  This is no fit of that model: level by level the clusters below stay
+as they are, and no meta cluster moves one of them.
 """
 
 from collections.abc import Iterator, Mapping

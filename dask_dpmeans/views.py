@@ -361,9 +361,11 @@ def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Any) -> RowS
     """
     if isinstance(model, SpectralDPMeans) and model.features_ is None:
         return as_source(model.embedding_, **where)
+    stored = isinstance(X, str | os.PathLike)
     source = as_source(
-        X if isinstance(X, str | os.PathLike) else checked_rows(model, X, reset=False),
+        X if stored else checked_rows(model, X, reset=False),
         sample_weight,
+        column_names=tuple(getattr(model, "feature_names_in_", ())) if stored else None,
         columns=model.feature_columns_,
         scale=model.feature_scale_,
         features=model.features_,
@@ -489,20 +491,17 @@ def unit(model: Any) -> str:
     return "units of the data" if model.feature_scale_ is None else "standard deviations"
 
 
-def feature_names(model: Any, stored: Sequence[str] | None = None) -> list[str]:
-    """What the columns of the centers are called: as in the table that was fitted, or by number.
-
-    The names of all columns of a stored table are no attribute of the model, and may be given as `stored`.
-    """
-    columns = _columns(model)
+def feature_names(model: Any) -> list[str]:
+    """What the columns of the centers are called: as in the table that was fitted, or by number."""
+    columns = columns_of(model)
     if columns is None:
         kind = "eigenvector" if isinstance(model, SpectralDPMeans) else "feature"
         return [f"{kind} {place}" for place in range(model.cluster_centers_.shape[1])]
-    given = getattr(model, "feature_names_in_", stored)
+    given = getattr(model, "feature_names_in_", None)
     return [f"column {column}" if given is None else str(given[column]) for column in columns]
 
 
-def _columns(model: Any) -> list[int] | None:
+def columns_of(model: Any) -> list[int] | None:
     """Which columns of the rows the columns of the centers are; None where these are of something else."""
     features = model.features_
     if isinstance(model, SpectralDPMeans) or (features is not None and features.n_features is not None):
@@ -521,7 +520,7 @@ def _places(model: Any, names: list[str], columns: Sequence[int | str] | None) -
     """Which columns of the centers are meant."""
     if columns is None:
         return None
-    numbers = _columns(model) or list(range(len(names)))
+    numbers = columns_of(model) or list(range(len(names)))
     some = [names.index(each) if each in names else numbers.index(each) if each in numbers else -1 for each in columns]
     if len(some) not in (1, 2) or -1 in some or len(set(some)) < len(some):
         raise InputError(f"columns must be one or two different columns of the fit, got {columns!r}")

@@ -233,7 +233,11 @@ def test_a_dry_run_on_workers_counts_their_threads(data: str) -> None:
 
 def test_penalty_says_what_the_library_finds(data: str, rows: np.ndarray) -> None:
     shown = succeed("penalty", data, "-k", 5)
-    assert shown.stdout == f"farthest-first  {farthest_first(rows, 5).penalty:.9g} for 5 clusters, as a radius\n"
+    price = farthest_first(rows, 5).penalty
+    assert shown.stdout.splitlines() == [
+        f"farthest-first  {price:.9g} for 5 clusters, as a radius",
+        f"next            dask-dpmeans fit {data} run.zarr --penalty {price!r}",
+    ]
     shown = succeed("penalty", data, "-k", 5, "--search", "--seed", 0).stdout
     found = penalty_for(rows, 5, search=True, random_state=0)
     assert found.n_clusters == 5
@@ -259,12 +263,12 @@ def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> 
     how = ["--search", "--from", 20, "--to", 4000, "--number", 5, "--seed", 0, "--halvings", 1]
     shown = succeed("path", data, "path.zarr", *how).stdout
     found = penalty_path(rows, np.geomspace(20, 4000, 5), search=True, halvings=1, random_state=0)
-    assert f"longest: {found.longest} clusters, the middle is --penalty {found.penalty:.9g}" in shown
+    assert f"longest: {found.longest} clusters, the middle is the price {found.penalty:.9g}" in shown
     assert "of all 1,000 rows, as prices" in shown
     lines = shown.splitlines()
     assert lines[0].split() == ["penalty", "clusters", "objective", "inertia", "stability"]
     assert [int(line.split()[1]) for line in lines[1:6]] == found.n_clusters.tolist()
-    assert [int(line.split()[2]) for line in lines[8:-2] if line] == [each.n_clusters for each in found.intervals]
+    assert [int(line.split()[2]) for line in lines[8:-3] if line] == [each.n_clusters for each in found.intervals]
     stored = xarray.open_zarr("path.zarr")
     for name, values in (("objective", found.objectives), ("stability", found.stability)):
         np.testing.assert_array_equal(stored[name], values)

@@ -52,6 +52,16 @@ def test_an_example_says_what_it_takes(
     assert capsys.readouterr().out.startswith("Usage: ")
 
 
+def test_figure_2d_is_drawn(tmp_path: Path) -> None:
+    shared = example("shared_clusters.py")
+    result = CliRunner().invoke(shared.main, ["1", "--figure", str(tmp_path / "d.png")])
+    assert result.exit_code == 0, result.output
+    assert result.output.endswith(f"figure: {tmp_path / 'd.png'}\n")
+    assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
+    sets, truth = shared.draw(0)
+    assert {(len(rows), len(set(labels))) for rows, labels in zip(sets, truth, strict=True)} == {(25, 5)}
+
+
 def test_neighbors_find_moons_and_rings_and_others_do_not() -> None:
     moons = example("moons_and_rings.py")
     for rows, truth in moons.data_sets(400).values():

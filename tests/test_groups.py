@@ -1,6 +1,7 @@
 """Several data sets that share clusters: the estimator, stores and the command line."""
 
 import json
+import shlex
 
 import dask.array as da
 import numpy as np
@@ -9,10 +10,14 @@ import zarr
 from click.testing import CliRunner
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, predict
 from dask_dpmeans.cli import main
+from dask_dpmeans.report import page
 
 
 @parametrize_with_checks([HDPMeans(1.0, 3.0)])
@@ -247,3 +252,91 @@ def test_a_finished_run_of_other_groups_is_not_taken_for_this_one(tmp_path, tabl
     fit(rows, tmp_path / "run.zarr", MODEL, groups=groups)
     with pytest.raises(InputError, match="another input: fingerprint"):
         fit(rows, tmp_path / "run.zarr", MODEL, groups=(groups + 1) % 40, resume=True)
+
+
+# Features of a kernel (Kulis & Jordan 2012, section 5.2)
+
+
+@pytest.fixture(scope="module")
+def directions():
+    """Rows in three directions, at any length; two data sets, the second of the last two directions alone."""
+    rng = np.random.default_rng(3)
+    truth, groups = np.repeat([0, 1, 2, 1, 2], 30), np.repeat([0, 1], [90, 60])
+    angles = truth * 2.0 + rng.normal(0, 0.1, 150)
+    return np.exp(rng.normal(size=150))[:, None] * np.column_stack([np.cos(angles), np.sin(angles)]), truth, groups
+
+
+FEATURES = {"approximation": "nystroem", "kernel": "cosine", "n_components": 20, "random_state": 0}
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_data_sets_share_clusters_among_features_of_a_kernel(directions, search):
+    rows, truth, groups = directions
+    model = HDPMeans(0.2, 0.6, search=search, **FEATURES).fit(rows, groups=groups)
+    assert adjusted_rand_score(truth, model.labels_) == 1
+    assert (model.local_clusters_.toarray() > 0).sum(axis=1).tolist() == [3, 2]
+    assert adjusted_rand_score(truth, HDPMeans(0.2, 0.6, search=search).fit(rows, groups=groups).labels_) < 0.9
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    features = model.features_.transformer.transform(unit)
+    plain = HDPMeans(0.2, 0.6, search=search).fit(features, groups=groups)
+    np.testing.assert_array_equal(plain.labels_, model.labels_)
+    assert model.objective_ == pytest.approx(plain.objective_, rel=1e-9)
+
+
+def test_features_of_data_sets_are_the_same_bytes_in_any_chunks_and_stores(directions, tmp_path):
+    rows, _, groups = directions
+    method = HDPMeans(0.2, 0.6, **FEATURES)
+    model = method.fit(rows, groups=groups)
+    lazy = params(method).fit(da.from_array(rows, chunks=(37, 1)), groups=da.from_array(groups, chunks=50))
+    np.testing.assert_array_equal(lazy.labels_.compute(), model.labels_)
+    np.testing.assert_array_equal(lazy.predict(rows, groups=groups), model.labels_)
+    run = fit(rows, tmp_path / "run", params(method), groups=groups)
+    for other in (lazy, run, load(tmp_path / "run")):
+        assert other.cluster_centers_.tobytes() == model.cluster_centers_.tobytes()
+        assert other.features_ == model.features_
+    assert params(load(tmp_path / "run")).get_params() == method.get_params() | {"random_state": 0}
+    assert predict(tmp_path / "run", rows, tmp_path / "labels", groups=groups).n_rows == 150
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "labels" / "label")[:], model.labels_)
+    fit(rows, tmp_path / "run", params(method), groups=groups, resume=True)
+    with pytest.raises(InputError, match="begun with other parameters: n_components 20, not 30"):
+        fit(rows, tmp_path / "run", params(method, n_components=30), groups=groups, resume=True)
+    with pytest.raises(InputError, match="the centers of init are among features of a kernel, which the rows are not"):
+        DPMeans(1.0, init=model).fit(rows)
+
+
+def test_the_command_line_makes_features_of_data_sets(directions, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows, _, groups = directions
+    np.save("rows.npy", rows)
+    np.save("groups.npy", groups)
+    words = ["hdp", "rows.npy", "run.zarr", "--groups", "groups.npy"]
+    words += ["--local-penalty", "0.2", "--global-penalty", "0.6"]
+    how = ["--approximation", "nystroem", "--kernel", "cosine", "--components", "20", "--seed", "0"]
+    result = CliRunner().invoke(main, [*words, *how])
+    assert result.exit_code == 0, result.output
+    assert "kernel      cosine, by nystroem" in result.output
+    expected = HDPMeans(0.2, 0.6, **FEATURES).fit(rows, groups=groups)
+    np.testing.assert_array_equal(load("run.zarr").labels_.compute(), expected.labels_)
+    again = shlex.split(page("run.zarr", data=False).command)
+    assert CliRunner().invoke(main, again[1:]).exit_code == 0
+    np.testing.assert_array_equal(load("again.zarr").labels_.compute(), expected.labels_)
+    result = CliRunner().invoke(main, [*words, "--force", "--components", "9"])
+    assert (result.exit_code, "--components are of an --approximation" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize("given", [{"gamma": 1.0}, {"kernel": "poly"}, {"degree": 2, "coef0": 0}])
+def test_a_kernel_without_an_approximation_is_refused(given):
+    with pytest.raises(InputError, match=f"^{', '.join(given)} can be used with an approximation alone"):
+        HDPMeans(1.0, 3.0, **given).fit(np.eye(3))
+
+
+def test_data_sets_go_through_a_pipeline_of_features(directions):
+    rows, truth, groups = directions
+    model = make_pipeline(Nystroem(kernel="cosine", n_components=20, random_state=0), HDPMeans(0.2, 0.6))
+    assert adjusted_rand_score(truth, model.fit(rows, hdpmeans__groups=groups)[-1].labels_) == 1
+
+
+def test_a_report_tells_centers_of_few_features_of_scaled_rows(directions, tmp_path):
+    rows, _, groups = directions
+    fit(rows, tmp_path / "run", HDPMeans(0.2, 0.6, **FEATURES | {"n_components": 3}), groups=groups, scale="std")
+    assert page(tmp_path / "run", data=False).tables[0].columns[-3:] == ["feature 0", "feature 1", "feature 2"]

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
+from dask_dpmeans.cli.following import following
 from dask_dpmeans.cli.options import (
     FORCE,
     FULL,
@@ -89,12 +90,15 @@ def penalty_command(
         )
         return
     click.echo(f"farthest-first  {found.penalty:.9g} for {counted(clusters, 'cluster')}, as a radius")
-    if aimed is not None:
+    if aimed is None:
+        click.echo(f"next            {following(data, found.penalty)}")
+    else:
         jumps = f": no penalty tried gives {clusters:,}" * (aimed.n_clusters != clusters)
         click.echo(
             f"by fits         {aimed.penalty:.9g}, {counted(aimed.n_clusters, 'cluster')} as a "
             f"{'price' if search else 'radius'}, of {seen(aimed)}{jumps}"
         )
+        click.echo(f"next            {following(data, aimed.penalty, search=search, seed=aimed.random_state)}")
 
 
 @click.command("path")
@@ -159,14 +163,22 @@ def path_command(
         store = RunStore.at(target)
         store.check_target("path", [data, how["weights"]], force=force, resume=resume)
         if resume and store.finished():
-            say_path(_standing(target, options | {"penalties": penalties}, seed), out, as_json)
+            found = _standing(target, options | {"penalties": penalties}, seed)
+            say_path(found, out, as_json, _onward(found, data))
             return
     options |= {"max_clusters": max_clusters, "random_state": seed, "checkpoint": target, "resume": resume}
     with resumable(target), reading(data, **how) as rows, progress(as_json) as shown:
         found = penalty_path(penalties=penalties, on_pass=shown.watch, **options, **rows)
         if target is not None:
             write_path(found, target, force=True)  # of what was begun above
-    say_path(found, out, as_json)
+    say_path(found, out, as_json, _onward(found, data))
+
+
+def _onward(found: PenaltyPath, data: str) -> str | None:
+    """The command that fits at the penalty that a path proposes, if it proposes one."""
+    if found.penalty is None or not found.search:
+        return None
+    return following(data, found.penalty, search=True, seed=found.random_state)
 
 
 def _standing(target: Location, asked: dict[str, Any], seed: int | None) -> PenaltyPath:

@@ -22,6 +22,17 @@ from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import RunStore
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
+KERNEL = (
+    click.option("--gamma", type=float, help="Of rbf and poly; 1 / (number of columns) by default."),
+    click.option("--degree", default=3, show_default=True, help="Of poly."),
+    click.option("--coef0", default=1.0, show_default=True, help="Of poly."),
+)
+"""What kernel functions have."""
+APPROXIMATION = (
+    click.option("--approximation", type=click.Choice(["nystroem", "fourier"]), help="Cluster features of the rows."),
+    click.option("--components", type=int, help="Features of an approximation; 100 by default."),
+)
+OF_APPROXIMATION = "The kernel function, of an approximation."
 
 
 @click.command("fit")
@@ -67,6 +78,9 @@ def fit_command(
 @click.option("--local-penalty", type=float, required=True, help="Price of each center that a data set uses.")
 @click.option("--global-penalty", type=float, required=True, help="Price of a center.")
 @SEARCH
+@with_options(*APPROXIMATION)
+@click.option("--kernel", type=click.Choice(KERNELS[:-1]), default="rbf", show_default=True, help=OF_APPROXIMATION)
+@with_options(*KERNEL)
 @with_options(*HOW)
 def hdp_command(
     data: str,
@@ -76,9 +90,13 @@ def hdp_command(
     search: bool,
     **how: Any,
 ) -> None:
-    """Cluster several data sets, which share centers: the rows of DATA, whose sets are numbered in the --groups."""
+    """Cluster several data sets, which share centers: the rows of DATA, whose sets are numbered in the --groups.
+
+    With an --approximation features of the rows are clustered, as `kernel` does, and penalties are in its units.
+    """
+    made, how = _kernel(how)
     limits, how = _limits(how)
-    _fit(data, run, HDPMeans(local_penalty, global_penalty, search=search, **limits), **how)
+    _fit(data, run, HDPMeans(local_penalty, global_penalty, search=search, **made, **limits), **how)
 
 
 @click.command("kernel")
@@ -92,35 +110,21 @@ def hdp_command(
     show_default=True,
     help="The kernel function, or DATA itself.",
 )
-@click.option("--gamma", type=float, help="Of rbf and poly; 1 / (number of columns) by default.")
-@click.option("--degree", default=3, show_default=True, help="Of poly.")
-@click.option("--coef0", default=1.0, show_default=True, help="Of poly.")
-@click.option("--approximation", type=click.Choice(["nystroem", "fourier"]), help="Cluster features of the rows.")
-@click.option("--components", type=int, help="Features of an approximation; 100 by default.")
+@with_options(*KERNEL)
+@with_options(*APPROXIMATION)
 @SEARCH
 @with_options(*HOW)
 def kernel_command(
     data: str,
     run: str,
     penalty: float,
-    kernel: str,
-    gamma: float | None,
-    degree: int,
-    coef0: float,
-    approximation: str | None,
-    components: int | None,
     search: bool,
     **how: Any,
 ) -> None:
     """Cluster the rows of DATA in the space of a kernel function; where that is precomputed, DATA is its matrix."""
+    made, how = _kernel(how)
     limits, how = _limits(how)
-    function: dict[str, Any] = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0}
-    made: dict[str, Any] = {"approximation": approximation, "search": search}
-    if components is not None:
-        if approximation is None:
-            raise click.UsageError("--components are of an --approximation: give one, or leave them out")
-        made["n_components"] = components
-    _fit(data, run, KernelDPMeans(penalty, **function, **made, **limits), **how)
+    _fit(data, run, KernelDPMeans(penalty, search=search, **made, **limits), **how)
 
 
 @click.command("spectral")
@@ -195,6 +199,17 @@ def graph_command(
         columns=None,
         **how,
     )
+
+
+def _kernel(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of the options of a fit those of a kernel and its approximation, as estimators call them, and the others."""
+    names = {name: name for name in ("kernel", "gamma", "degree", "coef0", "approximation")}
+    if how["components"] is not None:
+        if how["approximation"] is None:
+            raise click.UsageError("--components are of an --approximation: give one, or leave them out")
+        names["components"] = "n_components"
+    made = {name: how[key] for key, name in names.items()}
+    return made, {key: how[key] for key in how if key not in (*names, "components")}
 
 
 def _limits(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

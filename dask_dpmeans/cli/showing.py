@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from dask_dpmeans import shell
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
 from dask_dpmeans.cli.place import placed
@@ -30,7 +31,8 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
     place = Location.at(store, storage_options)
     kind = RunStore.at(place).kind()
     if kind == "path":
-        say_path(read_path(place), store, as_json)
+        path = read_path(place)
+        say_path(path, store, as_json, shell.after_path(path))
     elif kind == "tree":
         say_tree(read_tree(place), store, as_json)
     else:

@@ -132,7 +132,9 @@ def _clusters(method: str, asked: dict[str, Any], rows: dict[str, Any], found: d
             f"{inertia} + {word} x clusters",
         ]
     sets, local = rows["n_groups"], found["n_local_clusters"]
+    features = [f"kernel      {asked['kernel']}, by {asked['approximation']}"] if "approximation" in asked else []
     return [
+        *features,
         f"penalties   {asked['local_penalty']:g} a local cluster, {asked['global_penalty']:g} a global one",
         f"clusters    {found['n_clusters']:,} global; {local:,} local ones of {counted(sets, 'data set')}, "
         f"{local / sets:.2f} each",
@@ -145,8 +147,9 @@ def seen(found: PenaltyPath | PenaltyFor) -> str:
     return f"{'all' if found.full else 'a summary of'} {counted(found.rows_used, 'row')}"
 
 
-def say_path(found: PenaltyPath, out: str | None, as_json: bool) -> None:
-    click.echo(json.dumps(_path_event(found, out)) if as_json else _path_table(found))
+def say_path(found: PenaltyPath, out: str | None, as_json: bool, following: str | None) -> None:
+    """Say a path, and what fits with the penalty that it proposes."""
+    click.echo(json.dumps(_path_event(found, out)) if as_json else _path_table(found, following))
 
 
 def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
@@ -163,7 +166,7 @@ def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
     }
 
 
-def _path_table(found: PenaltyPath) -> str:
+def _path_table(found: PenaltyPath, following: str | None) -> str:
     """A path for people."""
     stability = "" if found.stability is None else f"{'stability':>11}"
     lines = [f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}{stability}"]
@@ -183,7 +186,8 @@ def _path_table(found: PenaltyPath) -> str:
         return "\n".join(lines)
     if found.longest is None:
         return "\n".join([*lines, "no interval is between those of the most clusters and of one: try more penalties"])
-    return "\n".join([*lines, f"longest: {found.longest:,} clusters, the middle is --penalty {found.penalty:.9g}"])
+    lines += [f"longest: {found.longest:,} clusters, the middle is the price {found.penalty:.9g}", f"next: {following}"]
+    return "\n".join(lines)
 
 
 def say_tree(found: ClusterTree, out: str | None, as_json: bool) -> None:

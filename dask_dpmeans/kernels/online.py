@@ -112,8 +112,12 @@ def join_split_or_open(
     """Algorithm 3, from row number `done` on, in place; centers, lows and highs (d, room), weights (room,).
 
     The comparison with the least squared distance so far is printed as ``>``, which would find the farthest cluster
-    beyond the radius; what section 3.2 describes is the nearest within it: ``<``.  A row at exactly the radius thus
-    opens a cluster here and joins one in Algorithm 2.
+    beyond the radius; what section 3.2 describes is the nearest within it.  Two corrections do that.  ``<`` is the one
+    here: the first of equally near clusters wins, as everywhere in this package, and a row at exactly the radius opens
+    a cluster, while it joins one in Algorithm 2.  The other takes a ``continue`` for lost in print, as in the condition
+    above it, "if > then continue": that is ``<=``, by which the last of equally near clusters wins and a row at exactly
+    the radius joins.  They differ in such ties alone.  ``<`` was chosen as it changes one sign of what is printed and
+    keeps the one rule for equal distances.
 
     Returns
     -------

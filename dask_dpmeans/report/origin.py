@@ -7,20 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.shell import sources
 from dask_dpmeans.sources import path_of
 
-OPTIONS = {"random_state": "seed", "n_neighbors": "neighbors", "n_landmarks": "landmarks", "n_components": "components"}
-"""Parameters that the command line calls something else."""
 AGAIN = "again.zarr"
 """Where the calls and commands of a page write."""
-
-
-def sources(manifest: dict[str, Any]) -> dict[str, str | None]:
-    """Paths of the rows, of their groups and weights; None for what is not known."""
-    named = manifest.get("sources")
-    given = named if isinstance(named, dict) else {}
-    found = {name: given.get(name) for name in ("data", "groups", "sample_weight")}
-    return {name: value if isinstance(value, str) else None for name, value in found.items()}
 
 
 def located(manifest: dict[str, Any]) -> str | None:
@@ -77,31 +68,12 @@ def differing(given: dict[str, Any], function: Callable[..., Any]) -> dict[str, 
     }
 
 
-def flags(asked: dict[str, Any]) -> list[str]:
-    """Parameters as a command has them."""
-    found = []
-    for name, value in asked.items():
-        flag = "--" + OPTIONS.get(name, name).replace("_", "-")
-        found += [flag] if value is True else [flag, str(value)]
-    return found
-
-
 def parts(manifest: dict[str, Any]) -> list[str]:
     """The arguments of a call that say how rows are read."""
     given, weights = manifest["input"], sources(manifest)["sample_weight"]
     found = [f"sample_weight={'weights' if weights is None else repr(weights)}"] if given["weighted"] else []
     found += [f"columns={given['columns']}"] if given["columns"] is not None else []
     return found + (["scale='std'"] if given["scaled"] else [])
-
-
-def words(manifest: dict[str, Any]) -> list[str] | None:
-    """The options of a command that do; None where rows or weights have no path."""
-    given, found = manifest["input"], sources(manifest)
-    if found["data"] is None or (given["weighted"] and found["sample_weight"] is None):
-        return None
-    options = ["--weights", str(found["sample_weight"])] if given["weighted"] else []
-    options += ["--columns", ",".join(map(str, given["columns"]))] if given["columns"] is not None else []
-    return options + (["--scale", "std"] if given["scaled"] else [])
 
 
 def versions(manifest: dict[str, Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans import plot
+from dask_dpmeans import plot, shell
 from dask_dpmeans.algorithms.path import longest
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.kernels.block import Float64Array
@@ -74,7 +74,8 @@ def _result(path: PenaltyPath) -> dict[str, str]:
         found["clusters of the longest interval"] = f"{interval.n_clusters:,}"
         found["its ends"] = f"{interval.low:.6g} to {interval.high:.6g}"
         found["its length, in the logarithm"] = f"{interval.length:.2f}"
-        found["its middle, a penalty to fit with"] = f"{interval.middle:.9g}"
+        found["its middle, a price"] = f"{interval.middle:.9g}"
+        found["what fits with it"] = shell.after_path(path) or ""
     return found | {"rows that fits saw": f"{'all' if path.full else 'a summary of'} {path.rows_used:,}"}
 
 
@@ -133,16 +134,16 @@ def call(path: PenaltyPath) -> str:
 
 def command(path: PenaltyPath) -> str | None:
     """The command that makes the path again; None where rows or weights have no path."""
-    asked, spaced, reading = _asked(path), _spaced(path), origin.words(path.asked)
+    asked, spaced, reading = _asked(path), _spaced(path), shell.words(path.asked)
     if reading is None:
         return None
     penalties = asked.pop("penalties", None)
-    words = ["dask-dpmeans", "path", str(origin.sources(path.asked)["data"]), origin.AGAIN]
+    words = ["dask-dpmeans", "path", str(shell.sources(path.asked)["data"]), origin.AGAIN]
     if penalties is not None and spaced is not None:
         words += ["--from", repr(spaced[0]), "--to", repr(spaced[1]), "--number", str(spaced[2])]
     elif penalties is not None:
         words += ["--penalties", ",".join(map(repr, penalties))]
-    return shlex.join([*words, *origin.flags(asked), *reading])
+    return shlex.join([*words, *shell.flags(asked), *reading])
 
 
 def _asked(path: PenaltyPath) -> dict[str, Any]:

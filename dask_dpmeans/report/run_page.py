@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans import plot, views
+from dask_dpmeans import plot, shell, views
 from dask_dpmeans import run as runs
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 from dask_dpmeans.estimate import counted
@@ -47,7 +47,7 @@ def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
     """What the page of a finished run says; parameters as `report` has them."""
     result, model = RunStore.at(run).result(), load(run)
     rows = read_rows(result, model, origin.located(result.manifest) if data is None else data, where)
-    manifest, names = result.manifest, _names(result, model)
+    manifest, names = result.manifest, _names(model)
     return Page(
         store=result.store.shown,
         headline=_headline(result, model),
@@ -62,10 +62,9 @@ def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
     )
 
 
-def _names(result: Result, model: Model) -> list[str]:
+def _names(model: Model) -> list[str]:
     """What the columns of the centers are called, where there are some."""
-    known = result.manifest.get("column_names")
-    return views.feature_names(model, known) if hasattr(model, "cluster_centers_") else []
+    return views.feature_names(model) if hasattr(model, "cluster_centers_") else []
 
 
 # What it came to
@@ -118,7 +117,7 @@ def cluster_table(model: Model, names: list[str]) -> Table:
         parts.append(figures((model.local_clusters_ > 0).sum(axis=0)[shown]))
     centers = getattr(model, "cluster_centers_", None)
     if centers is not None and centers.shape[1] <= MOST_FEATURES:
-        scale = model.feature_scale_
+        scale = None if views.columns_of(model) is None else model.feature_scale_
         columns += names
         parts += [figures(each) for each in (centers if scale is None else centers * scale)[shown].T]
     left_out = len(found.clusters) - len(shown)
@@ -180,7 +179,7 @@ def read_rows(result: Result, model: Model, data: Any, where: dict[str, Any]) ->
         if isinstance(model, GraphCutDPMeans):
             return _seen_graph(model, source)
         edge = [] if stored else edge_warnings(result, model, source)
-        return Seen(edge, _density(model, source, _names(result, model)))
+        return Seen(edge, _density(model, source, _names(model)))
     except (InputError, CorruptStoreError, OSError) as error:
         return Seen([redacted(f"The rows at {_shown(data)} could not be shown: {error}")])
 
@@ -193,7 +192,7 @@ def _source(result: Result, model: Model, data: Any, where: dict[str, Any]) -> R
     """The input, as the fit saw it."""
     if isinstance(model, GraphCutDPMeans):
         return as_source(as_graph(data), sparse=True, **where)
-    beside = origin.sources(result.manifest)
+    beside = shell.sources(result.manifest)
     given = {name: path for name, path in beside.items() if name != "data" and path and os.path.exists(path_of(path))}
     groups = {"groups": given["groups"]} if "groups" in given and isinstance(model, HDPMeans) else {}
     return views.rows_of(data, model, given.get("sample_weight"), **groups, **where)
@@ -292,7 +291,7 @@ def _parameters(model: Model) -> dict[str, str]:
 
 def call(result: Result, model: Model) -> str:
     """Python that makes the run again."""
-    manifest, sources, name = result.manifest, origin.sources(result.manifest), type(model).__name__
+    manifest, sources, name = result.manifest, shell.sources(result.manifest), type(model).__name__
     asked, imports = _asked(model), [f"from dask_dpmeans import {name}, fit"]
     if isinstance(model, GibbsMixture):
         imports = ["from dask_dpmeans import fit", f"from dask_dpmeans.gibbs import {name}"]
@@ -312,12 +311,12 @@ def command(result: Result, model: Model) -> str | None:
     """The command that makes the run again; None where there is none, or rows or first centers have no path."""
     if type(model) not in COMMANDS:
         return None
-    manifest, sources, asked = result.manifest, origin.sources(result.manifest), _asked(model)
-    reading = origin.words(manifest)
+    manifest, sources, asked = result.manifest, shell.sources(result.manifest), _asked(model)
+    reading = shell.words(manifest)
     if reading is None or (isinstance(model, HDPMeans) and sources["groups"] is None):
         return None
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         return None
-    words = ["dask-dpmeans", COMMANDS[type(model)], str(sources["data"]), origin.AGAIN, *origin.flags(asked)]
+    words = ["dask-dpmeans", COMMANDS[type(model)], str(sources["data"]), origin.AGAIN, *shell.flags(asked)]
     words += ["--groups", str(sources["groups"])] if isinstance(model, HDPMeans) else []
     return shlex.join([*words, *reading])

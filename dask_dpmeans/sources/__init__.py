@@ -13,7 +13,8 @@ from dask_dpmeans.sources.inputs import as_source, featured
 from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
-from dask_dpmeans.sources.opening import open_groups, working_dtype
+from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
+from dask_dpmeans.sources.opening import open_groups, refused_table, working_dtype
 from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
@@ -24,11 +25,14 @@ from dask_dpmeans.sources.watch import Pass
 __all__ = [
     "RESIDENT_SHARE",
     "Layout",
+    "Names",
     "Pass",
     "RowSource",
     "Storage",
     "Threads",
     "as_source",
+    "check_centers",
+    "check_names",
     "concatenated",
     "connect",
     "decoded_bytes",
@@ -42,6 +46,7 @@ __all__ = [
     "lay_out",
     "lazy_map",
     "lazy_rows",
+    "names_of",
     "one_blas_thread",
     "open_groups",
     "opened_rows",
@@ -49,6 +54,7 @@ __all__ = [
     "parse_bytes",
     "path_of",
     "read_rows",
+    "refused_table",
     "scheduler_address",
     "stored_bytes",
     "why_processes",

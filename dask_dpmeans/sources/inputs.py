@@ -74,7 +74,8 @@ def as_source(
     stored_columns : int, optional
         How many columns the data must have: as many as the run to predict with was fitted on.
     column_names : sequence of str, optional
-        What the columns of a table must be called; other data has no names, and is taken as it is.
+        What the columns were called that a run was fitted on, to be compared with those of `data` by scikit-learn's
+        rule; empty where they had no names.
     worker_timeout : float
         Seconds to wait for a worker, each time that the cluster has none.
     fill_missing : bool

@@ -20,12 +20,12 @@ from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_reso
 from dask_dpmeans.sources.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
 from dask_dpmeans.sources.flaws import check_summary, limit_of
+from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.opening import (
     NpyFile,
     check_groups,
     in_memory,
     lazy_array,
-    names_of,
     opened_input,
     working_dtype,
 )
@@ -62,7 +62,7 @@ class Layout:
     """Whether rows are kept in memory."""
     n_values: int | None = None
     """Stored values of CSR rows; None of dense ones."""
-    column_names: tuple[str, ...] | None = None
+    column_names: Names | None = None
     """Of the input, where it is a table."""
 
     @property
@@ -170,10 +170,11 @@ def lay_out(
     )
     n, d = rows.shape
     _check_shapes(rows, weights, sets, groups_are)
+    names = names_of(opened if isinstance(opened, ParquetRows) else data)
+    if column_names is not None:
+        check_names(names, column_names or None, "the run")
     if stored_columns not in (None, d):
         raise InputError(f"data has {d} columns, the run was fitted on {stored_columns}")
-    names = names_of(data, opened)
-    _check_names(names, column_names)
     chosen = _checked_columns(columns, d)
     prepare = Prepare(working_dtype(rows.dtype, "data"), chosen, features=features, sparse=sparse)
     used = d if chosen is None else len(chosen)
@@ -199,16 +200,6 @@ def lay_out(
     threads = resources.threads
     executor: Executor = DaskTasks(client, threads, worker_timeout, on_pass) if on_dask else Threads(threads, on_pass)
     return replace(whole, plan=Plan(n, height, blocks)), executor
-
-
-def _check_names(names: Sequence[str] | None, fitted: Sequence[str] | None) -> None:
-    """Refuse a table whose columns, as many as they have to be, are not those of the fit, where both are known."""
-    for number, (name, wanted) in enumerate(zip(names or (), fitted or (), strict=False)):
-        if name != wanted:
-            raise InputError(
-                f"column {number} of data is {name!r}, the run was fitted on {wanted!r} there: give the columns in the "
-                "order of the fit, as table.parquet#age,income names them"
-            )
 
 
 def surveyed(

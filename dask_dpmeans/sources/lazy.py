@@ -1,5 +1,6 @@
 """Lazy results for lazy input: Dask arrays that follow the input's chunks."""
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,8 @@ from dask_dpmeans.sources.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, i
 from dask_dpmeans.sources.executors import Keys
 from dask_dpmeans.sources.flaws import describe_flaw, limit_of
 from dask_dpmeans.sources.loading import check_dense
-from dask_dpmeans.sources.opening import lazy_array, opened_input, table_rows, working_dtype
+from dask_dpmeans.sources.opening import lazy_array, numeric_table, opened_input, table_rows, working_dtype
+from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
 from dask_dpmeans.sources.shards import Prepare, read_rows
 
 
@@ -34,7 +36,7 @@ def is_stored(data: Any) -> bool:
 def lazy_rows(data: Any) -> Any:
     """Lazy data as a Dask array."""
     if hasattr(data, "to_dask_array"):
-        return data.to_dask_array()
+        return numeric_table(data, "X").to_dask_array()
     if isinstance(data, StoredCsr):
         return lazy_csr(data, read_rows(data))
     return data if isinstance(data, da.Array) else da.from_array(data, chunks=data.chunks)
@@ -123,11 +125,19 @@ def _part_answer(
     return kernel(block)[0]
 
 
-def opened_rows(data: Any) -> Any:
+def opened_rows(data: Any, model: str = "the estimator") -> Any:
     """Rows in a Zarr group, which are CSR, or in a sparse array, once it is known to be valid; other data as it is.
 
     What converts sparse arrays writes numbers wherever broken indices say, so that none may see them before.
+
+    Raises
+    ------
+    InputError
+        Of what is no rows: a path, which `model` does not take, a query that has not run.
     """
+    if isinstance(data, str | os.PathLike):
+        refuse_path(data, model)
+    refuse_kind(data, "X")
     return opened_input(data, "X", 2, False) if isinstance(data, zarr.Group) or issparse(data) else data
 
 

@@ -10,13 +10,16 @@ import dask.array as da
 import numpy as np
 import zarr
 from scipy.sparse import issparse
+from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans.errors import InputError, of_store
 from dask_dpmeans.location import Location
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
 from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_mtx, open_npz
-from dask_dpmeans.sources.parquet import ParquetRows, open_parquet, parquet_table
+from dask_dpmeans.sources.names import names_of
+from dask_dpmeans.sources.parquet import open_parquet, parquet_table
+from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.shards import read_rows
 
 FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
@@ -51,6 +54,7 @@ def opened_input(
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
+    refuse_kind(data, name)
     if isinstance(data, str | os.PathLike | Location):
         opened = _opened_place(Location.at(data, storage_options), name, dimensions, fill_missing)
     elif issparse(data):
@@ -58,12 +62,12 @@ def opened_input(
     elif isinstance(data, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array: fill or drop the masked entries first, as {name}.filled(0) does")
     elif hasattr(data, "to_dask_array"):
-        opened = table_rows(data)
+        opened = table_rows(data, name)
     elif isinstance(data, da.Array):
         known = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
         opened = dask_csr(known) if is_csr_dask(data) and dimensions == 2 else known
     elif isinstance(data, zarr.Group):
-        opened = _opened_group(data, str(data.store_path), name, data.__getitem__, dimensions, fill_missing)
+        opened = _opened_group(data, None, name, data.__getitem__, dimensions, fill_missing)
     elif isinstance(data, StoredCsr):
         opened = data
     elif isinstance(data, zarr.Array):
@@ -75,8 +79,9 @@ def opened_input(
     return opened
 
 
-def table_rows(table: Any) -> da.Array:
+def table_rows(table: Any, name: str = "data") -> da.Array:
     """A Dask table, or a column of it, as an array with known chunks."""
+    table = numeric_table(table, name)
     try:
         return table.to_dask_array(lengths=True)
     except ValueError:  # Dask before 2026.8 counts Parquet files that it reads together as one, but wants each counted
@@ -131,23 +136,56 @@ def _node(place: Location, name: str) -> "zarr.Array[Any] | zarr.Group":
     except Exception as error:  # of the store, or whatever is wrong with its metadata
         silent = of_store(error) and not isinstance(error, guard.FINAL)
         what = f"{place.url} does not answer" if silent else f"there is no Zarr array at {place.url}"
-        raise InputError(f"{name}: {what}: {str(error) or type(error).__name__}") from error
+        raise InputError(f"{name}: {what}: {_why(place, error)}") from error
+
+
+def _why(place: Location, error: Exception) -> str:
+    """Why Zarr found nothing at a place."""
+    other = other_file(place)
+    if other is not None:
+        return other
+    if isinstance(error, NodeNotFoundError):
+        return f"the folder has no metadata of Zarr; {READ}"
+    return str(error) or type(error).__name__
 
 
 def _opened_group(
-    group: zarr.Group, path: str, name: str, member: Callable[[str], Any], dimensions: int, fill_missing: bool
+    group: zarr.Group, path: str | None, name: str, member: Callable[[str], Any], dimensions: int, fill_missing: bool
 ) -> StoredCsr:
+    """CSR rows in a group at a path, or in one that was given open."""
     if dimensions == 2 and is_csr_group(group):
-        return open_csr(group, path, name, member, fill_missing)
-    raise _no_array(group, path, name)
-
-
-def _no_array(group: zarr.Group, path: str, name: str) -> InputError:
+        return open_csr(group, path or str(group.store_path), name, member, fill_missing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what else lies there
-        arrays = sorted(key for key, node in group.members() if isinstance(node, zarr.Array) or is_csr_group(node))
-    hint = f"give one of its arrays: {', '.join(f'{path}/{key}' for key in arrays)}" if arrays else "it holds no arrays"
-    return InputError(f"{name}: {path} is a Zarr group, not an array: {hint}")
+        raise not_an_array(group, path, name, dimensions)
+
+
+def numeric_table(table: Any, name: str) -> Any:
+    """Return a Dask table as one of numbers of one type: columns that pandas lets be missing, and booleans, included.
+
+    Raises
+    ------
+    InputError
+        Where a column holds no numbers.
+    """
+    if table.ndim == 1:
+        return table
+    kinds = [_number_type(kind) for kind in table.dtypes]
+    names = list(table.columns)
+    numbers = [each for each, kind in zip(names, kinds, strict=True) if kind is not None]
+    if len(numbers) < len(names):
+        others = [each for each in names if each not in numbers]
+        raise no_numbers(others, numbers, name, f"{name}[{numbers}]")
+    common = np.result_type(*(kind for kind in kinds if kind is not None)) if kinds else None
+    return table if common is None or all(kind == common for kind in table.dtypes) else table.astype(common)
+
+
+def _number_type(kind: Any) -> np.dtype[Any] | None:
+    """The type of NumPy that holds a column of a data frame; None where that is no number."""
+    held = getattr(kind, "numpy_dtype", kind)
+    if not (isinstance(held, np.dtype) and held.kind in "biuf"):
+        return None
+    return held if held is kind else np.dtype(np.float64)  # a missing value becomes NaN, which is named
 
 
 def _as_array(data: Any, name: str) -> np.ndarray[Any, Any]:
@@ -156,7 +194,27 @@ def _as_array(data: Any, name: str) -> np.ndarray[Any, Any]:
         array = np.asarray(data)
         return array.astype(np.float64) if array.dtype == object else array
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is no array of numbers: {error}") from error
+        raise refused_table(data, name) or InputError(f"{name} is no array of numbers: {error}") from error
+
+
+def refused_table(table: Any, name: str) -> InputError | None:
+    """Return the error for a table in memory whose columns are not all numbers; None where there is none to name."""
+    names = names_of(table)
+    if names is None or len(set(names)) < len(names) or getattr(table, "ndim", 2) != 2:
+        return None
+    others = [each for each in names if not _holds_numbers(table, each)]
+    numbers = [each for each in names if each not in others]
+    way = f"{name}.select({numbers})" if hasattr(type(table), "column_names") else f"{name}[{numbers}]"
+    return no_numbers(others, numbers, name, way) if others else None
+
+
+def _holds_numbers(table: Any, column: str) -> bool:
+    try:
+        values = np.asarray(table[column])
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return values.dtype.kind in "biufO"
 
 
 def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
@@ -164,19 +222,15 @@ def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
         small = dtype.itemsize <= 2 or dtype == np.dtype(np.float32).newbyteorder(dtype.byteorder)
         return np.dtype(np.float32 if small else np.float64)
-    ways = {"c": "Complex data not supported: pass real and imaginary parts as columns", "O": "convert it to floats"}
+    ways = {
+        "c": "Complex data not supported: pass real and imaginary parts as columns",
+        "O": f"convert it to floats, as {name}.astype(float) does where every value is a number",
+    }
+    ways |= dict.fromkeys("SUT", f"it holds text, of which {name}.astype(float) makes numbers where it spells numbers")
     raise InputError(
         f"{name} has dtype {dtype}, which is not a real number of up to 64 bits: "
         f"{ways.get(dtype.kind, 'convert it to float32 or float64')}"
     )
-
-
-def names_of(data: Any, opened: Any) -> tuple[str, ...] | None:
-    """What the columns of a table are called, once it is opened; None of other input, and of names that are no text."""
-    if isinstance(opened, ParquetRows):
-        return opened.names
-    names = tuple(getattr(data, "columns", ()))
-    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def in_memory(rows: Any) -> bool:

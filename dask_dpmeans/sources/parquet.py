@@ -4,6 +4,7 @@
 """
 
 import os
+import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ if AVAILABLE:
     from pyarrow import parquet, types
 
 SUFFIXES = (".parquet", ".pq")
+LOOKED = 2**24
+"""Numbers that are read to tell which columns can be used, where others cannot."""
 EXACT = 2**53
 """float64 tells integers apart below this."""
 
@@ -85,8 +88,8 @@ class ParquetRows:
                 row = int(np.argmax(beyond))
                 raise InputError(
                     f"data holds the integer {numbers[row]} at row {start + row:,}, column {name!r} of "
-                    f"{self.store_path}: beyond 2**53 float64 cannot tell integers apart; choose other columns, as "
-                    "table.parquet#age,income does"
+                    f"{self.store_path}: beyond 2**53 float64 cannot tell integers apart; subtract an offset, divide, "
+                    "or leave the column out"
                 )
 
 
@@ -141,14 +144,20 @@ def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, di
     opened = [_footer(file, name) for file in files]
     chosen = _chosen(opened[0][1], columns, path, name)
     if dimensions == 1 and len(chosen) != 1:
-        raise InputError(f"{name} must be one column: {path}#{chosen[0]} names one of {', '.join(chosen)}")
-    kinds = _types(opened[0][1], chosen, path, name)
+        usable = _usable(files, opened)
+        one = [each for each in chosen if each in usable][:1] or usable[:1]
+        raise InputError(f"{name} must be one column, got {', '.join(chosen)}: {_way(path, one)}")
+    kinds = [opened[0][1].field(column).type for column in chosen]
+    for column, kind in zip(chosen, kinds, strict=True):
+        if not _is_number(kind):
+            way = _way(path, _usable(files, opened))
+            raise InputError(f"{name}: column {column!r} of {path} is of type {kind}, no numbers: {way}")
     for file, (_, schema) in zip(files[1:], opened[1:], strict=True):
         alike = columns is not None or set(schema.names) == set(opened[0][1].names)
-        if not (alike and set(chosen) <= set(schema.names) and _types(schema, chosen, path, name) == kinds):
+        if not (alike and all(_type_of(schema, each) == kind for each, kind in zip(chosen, kinds, strict=True))):
             raise InputError(
                 f"{name}: {file.shown} has not the columns {', '.join(chosen)} as {files[0].shown} has them, or has "
-                f"others: name those to use, as {path}#{chosen[0]} does"
+                f"others: {_way(path, _usable(files, opened))}"
             )
     starts = np.cumsum([0, *(metadata.num_rows for metadata, _ in opened)]).tolist()
     heights = [each.row_group(group).num_rows for each, _ in opened for group in range(each.num_row_groups)]
@@ -193,17 +202,68 @@ def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) 
     return chosen
 
 
-def _types(schema: Any, chosen: tuple[str, ...], path: str, name: str) -> list[Any]:
-    """The types of columns, all of them numbers."""
-    kinds = [schema.field(column).type for column in chosen]
-    for column, kind in zip(chosen, kinds, strict=True):
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            numbers = [each.name for each in schema if types.is_integer(each.type) or types.is_floating(each.type)]
-            raise InputError(
-                f"{name}: column {column!r} of {path} is of type {kind}, no numbers: name those to use, as "
-                f"{path}#{','.join(numbers) or 'age,income'} does"
-            )
-    return kinds
+def _is_number(kind: Any) -> bool:
+    """Whether a column of a type can be read."""
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+
+
+def _type_of(schema: Any, column: str) -> Any:
+    """The type of a column; None where there is none of that name, or there are several."""
+    return schema.field(column).type if schema.names.count(column) == 1 else None
+
+
+def _way(path: str, usable: list[str]) -> str:
+    """What to do where columns cannot be used: how to name those that can, as a shell takes it."""
+    if not usable:
+        return "no column of it holds numbers of one type alone, without nulls, in all of its files"
+    named = shlex.quote(f"{path}#{','.join(usable)}")
+    return f"name those to use, as {named} does"
+
+
+def _usable(files: list[Location], opened: list[tuple[Any, Any]]) -> list[str]:
+    """The columns that can be read: numbers of one type in all files, without nulls and what else is refused.
+
+    Footers tell of nulls and integers of all rows, where they have statistics; the first `LOOKED` numbers are read.
+    """
+    first = opened[0][1]
+    index = (first.pandas_metadata or {}).get("index_columns", [])
+    named = [each for each in first.names if each not in index and not set(each) & set(",#")]
+    alike = [each for each in named if len({_type_of(schema, each) for _, schema in opened}) == 1]
+    usable = [each for each in alike if _type_of(first, each) is not None and _is_number(_type_of(first, each))]
+    for metadata, _ in opened:
+        flawed = {each for group in range(metadata.num_row_groups) for each in _flawed(metadata.row_group(group))}
+        usable = [each for each in usable if each not in flawed]
+    left = LOOKED
+    for file, (metadata, _) in zip(files, opened, strict=True):
+        for _, columns in _row_groups(file, tuple(usable), metadata.num_rows, 0, metadata.num_rows):
+            usable = [each for each in usable if _is_whole(columns[each])]
+            left -= columns.num_rows * max(1, len(usable))
+            if left < 0 or not usable:
+                return usable
+    return usable
+
+
+def _flawed(group: Any) -> Iterator[str]:
+    """The columns of a row group whose statistics tell of nulls, or of integers that float64 does not hold."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        told = column.statistics
+        if told is None:
+            continue
+        ends = [told.min, told.max] if told.has_min_max else []
+        large = any(isinstance(end, int) and abs(end) > EXACT for end in ends)
+        if large or (told.has_null_count and told.null_count):
+            yield column.path_in_schema
+
+
+def _is_whole(values: Any) -> bool:
+    """Whether the values of a column can all be used."""
+    if values.null_count:
+        return False
+    numbers = values.to_numpy()
+    if types.is_integer(values.type):
+        return not ((numbers > EXACT) | (numbers < -EXACT)).any()
+    return bool(np.isfinite(numbers).all())
 
 
 def _row_groups(

@@ -14,6 +14,7 @@ from dask_dpmeans.journal import Shelf, digest
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.sources.executors import Executor, called, one_blas_thread
+from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
 from dask_dpmeans.sources.watch import Count
 
@@ -62,7 +63,7 @@ class RowSource:
     """Whether rows are in memory: threads may share a shard then, and none need be left unread."""
     room: int = 0
     """Bytes that might be kept in memory beside the rows."""
-    column_names: tuple[str, ...] | None = None
+    column_names: Names | None = None
     """Of the input, where it is a table."""
     shelf: Shelf | None = field(default=None, compare=False)
     """Where fits keep how far they have come."""

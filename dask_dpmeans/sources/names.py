@@ -1,0 +1,99 @@
+"""What the columns of a table are called, and the one rule by which names are compared: scikit-learn's."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.parquet import ParquetRows
+
+MOST_NAMED = 5
+"""Names that an error lists, of each kind."""
+
+Names = tuple[str, ...]
+
+
+def names_of(data: Any) -> Names | None:
+    """Return the names of the columns of a table; None where it has none, or where they are not text.
+
+    Tables are data frames of any kind, tables of Arrow, Parquet rows, and xarray arrays whose second dimension has
+    coordinates.
+
+    Raises
+    ------
+    TypeError
+        Where some names are text and others are not, as scikit-learn does.
+    """
+    names = _labels_of(data)
+    kinds = sorted({type(name).__qualname__ for name in names})
+    if "str" in kinds and len(kinds) > 1:
+        raise TypeError(
+            f"Feature names are only supported if all input features have string names, but your input has {kinds} as "
+            "feature name / column name types: convert them all to strings, as X.columns = X.columns.astype(str) does"
+        )
+    return names if kinds == ["str"] else None
+
+
+def _labels_of(data: Any) -> tuple[Any, ...]:
+    """What stands above the columns of a table, whatever that is."""
+    if isinstance(data, ParquetRows):
+        return data.names
+    kind = type(data)  # a column of a data frame may be called as one of these is
+    if hasattr(kind, "column_names"):  # of Arrow, which calls the values its columns
+        return tuple(data.column_names)
+    if hasattr(kind, "dims") and hasattr(kind, "coords"):
+        known = len(data.dims) == 2 and data.dims[1] in data.coords
+        return tuple(data.coords[data.dims[1]].values.tolist()) if known else ()
+    return tuple(data.columns) if hasattr(kind, "columns") else ()
+
+
+def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model: str) -> None:
+    """Compare the names of columns with those of the fit.
+
+    A warning says so where only one of the two has names.
+
+    Raises
+    ------
+    InputError
+        Where both have names, and these differ or stand in another order.
+    """
+    if names is None and fitted is not None:
+        _warn(f"X does not have valid feature names, but {model} was fitted with feature names")
+    if names is not None and fitted is None:
+        _warn(f"X has feature names, but {model} was fitted without feature names")
+    if names is None or fitted is None or list(names) == list(fitted):
+        return
+    unseen, missing = sorted(set(names) - set(fitted)), sorted(set(fitted) - set(names))
+    lines = ["The feature names should match those that were passed during fit."]
+    lines += _listed("Feature names unseen at fit time:", unseen)
+    lines += _listed("Feature names seen at fit time, yet now missing:", missing)
+    if not (unseen or missing):
+        lines.append("Feature names must be in the same order as they were in fit.")
+    raise InputError("\n".join([*lines, ""]))
+
+
+def check_centers(names: Sequence[str] | None, rows: Sequence[str] | None, columns: Sequence[int] | None) -> None:
+    """Refuse first centers of other columns than those that are used of the rows, where the names of both are known."""
+    if names is None or rows is None:
+        return
+    used = list(rows) if columns is None else [rows[column] for column in columns]
+    if list(names) != used:
+        raise InputError(
+            f"init holds centers of the columns {_some(names)}, the rows are of {_some(used)}: give the columns of "
+            "both in one order"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = ", ..." * (len(names) > MOST_NAMED)
+    return ", ".join(map(repr, names[:MOST_NAMED])) + more
+
+
+def _listed(title: str, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    return [title, *(f"- {name}" for name in names[:MOST_NAMED]), *["- ..."] * (len(names) > MOST_NAMED)]
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)

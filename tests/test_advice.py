@@ -1,0 +1,332 @@
+"""Advice is obeyed: what an error or a command proposes works as it stands."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import dask.array
+import dask.array as da
+import dask.dataframe as dd
+import numpy
+import numpy as np
+import numpy.lib.recfunctions
+import pandas
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xarray
+import xarray as xr
+import zarr
+from click.testing import CliRunner
+from scipy.io import netcdf_file
+
+import dask_dpmeans
+from dask_dpmeans import DPMeans, InputError, fit, load
+from dask_dpmeans.cli import main
+from dask_dpmeans.penalty import penalty_path, write_path
+from dask_dpmeans.report.path_page import page
+from dask_dpmeans.shell import after_path
+from dask_dpmeans.sources import as_source
+
+ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * [9.0, 0.0, 4.0]
+FRAME = pd.DataFrame(ROWS, columns=["age", "income", "my size"])
+KNOWN = {"dask": dask, "numpy": numpy, "pandas": pandas, "xarray": xarray, "zarr": zarr, "dask_dpmeans": dask_dpmeans}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(rows: Any, *, estimator: bool = False) -> str:
+    """What is said of rows that cannot be used."""
+    with pytest.raises(InputError, match=r"\w") as caught:
+        DPMeans(9.0).fit(rows) if estimator else as_source(rows)
+    return str(caught.value)
+
+
+def between(text: str, before: str, after: str) -> str:
+    """A proposal in a text."""
+    found = re.search(f"{re.escape(before)}(.*?){re.escape(after)}", text, re.DOTALL)
+    assert found is not None, text
+    return found[1]
+
+
+def call(*words: str) -> str:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+# Parquet
+
+
+def table(n: int = 9) -> pd.DataFrame:
+    """Columns of every kind that can and cannot be used, in rows that are not in the order of their index."""
+    numbers = np.arange(float(n))
+    columns = {
+        "age": numbers,
+        "city": ["Ulm"] * n,
+        "flag": numbers > 4,
+        "some": np.where(numbers > 4, np.nan, 1.0),  # pandas writes nulls
+        "big": np.full(n, 2**60),
+        "small": np.arange(n, dtype=np.int8),
+        "far": np.where(numbers > 4, np.inf, 1.0),
+        "a,b": numbers,
+        "c#d": numbers,
+        "my size": numbers,
+        "day": pd.Timestamp("2020-01-01"),
+    }
+    return pd.DataFrame(columns, index=np.arange(n) * 7 % 11)
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("path", ["table.parquet", "a table.parquet", "table.parquet#city", "table.parquet#age,day"])
+def test_the_columns_that_are_proposed_can_be_read(path: str, statistics: bool) -> None:
+    name = path.partition("#")[0]
+    pq.write_table(pa.Table.from_pandas(table()), name, write_statistics=statistics, row_group_size=4)
+    [proposed] = shlex.split(between(refused(path), "name those to use, as ", " does"))
+    assert proposed == f"{Path(name).absolute()}#age,flag,small,my size"
+    assert as_source(proposed).n_features == 4
+    call("fit", proposed, "run.zarr", "--penalty", "9")
+    assert list(load("run.zarr").feature_names_in_) == ["age", "flag", "small", "my size"]
+
+
+def test_nan_that_no_footer_tells_is_not_proposed() -> None:
+    pq.write_table(pa.table({"a": [1.0, np.nan], "b": [1.0, 2.0], "s": ["x", "y"]}), "t.parquet")
+    assert "t.parquet#b' does" in refused("t.parquet")
+
+
+def test_columns_that_all_files_have_alike_are_proposed(folder: Path) -> None:
+    (folder / "many.parquet").mkdir()
+    pq.write_table(pa.table({"a": [1.0], "b": [1.0], "c": [1]}), "many.parquet/1.parquet")
+    pq.write_table(pa.table({"a": [1], "b": [2.0], "c": [2], "d": [1]}), "many.parquet/2.parquet")
+    for path in ("many.parquet", "many.parquet#a,b"):
+        [proposed] = shlex.split(between(refused(path), "name those to use, as ", " does"))
+        assert as_source(proposed).stored_columns == 2
+    with pytest.raises(InputError, match=r"must be one column, got a, b, c: name those to use, as '\S+#b' does"):
+        as_source(np.ones((2, 1)), "many.parquet/1.parquet#a,b,c".replace("/1.parquet", ""))
+    pq.write_table(pa.table({"x": ["a"]}), "text.parquet")
+    assert "no column of it holds numbers of one type alone" in refused("text.parquet")
+
+
+# Penalties
+
+
+HOW: dict[str, list[str]] = {
+    "plain": [],
+    "read otherwise": ["--columns", "2,0", "--scale", "std", "--weights", "my weights.npy", "--threads", "1"],
+    "directions": ["--metric", "cosine"],
+}
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+@pytest.mark.parametrize("search", [True, False])
+def test_the_next_command_fits_what_the_penalty_was_found_for(how: list[str], search: bool) -> None:
+    np.save("my rows.npy", ROWS)
+    np.save("my weights.npy", np.linspace(0.5, 2, 60))
+    words = ["--search"] if search else ["--fit"]
+    said = call("penalty", "my rows.npy", "-k", "3", *words, *how)
+    _, *proposed = shlex.split(said.splitlines()[-1].removeprefix("next"))
+    call(*proposed)
+    assert load("run.zarr").n_clusters_ == 3
+    assert f"{'price' if search else 'radius'}" in said
+    _, *first = shlex.split(call("penalty", "my rows.npy", "-k", "3", *how).splitlines()[-1].removeprefix("next"))
+    assert first[2] == "run-2.zarr"
+    call(*first)
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+def test_a_path_ends_with_the_command_that_fits_its_number(how: list[str], folder: Path) -> None:
+    np.save("my rows.npy", ROWS)
+    np.save("my weights.npy", np.linspace(0.5, 2, 60))
+    said = call("path", "my rows.npy", "path.zarr", "--search", "--number", "12", "--from", "0.5", "--to", "500", *how)
+    found = dask_dpmeans.penalty.read_path("path.zarr")
+    facts = page("path.zarr").facts["Result"]
+    shown = call("show", "path.zarr").splitlines()[-1].removeprefix("next: ")
+    assert facts["what fits with it"] == shown
+    for number, line in enumerate((said.splitlines()[-1].removeprefix("next: "), shown)):
+        _, *proposed = shlex.split(line)
+        run = f"run-{number}.zarr"
+        call(*[run if word == "run.zarr" else word for word in proposed])
+        model = load(run)
+        assert (model.penalty, model.search, model.n_clusters_) == (found.penalty, True, found.longest)
+
+
+def test_a_path_of_rows_in_memory_says_the_python_that_fits_them() -> None:
+    path = penalty_path(ROWS, np.geomspace(1, 1000, 9), search=True, random_state=0)
+    write_path(path, "path.zarr")
+    proposed = call("show", "path.zarr").splitlines()[-1].removeprefix("next: ")
+    assert eval(proposed).fit(ROWS).n_clusters_ == path.longest
+    assert after_path(penalty_path(ROWS, [9.0, 99.0], random_state=0)) is None
+
+
+def test_secrets_are_not_told_by_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = zarr.storage.FsspecStore.from_url("memory://rows", storage_options={})
+    zarr.create_array(store, data=ROWS)
+    said = call("penalty", "memory://rows", "-k", "3", "--storage-option", "token=hidden", "--threads", "1")
+    assert "--storage-option token=..." in said
+    assert "hidden" not in said
+
+
+# Stores
+
+
+def columns_store() -> None:
+    dataset = xr.Dataset({name: ("row", FRAME[name].to_numpy()) for name in FRAME})
+    dataset = dataset.assign_coords(row=np.arange(60.0)).assign(short=("other", np.arange(5.0)))
+    for name, values in dataset.variables.items():
+        dimensions = values.dims
+        made = zarr.create_array("data.zarr", name=name, data=values.to_numpy(), dimension_names=dimensions)
+        assert made.ndim == 1
+
+
+def test_a_store_of_one_column_an_array_is_stacked() -> None:
+    zarr.open_group("data.zarr", mode="w")
+    columns_store()
+    way = between(refused("data.zarr"), "Stack those to use, as ", " does")
+    eval(way, KNOWN)
+    assert as_source("rows.zarr").n_features == 3
+    np.testing.assert_array_equal(zarr.open_array("rows.zarr")[:], ROWS)
+    call("fit", "rows.zarr", "run.zarr", "--penalty", "9")
+    X = zarr.open_group("data.zarr", mode="r")
+    way = between(refused(X, estimator=True), "Stack those to use, as ", ".to_zarr('rows.zarr') does")
+    model = DPMeans(9.0).fit(eval(way, KNOWN | {"X": X}))
+    np.testing.assert_array_equal(model.labels_.compute(), load("run.zarr").labels_.compute())
+
+
+def test_a_group_proposes_the_arrays_that_can_be_used() -> None:
+    group = zarr.open_group("data.zarr", mode="w")
+    group.create_array("deep/rows", data=ROWS)
+    group.create_array("weights", data=np.ones(60))
+    group.create_array("cube", data=np.ones((2, 2, 2)))
+    group.create_array("complex", data=np.ones((2, 2), complex))
+    for proposed in between(refused("data.zarr") + "$", "give one of its arrays: ", "$").split(", "):
+        assert as_source(proposed).n_features == 3
+    with pytest.raises(InputError, match=r"sample_weight: .* group, not an array: give one .*data.zarr/weights$"):
+        as_source(ROWS, "data.zarr")
+    data = zarr.open_group("data.zarr", mode="r")
+    [proposed] = between(refused(data) + "$", "give one of its arrays: ", "$").split(", ")
+    assert as_source(eval(proposed, {"data": data})).n_features == 3
+
+
+# Files and objects
+
+
+def test_other_files_are_made_into_what_is_read(folder: Path) -> None:
+    FRAME.to_csv("my rows.csv", index=False)
+    FRAME.to_csv("rows.csv.gz", index=False)
+    FRAME.to_csv("rows.tsv", index=False, sep="\t")
+    FRAME.to_feather("rows.feather")
+    for name in ("my rows.csv", "rows.csv.gz", "rows.tsv", "rows.feather"):
+        (folder / "table.parquet").unlink(missing_ok=True)
+        eval(between(refused(name), "Write what is, as ", " does"), KNOWN)
+        assert as_source("table.parquet").column_names == ("age", "income", "my size")
+        opened = eval(between(refused(name, estimator=True), "open it first, as ", " does"), KNOWN)
+        assert len(DPMeans(9.0).fit(opened).labels_) == 60
+    with netcdf_file("rows.nc", "w") as file:
+        file.createDimension("row", 60)
+        file.createDimension("column", 3)
+        file.createVariable("rows", "f8", ("row", "column"))[:] = ROWS
+    with pytest.warns(match="Consolidated metadata"):
+        eval(between(refused("rows.nc"), "Write what is, as ", " does"), KNOWN)
+    assert as_source("data.zarr/rows").n_features == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rows.h5", "HDF5 files are not read. Write what is, as dask.array.from_array(h5py.File("),
+        ("rows.xlsx", "Excel files are not read"),
+        (
+            "rows.bin",
+            "it is a file of another kind; paths of Zarr arrays, of Zarr groups of CSR rows",
+        ),
+        ("folder", "the folder has no metadata of Zarr; paths of Zarr arrays"),
+    ],
+)
+def test_what_no_command_can_read_is_told_what_is(folder: Path, name: str, said: str) -> None:
+    (folder / "folder").mkdir()
+    if name != "folder":
+        (folder / name).write_bytes(b"\x89HDF")
+    result = CliRunner().invoke(main, ["fit", name, "run.zarr", "--penalty", "1"])
+    assert (result.exit_code, said in result.output, "StorePath" in result.output) == (2, True, False), result.output
+
+
+def test_a_path_given_to_an_estimator_is_opened_or_goes_elsewhere() -> None:
+    np.save("rows.npy", ROWS)
+    FRAME.to_parquet("rows.parquet")
+    zarr.create_array("rows.zarr", data=ROWS)
+    model = DPMeans(9.0, random_state=0)
+    for path in ("rows.npy", Path("rows.npy"), "rows.parquet"):
+        opened = eval(between(refused(path, estimator=True), "open it first, as ", " does"), KNOWN)
+        assert len(DPMeans(9.0).fit(opened).labels_) == 60
+    for path in ("rows.npy", "rows.parquet", "rows.zarr", "rows.parquet#age,income"):
+        way = between(refused(path, estimator=True), "give the path to ", ", to dask_dpmeans.predict")
+        assert eval(way.replace("run.zarr", f"{path.replace('#', '-')}.run"), KNOWN | {"model": model}).n_clusters_ > 1
+    fitted = DPMeans(9.0).fit(ROWS)
+    for ask in (fitted.predict, fitted.transform, fitted.score):
+        with pytest.raises(InputError, match=r"X is a path, 'rows\.npy', and DPMeans takes rows: open it first"):
+            ask("rows.npy")
+
+
+def objects() -> dict[str, Any]:
+    mixed = FRAME.assign(town="Ulm", day=pd.Timestamp("2020"))
+    dataset = xr.Dataset({name: ("row", FRAME[name].to_numpy()) for name in FRAME})
+    return {
+        "query": pl.from_pandas(FRAME).lazy(),
+        "dataset": dataset,
+        "records": FRAME.to_records(index=False),
+        "pandas": mixed,
+        "category": mixed.astype({"town": "category"}),
+        "polars": pl.from_pandas(mixed),
+        "arrow": pa.table(mixed),
+        "dask": dd.from_pandas(mixed, npartitions=2),
+    }
+
+
+@pytest.mark.parametrize("estimator", [True, False])
+@pytest.mark.parametrize("kind", objects())
+def test_what_is_no_table_of_numbers_is_told_how_to_become_one(kind: str, estimator: bool) -> None:
+    rows = objects()[kind]
+    said = refused(rows, estimator=estimator)
+    ends = ("", "$") if kind in ("query", "dataset", "records") else ("columns of numbers, as ", " does")
+    way = between(said + "$", *ends) if ends[0] else re.split(r"pass |columns, ", said)[-1]
+    known = {"X": rows, "data": rows, "numpy": numpy}
+    usable = eval(way, known)
+    assert len(np.asarray(usable)) == 60
+    labels = DPMeans(9.0).fit(usable).labels_
+    np.testing.assert_array_equal(np.asarray(labels), DPMeans(9.0).fit(ROWS).labels_)
+
+
+def test_booleans_and_columns_that_may_miss_values_are_read_in_dask_frames_as_in_others() -> None:
+    frame = FRAME.assign(flag=FRAME.age > 4, count=pd.array(np.arange(60), dtype="Int64"))
+    lazy = dd.from_pandas(frame, npartitions=3)
+    model = DPMeans(20.0).fit(frame)
+    np.testing.assert_array_equal(DPMeans(20.0).fit(lazy).labels_.compute(), model.labels_)
+    np.testing.assert_array_equal(model.predict(lazy).compute(), model.labels_)
+    np.testing.assert_array_equal(fit(lazy, "run.zarr", DPMeans(20.0)).labels_.compute(), model.labels_)
+    missing = frame.assign(count=pd.array([None, *range(59)], dtype="Int64"))
+    with pytest.raises(InputError, match=r"data contains NaN \(nan\) at row 0 .*column 4"):
+        DPMeans(20.0).fit(dd.from_pandas(missing, npartitions=3))
+
+
+@pytest.mark.parametrize("form", [np.asarray, lambda rows: da.from_array(rows, chunks=(20, 3))])
+def test_text_that_spells_numbers_is_converted_as_is_said(form: Any) -> None:
+    for rows in (ROWS.astype(str), ROWS.astype(object)):
+        if rows.dtype == object and form is np.asarray:
+            continue  # which is read as it is
+        way = re.search(r"data\.astype\(float\)", refused(form(rows)))
+        assert way is not None
+        assert as_source(eval(way[0], {"data": form(rows)})).n_features == 3
+
+
+@pytest.mark.parametrize("init", ["k-means++", "random", "rows.npy", 3])
+def test_first_centers_that_are_none_are_told_what_they_may_be(init: Any) -> None:
+    np.save("rows.npy", ROWS)
+    with pytest.raises(InputError, match=r'init must be "mean", centers \(k, d\), a|first centers must be finite'):
+        DPMeans(9.0, init=init).fit(ROWS)

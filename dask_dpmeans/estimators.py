@@ -1,14 +1,14 @@
 """scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
 
 import os
-from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import estimate
+from dask_dpmeans import checks, estimate
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans, gibbs, hdp_search, search
 from dask_dpmeans.callbacks import Tasks, with_callbacks
@@ -22,9 +22,9 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.loop import Algorithm
-from dask_dpmeans.sources import lazy_rows
+from dask_dpmeans.sources import Reading, lazy_rows
 from dask_dpmeans.spectral import SpectralDPMeans
-from dask_dpmeans.store import Result, RunStore
+from dask_dpmeans.store import Record, Result, RunStore
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -153,8 +153,7 @@ class DPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> dpmeans.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
-        if not isinstance(self.search, bool | np.bool_):
-            raise InputError(f"search must be True or False, got {self.search!r}")
+        checks.switch("search", self.search)
         return (search.Method if self.search else dpmeans.Method)(
             penalty=self.penalty,
             metric=self.metric,
@@ -168,8 +167,14 @@ class DPMeans(CentersMixin, BaseEstimator):
 KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
 """Parameters of `KernelDPMeans` that a run keeps beside those of its method."""
 
-AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans, SpectralDPMeans, GraphCutDPMeans, GibbsMixture)
 Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+
+class FitOptions(Reading, total=False):
+    """What else `fit` may be told."""
+
+    on_step: Callable[[int, Record, int], None]
 
 
 def fit(
@@ -181,7 +186,7 @@ def fit(
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[FitOptions],
 ) -> AnyModel:
     """Fit from a store to a store, and open the result.
 
@@ -225,7 +230,8 @@ def fit(
         force=force,
         **options,
     )
-    return load(Location.at(run, options.get("storage_options")))
+    found: Any = load(Location.at(run, options.get("storage_options")))  # of the class of `method`, which was stored
+    return found
 
 
 def dry_run(
@@ -236,7 +242,7 @@ def dry_run(
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[Reading],
 ) -> Estimate:
     """What `fit` would work on with the same arguments, and what a pass would cost; nothing is written.
 
@@ -336,4 +342,6 @@ def first_centers(init: Any) -> Float64Array | None:
     try:
         return np.array(init, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f'init must be "mean", centers (k, d), or an earlier run or fit, got {init!r}') from error
+        raise InputError(
+            f'init must be "mean", centers (k, d), or an earlier run or fit, got {checks.shown(init)}'
+        ) from error

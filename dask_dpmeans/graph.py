@@ -1,7 +1,6 @@
 """scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
 
 import warnings
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
+from dask_dpmeans import checks
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import graph_sweep, graphcut
 from dask_dpmeans.callbacks import FRAMES, Tasks, with_callbacks
@@ -169,12 +169,9 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
     def method(self) -> graphcut.Method | graph_sweep.Method:
         """The parameters, checked, as the library's core takes them."""
-        if self.cut not in CUTS:
-            raise InputError(f"cut must be one of {', '.join(map(repr, CUTS))}, got {self.cut!r}")
-        if self.init not in METHODS:
-            raise InputError(f"init must be one of {', '.join(map(repr, METHODS))}, got {self.init!r}")
-        return METHODS[self.init](
-            penalty=float(self.penalty) if isinstance(self.penalty, Real) else self.penalty,
+        checks.choice("cut", self.cut, CUTS)
+        return METHODS[checks.choice("init", self.init, METHODS)](
+            penalty=checks.number("penalty", self.penalty, ""),
             normalized=self.cut == "normalized",
             max_iter=self.max_iter,
             tol=self.tol,

@@ -7,6 +7,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import hdp, hdp_search
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
@@ -156,8 +157,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> hdp.Method | hdp_search.Method:
         """The parameters, checked, as the library's core takes them."""
-        if not isinstance(self.search, bool | np.bool_):
-            raise InputError(f"search must be True or False, got {self.search!r}")
+        checks.switch("search", self.search)
         return (hdp_search.Method if self.search else hdp.Method)(
             local_penalty=self.local_penalty,
             global_penalty=self.global_penalty,

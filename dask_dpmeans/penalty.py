@@ -4,14 +4,16 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.algorithms import search as search_algorithm
 from dask_dpmeans.algorithms.aim import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.algorithms.farthest import traverse
+from dask_dpmeans.algorithms.hdp import check_sets
 from dask_dpmeans.algorithms.metric import metric_of
 from dask_dpmeans.algorithms.path import (
     Halving,
@@ -35,7 +37,7 @@ from dask_dpmeans.kernels.farthest import Farthest, GroupSums
 from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.run import asked as asked_of
 from dask_dpmeans.run import sources_of
-from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.sources import Reading, RowSource, as_source
 from dask_dpmeans.store import RunStore, new_group
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
@@ -71,7 +73,7 @@ class FarthestFirst(NamedTuple):
 
 
 def farthest_first(
-    X: Any, k: int, *, sample_weight: Any = None, metric: str = "euclidean", **where: Any
+    X: Any, k: int, *, sample_weight: Any = None, metric: str = "euclidean", **where: Unpack[Reading]
 ) -> FarthestFirst:
     """The penalty for about k clusters by farthest-first traversal (Kulis & Jordan 2012, section 6.1).
 
@@ -110,7 +112,7 @@ def farthest_first(
     >>> found.penalties.tolist(), found.rows.tolist()
     ([20.25, 20.25, 1.0], [0, 3, 1])
     """
-    _check_count("k", k)
+    checks.integer("k", k)
     source, first = _rows_and_mean(X, sample_weight, metric, where)
     found = traverse(source, first, k)
     return FarthestFirst(float(found.squared[-1]), found.squared, found.numbers, found.rows, found.passes)
@@ -184,7 +186,7 @@ def penalty_path(
     summary_rows: int | None = None,
     max_clusters: int | None = None,
     random_state: Any = None,
-    **where: Any,
+    **where: Unpack[Reading],
 ) -> PenaltyPath:
     """How many clusters each penalty gives, and over which intervals of penalties a number stands.
 
@@ -246,10 +248,9 @@ def penalty_path(
     >>> path.longest, [(each.n_clusters, round(each.low, 1), round(each.high, 1)) for each in path.intervals]
     (3, [(6, 0.1, 0.5), (3, 0.5, 64.0), (2, 64.0, 341.3), (1, 341.3, 500.0)])
     """
-    _check_switch("search", search)
-    _check_switch("full", full)
-    if not (isinstance(halvings, int | np.integer) and not isinstance(halvings, bool) and halvings >= 0):
-        raise InputError(f"halvings must be an integer >= 0, got {halvings!r}")
+    checks.switch("search", search)
+    checks.switch("full", full)
+    checks.integer("halvings", halvings, 0)
     given = None if penalties is None else _checked_penalties(penalties)
     seed = seed_of(random_state)
     work = _Work.of(X, sample_weight, _method(search, metric, max_clusters), seed, summary_rows, where)
@@ -399,7 +400,7 @@ def penalty_for(
     metric: str = "euclidean",
     summary_rows: int | None = None,
     random_state: Any = None,
-    **where: Any,
+    **where: Unpack[Reading],
 ) -> PenaltyFor:
     """The penalty at which a fit gives about so many clusters, by bisection.
 
@@ -439,9 +440,9 @@ def penalty_for(
     >>> found.n_clusters, round(found.penalty, 1)
     (2, 147.8)
     """
-    _check_switch("search", search)
-    _check_switch("full", full)
-    _check_count("n_clusters", n_clusters)
+    checks.switch("search", search)
+    checks.switch("full", full)
+    checks.integer("n_clusters", n_clusters)
     seed = seed_of(random_state)
     work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
     if summary_rows is None and (search or not full):
@@ -473,10 +474,10 @@ class _Work:
 
     @classmethod
     def of(
-        cls, X: Any, sample_weight: Any, method: Method, seed: int, summary_rows: int | None, where: dict[str, Any]
+        cls, X: Any, sample_weight: Any, method: Method, seed: int, summary_rows: int | None, where: Reading
     ) -> "_Work":
         size = SUMMARY_ROWS if summary_rows is None else summary_rows
-        _check_count("summary_rows", size)
+        checks.integer("summary_rows", size)
         source, mean = _rows_and_mean(X, sample_weight, method.metric, where)
         return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
 
@@ -572,7 +573,7 @@ def _asked(work: _Work, read: tuple[Any, Any], **parameters: Any) -> dict[str, A
     return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
 
-def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: dict[str, Any]) -> tuple[RowSource, Float64Array]:
+def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: Reading) -> tuple[RowSource, Float64Array]:
     """The rows, and their mean, (1, d), as the metric has it."""
     geometry = metric_of(metric)
     source = as_source(X, sample_weight, features=geometry.features, **where)
@@ -586,13 +587,8 @@ def _checked_penalties(penalties: Any) -> tuple[float, ...]:
     except (TypeError, ValueError):
         given = np.empty(0)
     if given.ndim != 1 or not given.size or not ((given > 0) & (given < np.inf)).all():
-        raise InputError(f"penalties must be a list of finite numbers > 0, got {penalties!r}")
+        raise InputError(f"penalties must be a list of finite numbers > 0, got {checks.shown(penalties)}")
     return tuple(np.unique(given).tolist())
-
-
-def _check_switch(name: str, value: Any) -> None:
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be True or False, got {value!r}")
 
 
 class HDPPenalties(NamedTuple):
@@ -603,7 +599,7 @@ class HDPPenalties(NamedTuple):
 
 
 def hdp_penalties(
-    data: Any, local_clusters: int, global_clusters: int, *, groups: Any = None, **where: Any
+    data: Any, local_clusters: int, global_clusters: int, *, groups: Any = None, **where: Unpack[Reading]
 ) -> HDPPenalties:
     """Penalties of the HDP from about how many clusters there should be: farthest-first traversals.
 
@@ -626,12 +622,13 @@ def hdp_penalties(
     HDPPenalties
         One pass over the rows for each of the clusters asked for, and two more.
     """
-    _check_count("local_clusters", local_clusters)
-    _check_count("global_clusters", global_clusters)
+    checks.integer("local_clusters", local_clusters)
+    checks.integer("global_clusters", global_clusters)
     rows, sets = data_sets(data, groups)
     if sets is None:
         raise InputError("groups are missing: pass the number of each row's data set, or a list of data sets")
     source = as_source(rows, groups=sets, **where)
+    check_sets(source.summary.n_groups, source.plan.n_rows)
     sums = source.fold(GroupSums(), name="groups")
     first = np.zeros((source.summary.n_groups, source.n_features))
     first[sums.uses] = sums.moments.means
@@ -651,8 +648,3 @@ def hdp_penalties(
     if not min(penalties) > 0:
         raise InputError(f"the data sets have fewer different rows than {local_clusters} or {global_clusters} clusters")
     return penalties
-
-
-def _check_count(name: str, number: int) -> None:
-    if not (isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 1):
-        raise InputError(f"{name} must be an integer >= 1, got {number!r}")

@@ -8,7 +8,7 @@ have markers too, so that pictures can be read in grey.
 import io
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.penalty import PenaltyPath
+from dask_dpmeans.sources import Stored
 from dask_dpmeans.tree import ClusterTree
 
 try:
@@ -230,8 +231,15 @@ def _cluster_ticks(axes: Axes, clusters: Any) -> None:
         axes.set_xlabel("clusters by weight, the heaviest is 0")
 
 
+class MostProfile(TypedDict, total=False):
+    """How much of a profile is drawn."""
+
+    max_features: int
+    max_clusters: int
+
+
 def profile(
-    model: Any, feature_names: Sequence[str] | None = None, figure: AnyFigure | None = None, **most: int
+    model: Any, feature_names: Sequence[str] | None = None, figure: AnyFigure | None = None, **most: Unpack[MostProfile]
 ) -> AnyFigure:
     """In which features the clusters differ: z-scores of the centers as a heat map.
 
@@ -285,7 +293,14 @@ def _short(name: str, most: int = 24) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
 
 
-def sharing(model: Any, figure: AnyFigure | None = None, **most: int) -> AnyFigure:
+class MostSharing(TypedDict, total=False):
+    """How much of a sharing is drawn."""
+
+    max_lines: int
+    max_centers: int
+
+
+def sharing(model: Any, figure: AnyFigure | None = None, **most: Unpack[MostSharing]) -> AnyFigure:
     """Which data sets use which global centers, as shares of their weight.
 
     Parameters
@@ -324,7 +339,7 @@ def density(
     model: Any,
     columns: Sequence[int | str] | None = None,
     figure: AnyFigure | None = None,
-    **options: Any,
+    **options: Unpack[views.DensityOptions],
 ) -> AnyFigure:
     """Centers on a picture of the rows in two columns, or in the two directions of the greatest variance.
 
@@ -437,7 +452,7 @@ def spaced(points: Float64Array, box: tuple[float, float], above: float) -> Bool
     return chosen
 
 
-def graph(graph: Any, labels: Any, figure: AnyFigure | None = None, **where: Any) -> AnyFigure:
+def graph(graph: Any, labels: Any, figure: AnyFigure | None = None, **where: Unpack[Stored]) -> AnyFigure:
     """Nodes and links of a small graph, clusters by color and marker.
 
     Parameters

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import gibbs
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
 from dask_dpmeans.algorithms.spectral import Spectrum
@@ -30,7 +31,7 @@ from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
-from dask_dpmeans.sources import Layout, RowSource, as_source
+from dask_dpmeans.sources import Layout, Opening, RowSource, as_source
 from dask_dpmeans.store import Record, Result, RunStore
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
@@ -84,6 +85,8 @@ def fit(
     LockLostError
         Another job has taken the run, as this one stood still for too long.
     """
+    if not callable(on_step):
+        raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
     store = RunStore.at(run, storage_options)
     if recipe is not None:
         recipe.check_weights(sample_weight)
@@ -162,7 +165,7 @@ def predict(
     groups: Any = None,
     force: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    **where: Any,
+    **where: Unpack[Opening],
 ) -> Predicted:
     """Label the rows of `data` with the clusters of a run.
 

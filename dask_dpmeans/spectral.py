@@ -8,11 +8,11 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import dpmeans, search
-from dask_dpmeans.algorithms.spectral import Spectrum, check_positive, relaxed_objective
+from dask_dpmeans.algorithms.spectral import Spectrum, relaxed_objective
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.embedding import Eigenvectors
-from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.loop import Algorithm
@@ -201,11 +201,12 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> dpmeans.Method | search.Method:
         """What is asked of DP-means on the rows of Y."""
-        if not isinstance(self.search, bool | np.bool_):
-            raise InputError(f"search must be True or False, got {self.search!r}")
-        check_positive("threshold", self.threshold)
+        checks.switch("search", self.search)
         return (search.Method if self.search else dpmeans.Method)(
-            penalty=self.threshold, max_iter=self.max_iter, tol=self.tol, max_clusters=self.max_clusters
+            penalty=checks.number("threshold", self.threshold),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_clusters=self.max_clusters,
         )
 
     def _learned(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: Any) -> Learned:
@@ -225,7 +226,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
 
     def _set_embedding(self, eigenvalues: Float64Array, trace: float, rows: Any) -> None:
         self.eigenvalues_ = eigenvalues
-        self.relaxed_objective_ = relaxed_objective(eigenvalues, self.penalty)
+        self.relaxed_objective_ = relaxed_objective(eigenvalues, self.spectrum().penalty)
         self.affinity_trace_ = trace
         self.__dict__.pop("embedding_", None)  # of an earlier fit
         if rows is not None:

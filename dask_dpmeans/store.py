@@ -49,7 +49,7 @@ import numpy as np
 import zarr
 from zarr.errors import ZarrUserWarning
 
-from dask_dpmeans import lock
+from dask_dpmeans import checks, lock
 from dask_dpmeans.algorithms.metric import METRICS
 from dask_dpmeans.arrays import MARKER, CheckedArray, attributes_of, create, create_group, open_whole, read, write
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
@@ -166,6 +166,8 @@ class RunStore:
 
         Nor is anything written into or around one of the `inputs`, be it with `force`.
         """
+        checks.switch("force", force)
+        checks.switch("resume", resume)
         if self.location.read_only:
             raise InputError(f"{self.path} cannot be written by that protocol: give another output")
         if self.location.remote and PATTERN.search(self.path):

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -20,7 +20,7 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.picture import Adjacency, Covariance, Edge, Histogram, Plane
-from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.sources import RowSource, Stored, as_source
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import MOVES, Record
 from dask_dpmeans.tree import ClusterTree
@@ -264,6 +264,14 @@ MOST_COLUMNS = 2048
 """The products of so many columns, 32 MB, are made for principal directions."""
 
 
+class DensityOptions(Stored, total=False):
+    """What else `plot.density` may be told, as `density` has it."""
+
+    feature_names: Sequence[str] | None
+    sample_weight: Any
+    bins: int
+
+
 class Density(NamedTuple):
     """Rows and centers in a plane."""
 
@@ -294,7 +302,7 @@ def density(
     feature_names: Sequence[str] | None = None,
     sample_weight: Any = None,
     bins: int = BINS,
-    **where: Any,
+    **where: Unpack[Stored],
 ) -> Density:
     """Where rows and centers lie in a plane, as the fit sees them.
 
@@ -354,7 +362,7 @@ def edge(source: RowSource, predict: Any, penalty: float) -> tuple[int, int]:
     return near, beyond
 
 
-def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Any) -> RowSource:
+def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Unpack[Stored]) -> RowSource:
     """Rows as the fit saw its own: one pass; parameters as `density` has them.
 
     Where a `SpectralDPMeans` can map no new rows, these are the rows of its embedding, and X is not read.
@@ -442,7 +450,7 @@ class Drawable(NamedTuple):
     """(n,); -1 for nodes of no cluster."""
 
 
-def drawable(graph: Any, labels: Any, **where: Any) -> Drawable:
+def drawable(graph: Any, labels: Any, **where: Unpack[Stored]) -> Drawable:
     """A graph that is small enough to draw, with the clusters of its nodes.
 
     Parameters

@@ -14,6 +14,7 @@ from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.opening import open_groups, working_dtype
+from dask_dpmeans.sources.options import Opening, Reading, Stored, Where
 from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
@@ -24,10 +25,14 @@ from dask_dpmeans.sources.watch import Pass
 __all__ = [
     "RESIDENT_SHARE",
     "Layout",
+    "Opening",
     "Pass",
+    "Reading",
     "RowSource",
     "Storage",
+    "Stored",
     "Threads",
+    "Where",
     "as_source",
     "concatenated",
     "connect",

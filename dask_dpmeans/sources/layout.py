@@ -1,7 +1,7 @@
 """`Layout`: the input as its metadata tells of it, checked as far as that goes, and how it will be cut and prepared."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import zarr
 from distributed import Client
 from zarr.storage import MemoryStore
 
+from dask_dpmeans import checks
 from dask_dpmeans.blocks import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
@@ -161,6 +162,8 @@ def lay_out(
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
+    _check_place(client, threads, memory_limit, worker_timeout, on_pass)
+    checks.switch("fill_missing", fill_missing)
     reading = fill_missing, storage_options
     opened = opened_input(data, "data", 2, *reading)
     rows, weights, sets = _together(
@@ -232,13 +235,16 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     """What to divide each column by, (d,)."""
     if isinstance(scale, str):
         if scale != "std":
-            raise InputError(f'scale must be "std" or one number > 0 a column, got {scale!r}')
+            raise InputError(f'scale must be "std" or one number > 0 a column, got {checks.shown(scale)}')
         # What is left of a constant column is the rounding of its mean.
         rounding = 8 * np.finfo(np.float64).eps * np.maximum(np.abs(summary.lowest), np.abs(summary.highest))
         return np.where(summary.deviation > rounding, summary.deviation, 1.0)
-    divisors = np.asarray(scale, np.float64)
+    try:
+        divisors = np.asarray(scale, np.float64)
+    except (TypeError, ValueError):
+        divisors = np.empty(0)
     if divisors.shape != summary.sums.shape or not ((divisors > 0) & (divisors < np.inf)).all():
-        raise InputError(f'scale must be "std" or one finite number > 0 a column, got {scale!r}')
+        raise InputError(f'scale must be "std" or one finite number > 0 a column, got {checks.shown(scale)}')
     return divisors
 
 
@@ -269,11 +275,23 @@ def _check_shapes(rows: Any, weights: Any, groups: Any, groups_are: str) -> None
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
     if columns is None:
         return None
-    chosen = list(columns)
-    whole = all(isinstance(column, int | np.integer) and 0 <= column < d for column in chosen)
-    if not (chosen and whole):
-        raise InputError(f"columns must name some of the {d} columns 0 to {d - 1}, got {chosen}")
-    return tuple(int(column) for column in chosen)
+    chosen = np.asarray(columns).tolist() if isinstance(columns, Iterable) else None
+    numbers = chosen if isinstance(chosen, list) else []
+    if not (numbers and all(type(each) is int and 0 <= each < d for each in numbers)):
+        raise InputError(f"columns must name some of the {d} columns 0 to {d - 1}, got {checks.shown(columns)}")
+    return tuple(numbers)
+
+
+def _check_place(client: Any, threads: Any, memory_limit: Any, worker_timeout: Any, on_pass: Any) -> None:
+    """Refuse what says nothing of where to work."""
+    if not (client is None or isinstance(client, Client)):
+        raise InputError(f"client must be a distributed.Client or None, got {checks.shown(client)}")
+    for name, value in (("threads", threads), ("memory_limit", memory_limit)):
+        if value is not None:
+            checks.integer(name, value, or_none=" or None")
+    checks.number("worker_timeout", worker_timeout)
+    if not (on_pass is None or callable(on_pass)):
+        raise InputError(f"on_pass must be a function or None, got {checks.shown(on_pass)}")
 
 
 def _place(
@@ -289,8 +307,6 @@ def _place(
         )
     if client is not None and (threads is not None or memory_limit is not None):
         raise InputError("threads and memory_limit say how to work in this process: they cannot go with a client")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads must be >= 1, got {threads}")
     if client is None and threads is None and memory_limit is None and not in_process:
         client = current_client()
     if client is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.errors import InputError
+from dask_dpmeans.errors import InputError, InputTypeError
 
 MOST = 2**63
 """Integers are below this, as those of NumPy are."""
@@ -49,6 +49,18 @@ def choice(name: str, value: Any, among: Collection[str]) -> str:
     if not (isinstance(value, str) and value in among):
         raise InputError(f"{name} must be one of {', '.join(map(repr, among))}, got {shown(value)}")
     return str(value)
+
+
+def instance(name: str, value: Any, kind: type, found_by: str) -> None:
+    """Refuse what is of another class than the one that a function of ours gives."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be a {kind.__name__}, as {found_by} gives, got {shown(value)}")
+
+
+def no_matrix(name: str, data: Any) -> None:
+    """Refuse a `numpy.matrix`, as scikit-learn does: what it is cut into has two dimensions again."""
+    if isinstance(data, np.matrix):
+        raise InputTypeError(f"{name} must be no numpy.matrix, which is not supported: pass np.asarray({name})")
 
 
 def as_float(value: Any) -> float:

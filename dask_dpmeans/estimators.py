@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,6 +22,7 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.loop import Algorithm
+from dask_dpmeans.manifest import as_written
 from dask_dpmeans.sources import Reading, lazy_rows
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import Record, Result, RunStore
@@ -210,6 +211,9 @@ def fit(
     -------
     A fitted estimator, as `load` gives it.
     """
+    if not isinstance(method, Model):
+        names = ", ".join(each.__name__ for each in get_args(Model))
+        raise InputError(f"method must be one of {names}, with its parameters, got {checks.shown(method)}")
     if groups is not None and not isinstance(method, HDPMeans):
         raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
     if isinstance(method, GraphCutDPMeans):
@@ -259,7 +263,7 @@ def dry_run(
     Estimate
     """
     if not isinstance(method, DPMeans):
-        raise InputError(f"a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
+        raise InputError(f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
     return estimate.dry_run(
         data,
         run,
@@ -289,7 +293,14 @@ def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> 
     """
     check_options(storage_options, run)
     result = RunStore.at(run, storage_options).result()
+    with as_written(result.store.location):
+        return _loaded(result)
+
+
+def _loaded(result: Result) -> Model:
+    """The fitted estimator of a result."""
     model = _unfitted(result)
+    model.method()  # which refuses parameters that are none
     model.random_state_ = result.manifest["random_state"]
     model.n_features_in_ = result.manifest["input"]["shape"][1]
     model.feature_columns_ = result.manifest["input"]["columns"]
@@ -335,13 +346,14 @@ def first_centers(init: Any) -> Float64Array | None:
         return None
     if isinstance(init, str | os.PathLike | Location):
         init = load(init)
+    checks.no_matrix("init", init)
     if isinstance(init, DPMeans | HDPMeans):
         check_is_fitted(init)
         scale = init.feature_scale_
         return np.array(init.cluster_centers_ if scale is None else init.cluster_centers_ * scale)
     try:
         return np.array(init, np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise InputError(
             f'init must be "mean", centers (k, d), or an earlier run or fit, got {checks.shown(init)}'
         ) from error

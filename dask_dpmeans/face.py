@@ -217,6 +217,7 @@ def checked_rows(model: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """X, its columns compared with those of the fit, or noted where `reset`."""
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
+    checks.no_matrix("X", X)
     X = opened_rows(X)
     if not is_lazy(X):
         sparse = "csr" if get_tags(model).input_tags.sparse else False

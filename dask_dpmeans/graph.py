@@ -183,9 +183,13 @@ def as_graph(graph: Any) -> Any:
     """A graph as rows of its adjacency matrix, in a form that `as_source` takes."""
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
+    checks.no_matrix("graph", graph)
     if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
         return graph
-    array = np.asarray(graph)
+    try:
+        array = np.asarray(graph)
+    except ValueError as error:
+        raise InputError(f"graph is no array of numbers: {error}") from error
     working_dtype(array.dtype, "graph")
     if array.ndim != 2:
         raise InputError(f"the graph must be a square matrix, n x n, got shape {array.shape}")

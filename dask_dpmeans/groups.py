@@ -200,6 +200,7 @@ def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
 
 def _table(item: Any) -> Any:
     """One data set of a list."""
+    checks.no_matrix("X", item)
     if isinstance(item, np.ma.MaskedArray):
         raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
     return opened_rows(item) if issparse(item) else np.asarray(item)

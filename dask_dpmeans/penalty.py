@@ -322,6 +322,7 @@ def write_path(
     InputError
         Where something else is there.
     """
+    checks.instance("path", path, PenaltyPath, "penalty_path")
     check_options(storage_options, out)
     said: dict[str, Any] = {name: getattr(path, name) for name in (*SAID, "longest")}
     said["stability"] = path.stability is not None
@@ -584,7 +585,7 @@ def _checked_penalties(penalties: Any) -> tuple[float, ...]:
     """Different penalties, rising."""
     try:
         given = np.asarray(penalties, np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         given = np.empty(0)
     if given.ndim != 1 or not given.size or not ((given > 0) & (given < np.inf)).all():
         raise InputError(f"penalties must be a list of finite numbers > 0, got {checks.shown(penalties)}")

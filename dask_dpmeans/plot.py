@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
-from dask_dpmeans import views
+from dask_dpmeans import checks, views
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
@@ -67,6 +67,7 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
     The figure: over the penalty, in the logarithm, the numbers of clusters with the intervals over which each stands,
     of prices the longest shaded; the objective; the mean adjusted Rand index of fits of halves.
     """
+    checks.instance("path", path, PenaltyPath, "penalty_path")
     panels = ["clusters k", "objective J", "adjusted Rand index\nof halves"][: 2 if path.stability is None else 3]
     figure = _figure(figure, 7.0, 2.4 * len(panels))
     above, *below = _stacked(figure, panels)
@@ -193,6 +194,7 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
     The figure: the clusters of the fit side by side, and over them, in the logarithm of the penalty, where they join.
     Of more than 300 clusters it is the part of the tree above the lowest level that has no more.
     """
+    checks.instance("tree", tree, ClusterTree, "cluster_tree")
     drawn = views.upper(tree, MOST_LEAVES)
     found = views.dendrogram(drawn)
     if not found.joins:

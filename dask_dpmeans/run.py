@@ -29,7 +29,7 @@ from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.location import AnyPlace, check_options, shown_path
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
-from dask_dpmeans.manifest import FORMAT
+from dask_dpmeans.manifest import FORMAT, as_written
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
 from dask_dpmeans.sources import Layout, Opening, RowSource, as_source
 from dask_dpmeans.store import Record, Result, RunStore
@@ -197,13 +197,15 @@ def predict(
             if result.shared
             else "the run is of one data set: it has no use for groups"
         )
-    kernel, fitted = predictions(result), result.manifest["input"]
+    with as_written(result.store.location):
+        kernel, features = predictions(result), features_of(result)
+    fitted = result.manifest["input"]
     source = as_source(
         data,
         groups=groups,
         columns=fitted["columns"],
         scale=result.arrays.get("feature_scale"),
-        features=features_of(result),
+        features=features,
         centers=result.arrays.get("cluster_centers"),
         stored_columns=fitted["shape"][1],
         column_names=result.manifest.get("column_names"),

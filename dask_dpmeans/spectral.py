@@ -30,7 +30,38 @@ def _inductive(model: "SpectralDPMeans") -> bool:
     return True
 
 
-class SpectralDPMeans(CentersMixin, BaseEstimator):
+class _OfNewRows:
+    """What rows that were not fitted are asked, where the affinity has an answer.
+
+    These stand in a class of their own: what scikit-learn wraps for `set_output`, the `transform` of each class that
+    has it, would be there for any affinity.
+    """
+
+    @available_if(_inductive)
+    def predict(self: Any, X: Any) -> Any:
+        """The number of the nearest center of each row, (n,) int32; lazy where X is.
+
+        With "rbf" the eigenvectors reach rows that were not fitted by Nystroem's formula.
+        """
+        return CentersMixin.predict(self, X)
+
+    @available_if(_inductive)
+    def transform(self: Any, X: Any) -> Any:
+        """The distance of each row of Y to each center, (n, k) float64; lazy where X is."""
+        return CentersMixin.transform(self, X)
+
+    @available_if(_inductive)
+    def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit, and give the distance of each row of Y to each center, (n, k) float64; lazy where X is."""
+        return CentersMixin.fit_transform(self, X, y, **fit_params)
+
+    @available_if(_inductive)
+    def score(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of the rows of Y."""
+        return CentersMixin.score(self, X, y, sample_weight)
+
+
+class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
     """Spectral clustering whose number of eigenvectors and of clusters follow from penalties.
 
     The relaxation of the DP-means objective by Kulis & Jordan 2012 (section 5.1): of the affinity matrix K, all
@@ -160,24 +191,6 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
         tasks.end()
         return self
-
-    @available_if(_inductive)
-    def predict(self, X: Any) -> Any:
-        """The number of the nearest center of each row, (n,) int32; lazy where X is.
-
-        With "rbf" the eigenvectors reach rows that were not fitted by Nystroem's formula.
-        """
-        return super().predict(X)
-
-    @available_if(_inductive)
-    def transform(self, X: Any) -> Any:
-        """The distance of each row of Y to each center, (n, k) float64; lazy where X is."""
-        return super().transform(X)
-
-    @available_if(_inductive)
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of the rows of Y."""
-        return super().score(X, y, sample_weight)
 
     @available_if(_inductive)
     def embed(self, X: Any) -> Any:

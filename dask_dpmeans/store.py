@@ -55,7 +55,7 @@ from dask_dpmeans.arrays import MARKER, CheckedArray, attributes_of, create, cre
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.location import PATTERN, AnyPlace, Location, overlapping, place_of
-from dask_dpmeans.manifest import FORMAT, NAMES, as_written, check_types, checked_manifest
+from dask_dpmeans.manifest import FORMAT, NAMES, as_written, check_shapes, check_types, checked_manifest
 
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """How the files end that Zarr writes before it renames them; a killed job may leave one."""
@@ -410,6 +410,7 @@ class RunStore:
             check_types(manifest, OUR_NAMES)
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in manifest["arrays"]}
+            check_shapes(manifest, values)
             return Result(manifest, values, _records(history), self)
 
 

@@ -3,12 +3,13 @@
 Maurer (2015, section 4) wishes for them: base clusters that are clustered into meta clusters.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import search
 from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
@@ -129,9 +130,12 @@ def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = No
 
 
 def _rising(penalties: Any) -> list[float]:
-    found = [checked_penalty(each, "penalties") for each in np.asarray(penalties).ravel().tolist()]
+    given = np.ravel(penalties).tolist() if isinstance(penalties, np.ndarray) else penalties
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise InputError(f"penalties must be rising numbers > 0, got {checks.shown(penalties)}")
+    found = [checked_penalty(each, "penalties") for each in given]
     if not found or found != sorted(set(found)):
-        raise InputError(f"penalties must be rising numbers > 0, got {penalties!r}")
+        raise InputError(f"penalties must be rising numbers > 0, got {checks.shown(penalties)}")
     return found
 
 
@@ -214,6 +218,7 @@ def write_tree(
     InputError
         Where something else is there.
     """
+    checks.instance("tree", tree, ClusterTree, "cluster_tree")
     check_options(storage_options, out)
     levels = (tree.leaves, *tree.levels)
     said = {name: getattr(tree, name) for name in SAID}

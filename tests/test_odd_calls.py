@@ -33,13 +33,20 @@ from dask_dpmeans import (
     fit,
     load,
 )
-from dask_dpmeans.gibbs import GibbsMixture
+from dask_dpmeans.gibbs import GibbsMixture, limit_concentration
 from dask_dpmeans.penalty import penalty_path, write_path
 from dask_dpmeans.tree import cluster_tree, write_tree
 
 ROWS = np.array([[0.0, 0.1], [0.2, 0.0], [0.1, 0.3], [9.0, 9.1], [9.2, 9.0], [9.1, 9.3]])
-GRAPH = csr_array(np.kron(np.eye(2), np.ones((3, 3)) - np.eye(3)) + np.eye(6)[::-1] * (np.arange(6) % 5 == 2))
+GRAPH = csr_array(np.kron(np.eye(2), np.ones((3, 3)) - np.eye(3)) + 0.1 * np.eye(6)[::-1])
 LABELS = np.array([0, 0, 0, 1, 1, 1])
+
+
+class Anything:
+    """A class that takes any arguments."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
 
 ODD = {
     "none": None,
@@ -76,18 +83,24 @@ ODD = {
     "tuple": (1.0, 2.0),
     "mapping": {"a": 1},
     "set": {1},
-    "function": len,
+    "function": lambda *_, **__: None,
     "object": object(),
-    "type": int,
+    "type": Anything,
 }
 """Values that someone may give for anything."""
 
+EXTREME = {"huge", "small", "minus one", "zero"}
+"""Of these some are sound, and lead to what has no number."""
 OURS = (InputError, TooManyClustersError, CorruptStoreError)
-DATA = {"X", "data", "sample_weight", "groups", "labels", "labels_true", "labels_pred", "graph", "init", "model", "tree"}
+DATA = {"X", "data", "sample_weight", "groups", "labels", "labels_true", "labels_pred", "graph", "init"}
+DATA |= {"model", "estimator", "tree", "path"}
 """Parameters that are arrays or models, whose errors say more than what they must be."""
 PLACES = {"run", "out", "store", "path"}
-LEFT_OUT = {"y", "self", "figure", "on_pass"}
+LEFT_OUT = {"y", "self", "figure"}
 """What scikit-learn wants there, and is ignored; what matplotlib takes."""
+FEW = ("none", "numpy true", "text", "nan", "minus one", "float", "fraction", "list", "mapping", "object")
+SLOW = {"fit", "report", "predict", "dry_run"}
+"""Functions that are given a few of them, as a call takes its time; the others share their checks."""
 
 ESTIMATORS: dict[str, tuple[BaseEstimator, dict[str, Any]]] = {
     "DPMeans": (DPMeans(4.0, max_iter=5), {"X": ROWS}),
@@ -160,7 +173,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
         "read_path": ("penalty", {"path": str(there / "path.zarr")}),
         "write_path": ("penalty", {"path": path, "out": str(new / "path.zarr"), "force": True}),
         "cluster_tree": ("tree", {"model": model, "penalties": [1.0, 400.0]}),
-        "read_tree": ("tree", {"tree": str(there / "tree.zarr")}),
+        "read_tree": ("tree", {"path": str(there / "tree.zarr")}),
         "write_tree": ("tree", {"tree": cluster_tree(model), "out": str(new / "tree.zarr"), "force": True}),
         "limit_concentration": ("gibbs", {"penalty": 4.0, "variance": 1.0, "n_features": 2}),
         "export": ("export", {"run": run, "out": str(new / "model.json"), "force": True}),
@@ -178,22 +191,27 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
-HELPERS = {"plot": {"svg", "spaced"}, "report": {"page", "checked_target", "has_rows", "input_of", "is_graph"}}
-"""Functions of these modules that serve others of the package."""
-MODULES = ("", "metrics", "penalty", "tree", "gibbs", "export", "report", "plot")
+MODULES: dict[str, set[str]] = {
+    "metrics": set(),
+    "penalty": set(),
+    "tree": set(),
+    "export": set(),
+    "report": {"page", "checked_target", "has_rows", "input_of", "is_graph"},
+    "plot": {"svg", "spaced"},
+}
+"""Where public functions are, and those there that serve others of the package."""
 
 
 def public_functions() -> dict[str, Callable[..., Any]]:
     """All functions of the modules that the README names."""
-    found = {}
-    for name in MODULES:
-        module = importlib.import_module("dask_dpmeans" + f".{name}" * bool(name))
-        for each, value in vars(module).items():
-            ours = value is getattr(dask_dpmeans, each, None) if not name else value.__module__ == module.__name__ \
-                if inspect.isfunction(value) else False
-            if inspect.isfunction(value) and ours and not each.startswith("_") and each not in HELPERS.get(name, ()):
-                found[f"plot.{each}" if name == "plot" else each] = value
-    return found | {"limit_concentration": importlib.import_module("dask_dpmeans.gibbs").limit_concentration}
+    found = {name: getattr(dask_dpmeans, name) for name in dask_dpmeans.__all__}
+    found["limit_concentration"] = limit_concentration
+    for name, hidden in MODULES.items():
+        module = importlib.import_module(f"dask_dpmeans.{name}")
+        here = {each: value for each, value in vars(module).items() if not each.startswith("_") and each not in hidden}
+        here = {each: value for each, value in here.items() if getattr(value, "__module__", "") == module.__name__}
+        found |= {f"plot.{each}" if name == "plot" else each: value for each, value in here.items()}
+    return {name: value for name, value in found.items() if inspect.isfunction(value)}
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterator[str]:
@@ -214,13 +232,14 @@ def check(name: str, call: Callable[[], Any], value: str) -> None:
             call()
         except OURS as error:
             said = str(error)
-            if name in PLACES:
-                assert name in said or "path" in said or "no " in said or "holds" in said, f"{value}: {said}"
-            elif name not in DATA:
-                assert name in said, f"{name}={value}: the error does not name it: {said}"
+            if name not in DATA | PLACES and value not in EXTREME:
+                assert name in said or name.replace("_", " ") in said, (
+                    f"{name}={value}: the error does not name it: {said}"
+                )
         except (TypeError, ValueError) as error:
             sklearns = name in DATA and not isinstance(error, InputError) and from_sklearn(error)
-            assert sklearns, f"{name}={value}: {type(error).__name__}: {error}"
+            if not sklearns:
+                pytest.fail(f"{name}={value}: {type(error).__name__}: {error}")
         except Exception as error:  # whatever it is, it is none of ours
             pytest.fail(f"{name}={value}: {type(error).__name__}: {error}")
 
@@ -230,7 +249,7 @@ def from_sklearn(error: BaseException) -> bool:
     trace, last = error.__traceback__, ""
     while trace is not None:
         last, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
-    return "sklearn" in last or "numpy" in last or "scipy" in last
+    return "sklearn" in last
 
 
 @pytest.mark.parametrize("name", list(ESTIMATORS))
@@ -288,5 +307,6 @@ def test_an_odd_argument_of_a_function_is_refused_by_name_or_does_what_it_says(
     for parameter in parameters_of(function):
         if parameter in LEFT_OUT:
             continue
-        for value, odd in ODD.items():
+        for value in FEW if name in SLOW or name.startswith("plot.") else ODD:
+            odd = ODD[value]
             check(parameter, lambda odd=odd, parameter=parameter: function(**given | {parameter: odd}), value)

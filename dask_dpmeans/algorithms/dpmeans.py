@@ -134,7 +134,8 @@ class Parameters:
         if self.centers is not None and not (
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):
-            raise InputError(f"init: the first centers must be finite numbers of shape (k, d), k >= 1, got {checks.shown(self.centers)}")
+            got = checks.shown(self.centers)
+            raise InputError(f"init: the first centers must be finite numbers of shape (k, d), k >= 1, got {got}")
         check_limits(self.max_iter, self.tol, self.max_clusters)
         metric_of(self.metric)
 

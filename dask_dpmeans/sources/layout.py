@@ -1,7 +1,7 @@
 """`Layout`: the input as its metadata tells of it, checked as far as that goes, and how it will be cut and prepared."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,7 +162,8 @@ def lay_out(
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
-    _check_place(client, threads, memory_limit, worker_timeout, on_pass)
+    threads, memory_limit = _checked_limits(threads, memory_limit)
+    _check_place(client, worker_timeout, on_pass)
     checks.switch("fill_missing", fill_missing)
     reading = fill_missing, storage_options
     opened = opened_input(data, "data", 2, *reading)
@@ -241,7 +242,7 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
         return np.where(summary.deviation > rounding, summary.deviation, 1.0)
     try:
         divisors = np.asarray(scale, np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         divisors = np.empty(0)
     if divisors.shape != summary.sums.shape or not ((divisors > 0) & (divisors < np.inf)).all():
         raise InputError(f'scale must be "std" or one finite number > 0 a column, got {checks.shown(scale)}')
@@ -275,20 +276,24 @@ def _check_shapes(rows: Any, weights: Any, groups: Any, groups_are: str) -> None
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
     if columns is None:
         return None
-    chosen = np.asarray(columns).tolist() if isinstance(columns, Iterable) else None
-    numbers = chosen if isinstance(chosen, list) else []
+    given = columns.tolist() if isinstance(columns, np.ndarray) else columns
+    listed = given if isinstance(given, Sequence) and not isinstance(given, str | bytes) else []
+    numbers = [each.item() if isinstance(each, np.generic) else each for each in listed]
     if not (numbers and all(type(each) is int and 0 <= each < d for each in numbers)):
         raise InputError(f"columns must name some of the {d} columns 0 to {d - 1}, got {checks.shown(columns)}")
     return tuple(numbers)
 
 
-def _check_place(client: Any, threads: Any, memory_limit: Any, worker_timeout: Any, on_pass: Any) -> None:
+def _checked_limits(threads: int | None, memory_limit: int | None) -> tuple[int | None, int | None]:
+    """Both as Python's integers, whose products do not overflow."""
+    threads = None if threads is None else checks.integer("threads", threads, or_none=" or None")
+    return threads, None if memory_limit is None else checks.integer("memory_limit", memory_limit, or_none=" or None")
+
+
+def _check_place(client: Any, worker_timeout: Any, on_pass: Any) -> None:
     """Refuse what says nothing of where to work."""
     if not (client is None or isinstance(client, Client)):
         raise InputError(f"client must be a distributed.Client or None, got {checks.shown(client)}")
-    for name, value in (("threads", threads), ("memory_limit", memory_limit)):
-        if value is not None:
-            checks.integer(name, value, or_none=" or None")
     checks.number("worker_timeout", worker_timeout)
     if not (on_pass is None or callable(on_pass)):
         raise InputError(f"on_pass must be a function or None, got {checks.shown(on_pass)}")

@@ -11,6 +11,7 @@ import numpy as np
 import zarr
 from scipy.sparse import issparse
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
 from dask_dpmeans.location import Location
 from dask_dpmeans.sources import guard
@@ -51,6 +52,7 @@ def opened_input(
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
+    checks.no_matrix(name, data)
     if isinstance(data, str | os.PathLike | Location):
         opened = _opened_place(Location.at(data, storage_options), name, dimensions, fill_missing)
     elif issparse(data):
@@ -69,7 +71,7 @@ def opened_input(
     elif isinstance(data, zarr.Array):
         opened = guard.guarded(guard.absolute(data), name, fill_missing=fill_missing)
     else:
-        opened = _as_array(data, name)
+        opened = _as_array(data, name, dimensions)
     if opened.ndim != dimensions:
         raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
     return opened
@@ -150,13 +152,15 @@ def _no_array(group: zarr.Group, path: str, name: str) -> InputError:
     return InputError(f"{name}: {path} is a Zarr group, not an array: {hint}")
 
 
-def _as_array(data: Any, name: str) -> np.ndarray[Any, Any]:
+def _as_array(data: Any, name: str, dimensions: int) -> np.ndarray[Any, Any]:
     """A NumPy array of what is in this process's memory; objects become numbers, as scikit-learn has it."""
     try:
         array = np.asarray(data)
         return array.astype(np.float64) if array.dtype == object else array
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is no array of numbers: {error}") from error
+    except (OverflowError, TypeError, ValueError) as error:
+        numbered = dimensions == 1 and name != "sample_weight"
+        way = f": number the {name}, as np.unique({name}, return_inverse=True)[1] does" * numbered
+        raise InputError(f"{name} is no array of numbers: {error}{way}") from error
 
 
 def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:

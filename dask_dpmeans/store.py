@@ -191,8 +191,11 @@ class RunStore:
 
     def kind(self) -> str | None:
         """What of ours is there, whole or begun: a run, a path, a tree, predictions or synthetic data."""
+        if not (self.finished() or self.begun()):
+            return None
         place = self.location if self.finished() else self / "steps"
-        return str(attributes_of(place)[MARKER]["kind"]) if self.finished() or self.begun() else None
+        with as_written(place, "output"):
+            return str(attributes_of(place)[MARKER]["kind"])
 
     def _is_free(self) -> bool:
         if not self.location.remote and os.path.lexists(self.path):
@@ -411,6 +414,8 @@ class RunStore:
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in manifest["arrays"]}
             check_shapes(manifest, values)
+            if not (len(history) and np.isfinite(history).all()):
+                raise ValueError("the history holds no steps, or what is no finite number")
             return Result(manifest, values, _records(history), self)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dask_dpmeans import plot, views
 from dask_dpmeans import run as runs
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
-from dask_dpmeans.estimate import counted
+from dask_dpmeans.estimate import counted, figures
 from dask_dpmeans.estimators import DPMeans, Model, load
 from dask_dpmeans.gibbs import GibbsMixture
 from dask_dpmeans.graph import GraphCutDPMeans, as_graph
@@ -19,7 +19,7 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.picture import NEAR
 from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.report import origin
-from dask_dpmeans.report.page import Page, Picture, Table, figures, lines_of
+from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.spectral import SpectralDPMeans
@@ -72,8 +72,9 @@ def _names(result: Result, model: Model) -> list[str]:
 
 
 def _headline(result: Result, model: Model) -> str:
-    n, what = result.manifest["input"]["shape"][0], "nodes" if isinstance(model, GraphCutDPMeans) else "rows"
-    return f"{counted(model.n_clusters_, 'cluster')} of {n:,} {what}, by {type(model).__name__}"
+    what = "node" if isinstance(model, GraphCutDPMeans) else "row"
+    n_rows = counted(result.manifest["input"]["shape"][0], what)
+    return f"{counted(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
 
 
 def _result(result: Result, model: Model) -> dict[str, str]:

@@ -23,7 +23,7 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.scan import Distances, Labels
 from dask_dpmeans.loop import Algorithm, Step, iterate
 from dask_dpmeans.recipe import Learned, Recipe
-from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, opened_rows
+from dask_dpmeans.sources import RowSource, as_source, is_lazy, lazy_map, opened_rows, unwrapped
 from dask_dpmeans.store import Record, Result
 
 MOST_SEED = 2**32 - 1
@@ -217,8 +217,7 @@ def checked_rows(model: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """X, its columns compared with those of the fit, or noted where `reset`."""
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
-    checks.no_matrix("X", X)
-    X = opened_rows(X)
+    X = opened_rows(unwrapped(X, "X"))
     if not is_lazy(X):
         sparse = "csr" if get_tags(model).input_tags.sparse else False
         return validate_data(

@@ -15,7 +15,7 @@ from dask_dpmeans.algorithms import graph_sweep, graphcut
 from dask_dpmeans.callbacks import FRAMES, Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import ClustersMixin, seed_of, stepped
-from dask_dpmeans.sources import as_source, working_dtype
+from dask_dpmeans.sources import as_source, unwrapped, working_dtype
 from dask_dpmeans.store import Record, Result
 
 CUTS = ("normalized", "ratio")
@@ -183,7 +183,7 @@ def as_graph(graph: Any) -> Any:
     """A graph as rows of its adjacency matrix, in a form that `as_source` takes."""
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
-    checks.no_matrix("graph", graph)
+    graph = unwrapped(graph, "graph")
     if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
         return graph
     try:

@@ -16,7 +16,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.manifest import LOCAL
-from dask_dpmeans.sources import RowSource, concatenated, is_lazy, known_rows, open_groups, opened_rows
+from dask_dpmeans.sources import RowSource, concatenated, is_lazy, known_rows, open_groups, opened_rows, unwrapped
 from dask_dpmeans.store import Result
 
 
@@ -143,7 +143,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         without groups, go to the nearest center.
         """
         check_is_fitted(self)
-        X, groups = data_sets(X, groups)
+        X, groups = data_sets(unwrapped(X, "X"), groups)
         if groups is None:
             return super().predict(X)
         X = opened_rows(X)
@@ -190,7 +190,8 @@ def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
     names = [list(item.columns) for item in X if hasattr(item, "columns")]
     if any(each != names[0] for each in names):
         raise InputError(f"the data sets of X must have the same columns in one order, got {names[0]} and others")
-    tables = [item if is_lazy(item) else _table(item) for item in X]
+    given = [unwrapped(item, "X") for item in X]
+    tables = [item if is_lazy(item) else _table(item) for item in given]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")
@@ -200,7 +201,6 @@ def data_sets(X: Any, groups: Any) -> tuple[Any, Any]:
 
 def _table(item: Any) -> Any:
     """One data set of a list."""
-    checks.no_matrix("X", item)
     if isinstance(item, np.ma.MaskedArray):
         raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
     return opened_rows(item) if issparse(item) else np.asarray(item)

@@ -10,6 +10,7 @@ from sklearn.metrics import mutual_info_score
 
 from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
+from dask_dpmeans.brief import brief
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import GroupSums
@@ -26,7 +27,7 @@ class Options(Reading, total=False):
     metric: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Partition:
     """The k clusters that labels make of rows; a cluster without weight is none."""
 
@@ -44,6 +45,9 @@ class Partition:
     """(k,), the largest distance of a row of positive weight to the center, in units of the rows."""
     deviations: Float64Array
     """(k,), the root of the mean squared distance, by weight, in units of the rows."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def inertia(self) -> float:
@@ -200,6 +204,9 @@ class Contingency(NamedTuple):
     """(classes,), the true labels, ascending."""
     clusters: Int64Array
     """(clusters,), the predicted labels, ascending."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Agreement(NamedTuple):

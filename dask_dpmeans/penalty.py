@@ -28,6 +28,7 @@ from dask_dpmeans.algorithms.path import (
     summary_of,
 )
 from dask_dpmeans.arrays import write
+from dask_dpmeans.brief import brief
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import seed_of
 from dask_dpmeans.groups import data_sets
@@ -70,6 +71,9 @@ class FarthestFirst(NamedTuple):
     """(k, d), these rows, as the fit would see them."""
     n_passes: int
     """Passes over the rows, after the one that checks them."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def farthest_first(
@@ -118,7 +122,7 @@ def farthest_first(
     return FarthestFirst(float(found.squared[-1]), found.squared, found.numbers, found.rows, found.passes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PenaltyPath:
     """What fits at p penalties came to."""
 
@@ -149,6 +153,9 @@ class PenaltyPath:
     asked: dict[str, Any]
     """The `parameters` of `penalty_path`; `sources`, the paths of what it read, and `input`, `checksummed` and
     `versions`, as the manifest of a run has them.  As JSON holds it."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def caution(self) -> str:
@@ -389,6 +396,9 @@ class PenaltyFor(NamedTuple):
     """Rows that the fits saw, those of a summary where there are more."""
     random_state: int
     """The seed."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def penalty_for(

@@ -14,6 +14,7 @@ from dask_dpmeans.algorithms import search
 from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
 from dask_dpmeans.arrays import write
+from dask_dpmeans.brief import brief
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
@@ -42,6 +43,9 @@ class Level(NamedTuple):
     """(k,), of the rows."""
     inertias: Float64Array
     """(k,), squared errors of the rows about these centers."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def n_clusters(self) -> int:
@@ -76,6 +80,9 @@ class ClusterTree(NamedTuple):
     """The seed."""
     asked: dict[str, Any]
     """`run`, where the clusters are stored; `penalties`, those that were given; `versions`.  As JSON holds it."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = None) -> ClusterTree:

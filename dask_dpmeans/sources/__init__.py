@@ -13,7 +13,7 @@ from dask_dpmeans.sources.inputs import as_source, featured
 from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
-from dask_dpmeans.sources.opening import open_groups, working_dtype
+from dask_dpmeans.sources.opening import open_groups, unwrapped, working_dtype
 from dask_dpmeans.sources.options import Opening, Reading, Stored, Where
 from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
@@ -56,6 +56,7 @@ __all__ = [
     "read_rows",
     "scheduler_address",
     "stored_bytes",
+    "unwrapped",
     "why_processes",
     "working_dtype",
 ]

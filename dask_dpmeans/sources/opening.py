@@ -52,7 +52,7 @@ def opened_input(
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
-    checks.no_matrix(name, data)
+    data = unwrapped(data, name)
     if isinstance(data, str | os.PathLike | Location):
         opened = _opened_place(Location.at(data, storage_options), name, dimensions, fill_missing)
     elif issparse(data):
@@ -75,6 +75,29 @@ def opened_input(
     if opened.ndim != dimensions:
         raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
     return opened
+
+
+def unwrapped(data: Any, name: str) -> Any:
+    """What is in an array of another library, where that need not be read: the Dask array of an xarray's.
+
+    Raises
+    ------
+    InputError
+        A `numpy.matrix`; and an array in a store that this package cannot read in parts, as h5py's is: NumPy would read
+        it whole, without a word.
+    """
+    checks.no_matrix(name, data)
+    if type(data).__module__.startswith("xarray."):
+        inner = getattr(data, "data", None) if data.chunks else None
+        return inner if isinstance(inner, da.Array) else data
+    known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows)
+    if not known and all(hasattr(data, each) for each in ("shape", "dtype", "chunks", "__getitem__")):
+        kind = f"{type(data).__module__}.{type(data).__name__}"
+        raise InputError(
+            f"{name} is a {kind}, an array in a file, which would be read whole: pass "
+            f"dask.array.from_array({name}, chunks=...), which is read in parts, or {name}[:], which is in memory"
+        )
+    return data
 
 
 def table_rows(table: Any) -> da.Array:

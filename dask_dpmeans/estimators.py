@@ -42,7 +42,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         The price of a cluster, in squared units of the rows (lambda of the paper); its square root is a radius that no
         row of weight 1 or more lies beyond.  With ``metric="cosine"`` it is 2 (1 - cos) of an angle that no row of
         weight 1 or more is away from its center: 2 is a right angle, and beyond 4 no row would open a cluster, which is
-        an error without `search`.
+        an error without `search`.  Any `numbers.Real` but a bool will do, such as a `fractions.Fraction`.
     search : bool, default False
         Take the penalty as a price, and search for the lowest objective with splits, merges, deletes and trials of
         them (after Odashima et al. 2016 and Fritzke 2020), beside births.  Data of more than 32,768 rows is searched
@@ -59,7 +59,10 @@ class DPMeans(CentersMixin, BaseEstimator):
         The first centers: the mean of all rows as in the paper, centers, or those of an earlier run or fit.  With
         ``metric="cosine"`` their directions.
     max_iter : int, default 300
-        The most sweeps, or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+        The most sweeps, or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.  A fit
+        keeps the centers of its last pass, on which its labels and figures are exact, and not the means that follow
+        from them: after one sweep these are the first centers, and those that opened.  A loop that goes on from the
+        centers of the fit before, with `init`, moves by one sweep a turn with ``max_iter=2``, and never with 1.
     tol : float, default 1e-4
         The fit has converged when a sweep opens nothing and lowers the objective by less than ``tol`` times it.  With 0
         it goes on until the centers repeat to the bit.  The search settles to a fifth of ``tol``, and when no trial

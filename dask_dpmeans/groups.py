@@ -109,7 +109,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
             A list is read as data sets only where every item is two-dimensional.
         y : ignored
         groups : (n,) integers >= 0, optional
-            The data set of each row, in any order; rows without groups are one data set.
+            The data set of each row, in any order; rows without groups are one data set.  Names are numbered first, by
+            ``np.unique(names, return_inverse=True)[1]``.  Numbers may have gaps; `InputError` for one that is 262,144
+            or more and not below the number of rows, as each pass goes through all of them.
         sample_weight : (n,), optional
             Weights >= 0.  A row of weight w bears 1 / min(1, w) of each penalty when it opens something, so that
             integer weights equal repeated rows.

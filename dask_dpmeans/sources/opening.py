@@ -88,7 +88,7 @@ def unwrapped(data: Any, name: str) -> Any:
     """
     checks.no_matrix(name, data)
     if type(data).__module__.startswith("xarray."):
-        inner = getattr(data, "data", None) if data.chunks else None
+        inner = getattr(data, "data", None) if getattr(data, "chunks", None) else None
         return inner if isinstance(inner, da.Array) else data
     known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows)
     if not known and all(hasattr(data, each) for each in ("shape", "dtype", "chunks", "__getitem__")):

@@ -21,6 +21,8 @@ LOCAL = ("local_groups", "local_centers", "local_weights")
 IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
 FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
 MIXTURE = ("variance", "concentration", "mean_variance")
+PRICED = (MIXTURE, PENALTIES[:1], PENALTIES[1:])
+"""Which of these the parameters of a run have."""
 SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
 GRAPH = ("sigma",)
 INTEGER = ("local_groups", "local_centers", "center_labels", "center_rows")
@@ -75,8 +77,8 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
         It names the attribute; `as_written` makes one error of these.
     """
     asked, rows = manifest["parameters"], manifest["input"]
-    for kind, found in (("mapping", manifest["sources"]), ("mapping", manifest["versions"])):
-        _require(isinstance(found, dict), kind, found)
+    for name in ("sources", "versions"):
+        _require(isinstance(manifest[name], dict), name, manifest[name])
     for name, value in _numbers(manifest).items():
         _require(type(value) in (int, float) and math.isfinite(value), name, value)
     n, d, columns, called = *_pair(rows["shape"]), rows["columns"], manifest.get("column_names")
@@ -91,7 +93,8 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
         _require(type(manifest[name]) is bool, name, manifest[name])
     most = asked.get("max_clusters")
     _require(most is None or (type(most) is int and most >= 1), "parameters.max_clusters", most)
-    _require(asked.get("metric", "euclidean") in METRICS, "parameters.metric", asked.get("metric"))
+    metric = asked.get("metric", "euclidean")
+    _require(isinstance(metric, str) and metric in METRICS, "parameters.metric", metric)
     _require(type(asked.get("normalized", True)) is bool, "parameters.normalized", asked.get("normalized"))
     known = columns is None or (type(columns) is list and all(type(each) is int and 0 <= each < d for each in columns))
     _require(known and columns != [], "input.columns", columns)
@@ -112,7 +115,9 @@ def _numbers(manifest: dict[str, Any]) -> dict[str, Any]:
     if asked.get("normalized") is None:
         for name, value in numbers.items():
             _require(type(value) in (int, float) and value > 0, name, value)
-    _require(bool(prices), "parameters", asked)
+    _require(tuple(prices) in PRICED, "parameters", asked)
+    plain = "penalty" in asked and "normalized" not in asked
+    _require(not plain or "kernel" in asked or "metric" in asked, "parameters", asked)
     numbers["n_passes"] = manifest["n_passes"]
     if "mean_variance" not in asked:
         numbers["parameters.tol"] = asked["tol"]
@@ -162,7 +167,7 @@ def check_shapes(manifest: dict[str, Any], arrays: Mapping[str, np.ndarray[Any, 
         "feature_normalization": (width, sample),
         "feature_frequencies": (d, width),
         "feature_offsets": (width,),
-        "cluster_totals": (None,),
+        "cluster_totals": (k,),
         "center_labels": (n,),
         "center_weights": (n,),
         "center_rows": (None,),
@@ -179,11 +184,16 @@ def check_shapes(manifest: dict[str, Any], arrays: Mapping[str, np.ndarray[Any, 
 
 def _check_numbers(arrays: Mapping[str, np.ndarray[Any, Any]], k: int, n_groups: int) -> None:
     """Refuse numbers of what is not there, and what cannot be divided by."""
-    counts = {"local_groups": n_groups, "local_centers": k, "center_rows": len(arrays.get("fitted_rows", ()))}
-    for name, most in counts.items():
+    ends = {
+        "local_groups": (0, n_groups),
+        "local_centers": (0, k),
+        "center_labels": (-1, k - len(arrays.get("center_rows", ()))),
+    }
+    ends["center_rows"] = 0, len(arrays.get("fitted_rows", ()))
+    for name, (least, most) in ends.items():
         values = arrays.get(name, np.empty(0))
-        if ((values < 0) | (values >= most)).any():
-            raise ValueError(f"the array {name} holds numbers that are not from 0 to below {most:,}")
+        if ((values < least) | (values >= most)).any():
+            raise ValueError(f"the array {name} holds numbers that are not from {least} to below {most:,}")
     for name in ("cluster_centers", "cluster_weights", "cluster_inertias"):
         if not np.isfinite(arrays.get(name, np.empty(0))).all():
             raise ValueError(f"the array {name} holds what is no finite number")

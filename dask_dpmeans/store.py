@@ -121,6 +121,8 @@ MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
 GAINS = ("merge_gain", "split_gain", "delete_gain")
 INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
+FINITE = ("objective", "inertia", "n_clusters", "passes", "seconds")
+"""Columns of the history that hold finite numbers, whatever the step was."""
 OUR_NAMES = NAMES | {field.name for field in fields(Record)}
 """All that is ever written into an output."""
 
@@ -414,8 +416,9 @@ class RunStore:
             history = np.column_stack([read(self / field.name)[0] for field in fields(Record)])
             values = {name: read(self / name)[0] for name in manifest["arrays"]}
             check_shapes(manifest, values)
-            if not (len(history) and np.isfinite(history).all()):
-                raise ValueError("the history holds no steps, or what is no finite number")
+            shown = [history[:, place] for place, field in enumerate(fields(Record)) if field.name in FINITE]
+            if not (len(history) and np.isfinite(shown).all()):
+                raise ValueError(f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}")
             return Result(manifest, values, _records(history), self)
 
 

@@ -4,13 +4,13 @@ the values of the kernel."""
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
-from dask_dpmeans.algorithms.kernel import check_kernel
+from dask_dpmeans import checks
+from dask_dpmeans.algorithms.kernel import checked_kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
@@ -100,14 +100,18 @@ class Approximation:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.approximation, str) and self.approximation in FITTED):
-            raise InputError(f"approximation must be 'nystroem', 'fourier' or None, got {self.approximation!r}")
+            raise InputError(
+                f"approximation must be 'nystroem', 'fourier' or None, got {checks.shown(self.approximation)}"
+            )
         names = ("rbf",) if self.approximation == "fourier" else tuple(SIMILARITIES)
-        if self.kernel not in names:
+        if not (isinstance(self.kernel, str) and self.kernel in names):
             listed = ", ".join(repr(name) for name in names)
-            raise InputError(f"approximation={self.approximation!r} takes the kernel {listed}, got {self.kernel!r}")
-        check_kernel(self.kernel, names, self.gamma, self.degree, self.coef0)
-        if not (isinstance(self.n_components, Integral) and self.n_components >= 1):
-            raise InputError(f"n_components must be an integer >= 1, got {self.n_components!r}")
+            raise InputError(
+                f"approximation={self.approximation!r} takes the kernel {listed}, got {checks.shown(self.kernel)}"
+            )
+        for name, value in checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0).items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "n_components", checks.integer("n_components", self.n_components))
 
     @property
     def parameters(self) -> dict[str, Any]:

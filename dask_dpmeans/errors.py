@@ -33,6 +33,10 @@ class InputError(_RedactedError, ValueError):
     """Data, parameters or paths that cannot be used."""
 
 
+class InputTypeError(InputError, TypeError):
+    """Data of a type that cannot be used; scikit-learn raises a `TypeError` there."""
+
+
 class TooManyClustersError(_RedactedError, RuntimeError):
     """The penalty opens more clusters than `max_clusters`.  The steps committed so far stand."""
 

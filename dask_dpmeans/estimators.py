@@ -1,14 +1,14 @@
 """scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
 
 import os
-from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar, Unpack, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import estimate
+from dask_dpmeans import checks, estimate
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans, gibbs, hdp_search, search
 from dask_dpmeans.callbacks import Tasks, with_callbacks
@@ -22,9 +22,10 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.loop import Algorithm
-from dask_dpmeans.sources import check_centers, lazy_rows, names_of
+from dask_dpmeans.manifest import as_written
+from dask_dpmeans.sources import Reading, check_centers, lazy_rows, names_of
 from dask_dpmeans.spectral import SpectralDPMeans
-from dask_dpmeans.store import Result, RunStore
+from dask_dpmeans.store import Record, Result, RunStore
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -41,7 +42,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         The price of a cluster, in squared units of the rows (lambda of the paper); its square root is a radius that no
         row of weight 1 or more lies beyond.  With ``metric="cosine"`` it is 2 (1 - cos) of an angle that no row of
         weight 1 or more is away from its center: 2 is a right angle, and beyond 4 no row would open a cluster, which is
-        an error without `search`.
+        an error without `search`.  Any `numbers.Real` but a bool will do, such as a `fractions.Fraction`.
     search : bool, default False
         Take the penalty as a price, and search for the lowest objective with splits, merges, deletes and trials of
         them (after Odashima et al. 2016 and Fritzke 2020), beside births.  Data of more than 32,768 rows is searched
@@ -58,7 +59,10 @@ class DPMeans(CentersMixin, BaseEstimator):
         The first centers: the mean of all rows as in the paper, centers, or those of an earlier run or fit.  With
         ``metric="cosine"`` their directions.
     max_iter : int, default 300
-        The most sweeps, or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+        The most sweeps, or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.  A fit
+        keeps the centers of its last pass, on which its labels and figures are exact, and not the means that follow
+        from them: after one sweep these are the first centers, and those that opened.  A loop that goes on from the
+        centers of the fit before, with `init`, moves by one sweep a turn with ``max_iter=2``, and never with 1.
     tol : float, default 1e-4
         The fit has converged when a sweep opens nothing and lowers the objective by less than ``tol`` times it.  With 0
         it goes on until the centers repeat to the bit.  The search settles to a fifth of ``tol``, and when no trial
@@ -154,8 +158,7 @@ class DPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> dpmeans.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
-        if not isinstance(self.search, bool | np.bool_):
-            raise InputError(f"search must be True or False, got {self.search!r}")
+        checks.switch("search", self.search)
         return (search.Method if self.search else dpmeans.Method)(
             penalty=self.penalty,
             metric=self.metric,
@@ -171,8 +174,14 @@ INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or th
 KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
 """Parameters of kernels and their approximations that a run keeps beside those of its method."""
 
-AnyModel = TypeVar("AnyModel", DPMeans, HDPMeans, KernelDPMeans, SpectralDPMeans, GraphCutDPMeans, GibbsMixture)
 Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+
+class FitOptions(Reading, total=False):
+    """What else `fit` may be told."""
+
+    on_step: Callable[[int, Record, int], None]
 
 
 def fit(
@@ -184,7 +193,7 @@ def fit(
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[FitOptions],
 ) -> AnyModel:
     """Fit from a store to a store, and open the result.
 
@@ -208,6 +217,9 @@ def fit(
     -------
     A fitted estimator, as `load` gives it.
     """
+    if not isinstance(method, Model):
+        names = ", ".join(each.__name__ for each in get_args(Model))
+        raise InputError(f"method must be one of {names}, with its parameters, got {checks.shown(method)}")
     if groups is not None and not isinstance(method, HDPMeans):
         raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
     if isinstance(method, GraphCutDPMeans):
@@ -229,7 +241,8 @@ def fit(
         force=force,
         **options,
     )
-    return load(Location.at(run, options.get("storage_options")))
+    found: Any = load(Location.at(run, options.get("storage_options")))  # of the class of `method`, which was stored
+    return found
 
 
 def dry_run(
@@ -240,7 +253,7 @@ def dry_run(
     sample_weight: Any = None,
     resume: bool = False,
     force: bool = False,
-    **options: Any,
+    **options: Unpack[Reading],
 ) -> Estimate:
     """What `fit` would work on with the same arguments, and what a pass would cost; nothing is written.
 
@@ -257,7 +270,7 @@ def dry_run(
     Estimate
     """
     if not isinstance(method, DPMeans):
-        raise InputError(f"a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
+        raise InputError(f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
     return estimate.dry_run(
         data,
         run,
@@ -288,7 +301,14 @@ def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> 
     """
     check_options(storage_options, run)
     result = RunStore.at(run, storage_options).result()
+    with as_written(result.store.location):
+        return _loaded(result)
+
+
+def _loaded(result: Result) -> Model:
+    """The fitted estimator of a result."""
     model = _unfitted(result)
+    model.method()  # which refuses parameters that are none
     model.random_state_ = result.manifest["random_state"]
     note_columns(model, result.manifest["input"]["shape"][1], result.manifest.get("column_names"))
     model.feature_columns_ = result.manifest["input"]["columns"]
@@ -332,7 +352,8 @@ def first_centers(init: Any) -> Float64Array | None:
     """What `init` stands for: centers in the units of the input, or None for the mean of all rows."""
     if isinstance(init, str) and init == "mean":
         return None
-    init = _loaded(init)
+    init = _earlier(init)
+    checks.no_matrix("init", init)
     if isinstance(init, DPMeans | HDPMeans):
         check_is_fitted(init)
         if getattr(init, "approximation", None) is not None:
@@ -341,15 +362,15 @@ def first_centers(init: Any) -> Float64Array | None:
         return np.array(init.cluster_centers_ if scale is None else init.cluster_centers_ * scale)
     try:
         return np.array(init, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{INIT}, got {init!r}") from error
+    except (OverflowError, TypeError, ValueError) as error:
+        raise InputError(f"{INIT}, got {checks.shown(init)}") from error
 
 
 def center_names(init: Any) -> tuple[str, ...] | None:
     """What the columns of first centers are called, where `init` tells."""
     if isinstance(init, str) and init == "mean":
         return None
-    init = _loaded(init)
+    init = _earlier(init)
     if not isinstance(init, DPMeans | HDPMeans):
         return names_of(init)
     names, columns = getattr(init, "feature_names_in_", None), init.feature_columns_
@@ -358,7 +379,7 @@ def center_names(init: Any) -> tuple[str, ...] | None:
     return tuple(names.tolist() if columns is None else names[columns].tolist())
 
 
-def _loaded(init: Any) -> Any:
+def _earlier(init: Any) -> Any:
     """The fit that is stored at a path, or what else was given."""
     if not isinstance(init, str | os.PathLike | Location):
         return init

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans import checks
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.arrays import Writer
@@ -34,8 +35,12 @@ from dask_dpmeans.sources import (
     open_groups,
     opened_rows,
     refused_table,
+    unwrapped,
 )
 from dask_dpmeans.store import Record, Result
+
+MOST_SEED = 2**32 - 1
+"""The largest that NumPy's `RandomState` takes, and with it scikit-learn."""
 
 
 class ClustersMixin(ClusterMixin, CallbackSupport):
@@ -228,11 +233,12 @@ def stepped(
 
 def seed_of(random_state: Any) -> int:
     """The one seed of a fit: the number given, or one drawn."""
-    if isinstance(random_state, int | np.integer):
-        if random_state < 0:
-            raise InputError(f"random_state must be >= 0, got {random_state}")
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    seed = checks.integer("random_state", random_state, 0, or_none=", a RandomState or None")
+    if seed > MOST_SEED:
+        raise InputError(f"random_state must be an integer <= {MOST_SEED}, as NumPy has it, got {seed}")
+    return seed
 
 
 def checked_rows(model: BaseEstimator, X: Any, *, reset: bool, names: Names | None = None) -> Any:
@@ -242,7 +248,7 @@ def checked_rows(model: BaseEstimator, X: Any, *, reset: bool, names: Names | No
     """
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
-    X = opened_rows(X, type(model).__name__)
+    X = opened_rows(unwrapped(X, "X"), type(model).__name__)
     names = names_of(X) if names is None else names
     if not reset:
         check_names(names, getattr(model, "feature_names_in_", None), type(model).__name__)

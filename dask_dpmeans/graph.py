@@ -1,7 +1,6 @@
 """scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
 
 import warnings
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +9,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
+from dask_dpmeans import checks
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms import graph_sweep, graphcut
 from dask_dpmeans.callbacks import FRAMES, Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import ClustersMixin, seed_of, stepped
-from dask_dpmeans.sources import as_source, working_dtype
+from dask_dpmeans.sources import as_source, unwrapped, working_dtype
 from dask_dpmeans.store import Record, Result
 
 CUTS = ("normalized", "ratio")
@@ -169,12 +169,9 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
     def method(self) -> graphcut.Method | graph_sweep.Method:
         """The parameters, checked, as the library's core takes them."""
-        if self.cut not in CUTS:
-            raise InputError(f"cut must be one of {', '.join(map(repr, CUTS))}, got {self.cut!r}")
-        if self.init not in METHODS:
-            raise InputError(f"init must be one of {', '.join(map(repr, METHODS))}, got {self.init!r}")
-        return METHODS[self.init](
-            penalty=float(self.penalty) if isinstance(self.penalty, Real) else self.penalty,
+        checks.choice("cut", self.cut, CUTS)
+        return METHODS[checks.choice("init", self.init, METHODS)](
+            penalty=checks.number("penalty", self.penalty, ""),
             normalized=self.cut == "normalized",
             max_iter=self.max_iter,
             tol=self.tol,
@@ -186,9 +183,13 @@ def as_graph(graph: Any) -> Any:
     """A graph as rows of its adjacency matrix, in a form that `as_source` takes."""
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
+    graph = unwrapped(graph, "graph")
     if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
         return graph
-    array = np.asarray(graph)
+    try:
+        array = np.asarray(graph)
+    except ValueError as error:
+        raise InputError(f"graph is no array of numbers: {error}") from error
     working_dtype(array.dtype, "graph")
     if array.ndim != 2:
         raise InputError(f"the graph must be a square matrix, n x n, got shape {array.shape}")

@@ -8,6 +8,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import hdp, hdp_search
 from dask_dpmeans.approximation import Approximation, approximation_of
 from dask_dpmeans.callbacks import Tasks, with_callbacks
@@ -17,7 +18,17 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.sharing import PredictedLabels, Prices, Sharing
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.manifest import LOCAL
-from dask_dpmeans.sources import Names, RowSource, concatenated, is_lazy, known_rows, names_of, open_groups, opened_rows
+from dask_dpmeans.sources import (
+    Names,
+    RowSource,
+    concatenated,
+    is_lazy,
+    known_rows,
+    names_of,
+    open_groups,
+    opened_rows,
+    unwrapped,
+)
 from dask_dpmeans.store import Result
 
 
@@ -131,7 +142,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
             A list is read as data sets only where every item is two-dimensional.
         y : ignored
         groups : (n,) integers >= 0, optional
-            The data set of each row, in any order; rows without groups are one data set.
+            The data set of each row, in any order; rows without groups are one data set.  Names are numbered first, by
+            ``np.unique(names, return_inverse=True)[1]``.  Numbers may have gaps; `InputError` for one that is 262,144
+            or more and not below the number of rows, as each pass goes through all of them.
         sample_weight : (n,), optional
             Weights >= 0.  A row of weight w bears 1 / min(1, w) of each penalty when it opens something, so that
             integer weights equal repeated rows.
@@ -165,7 +178,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         without groups, go to the nearest center.
         """
         check_is_fitted(self)
-        X, groups, names = data_sets(X, groups)
+        X, groups, names = data_sets(unwrapped(X, "X"), groups)
         if groups is None:
             return super().predict(X)
         coordinates = self.local_clusters_.tocoo()
@@ -176,8 +189,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> hdp.Method | hdp_search.Method:
         """The parameters, checked, as the library's core takes them."""
-        if not isinstance(self.search, bool | np.bool_):
-            raise InputError(f"search must be True or False, got {self.search!r}")
+        checks.switch("search", self.search)
         self._recipe()  # which refuses what cannot be used
         return (hdp_search.Method if self.search else hdp.Method)(
             local_penalty=self.local_penalty,
@@ -212,7 +224,8 @@ def data_sets(X: Any, groups: Any) -> tuple[Any, Any, Names | None]:
     if groups is not None:
         raise InputError("X is a list of data sets, which says what groups says: leave groups out")
     names = _shared_names(X)
-    tables = [item if is_lazy(item) else _table(item) for item in X]
+    given = [unwrapped(item, "X") for item in X]
+    tables = [item if is_lazy(item) else _table(item) for item in given]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")

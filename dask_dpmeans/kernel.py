@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import dpmeans, kernel, search
 from dask_dpmeans.approximation import Approximation, approximation_of
 from dask_dpmeans.callbacks import Tasks, with_callbacks
@@ -165,8 +166,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> kernel.Method | dpmeans.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
-        if not isinstance(self.search, bool | np.bool_):
-            raise InputError(f"search must be True or False, got {self.search!r}")
+        checks.switch("search", self.search)
         limits: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol, "max_clusters": self.max_clusters}
         if self._recipe() is not None:
             return (search.Method if self.search else dpmeans.Method)(self.penalty, **limits)

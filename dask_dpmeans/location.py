@@ -13,6 +13,7 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from zarr.storage import FsspecStore, LocalStore
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, redacted
 
 READ_ONLY = ("http", "https")
@@ -41,13 +42,15 @@ class Location:
         """The location at a path or URL; options are for URLs, a path has no use for them."""
         if isinstance(place, Location):
             return place
-        text = os.fspath(place)
+        text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+        if not isinstance(text, str) or "\0" in text:
+            raise InputError(f"a place must be a path or URL, got {checks.shown(place)}")
         for beginning in LOCAL:
             text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")
         if not url:
             return cls(os.path.abspath(text))
-        return cls(text, DEFAULTS.get(protocol, {}) | dict(storage_options or {}))
+        return cls(text, DEFAULTS.get(protocol, {}) | checked_options(storage_options))
 
     @property
     def remote(self) -> bool:
@@ -177,8 +180,16 @@ class Location:
             raise InputError(f"{self.shown} cannot be written: {error}") from error
 
 
+def checked_options(storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Storage options, which are names and values."""
+    if not (storage_options is None or isinstance(storage_options, Mapping)):
+        raise InputError(f"storage_options must be a mapping or None, got {checks.shown(storage_options)}")
+    return dict(storage_options or {})
+
+
 def check_options(storage_options: Mapping[str, Any] | None, *places: Any) -> None:
     """Refuse storage options that none of the places has a use for."""
+    checked_options(storage_options)
     named = [place for place in places if isinstance(place, str | os.PathLike | Location)]
     if storage_options and not any(Location.at(place).remote for place in named):
         raise InputError(

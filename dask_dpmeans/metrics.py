@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import fsum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -10,17 +10,24 @@ from sklearn.metrics import mutual_info_score
 
 from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
+from dask_dpmeans.brief import brief
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import GroupSums
 from dask_dpmeans.kernels.partition import Meeting, Meetings, Reaching
 from dask_dpmeans.kernels.sharing import ranked
-from dask_dpmeans.sources import as_source, label_pairs
+from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
 
 # Clusters
 
 
-@dataclass(frozen=True)
+class Options(Reading, total=False):
+    """What else `inertia` and `objective` may be told, as `partition` has it."""
+
+    metric: str
+
+
+@dataclass(frozen=True, repr=False)
 class Partition:
     """The k clusters that labels make of rows; a cluster without weight is none."""
 
@@ -39,6 +46,9 @@ class Partition:
     deviations: Float64Array
     """(k,), the root of the mean squared distance, by weight, in units of the rows."""
 
+    def __repr__(self) -> str:
+        return brief(self)
+
     @property
     def inertia(self) -> float:
         """The squared error of all clusters."""
@@ -49,7 +59,9 @@ class Partition:
         return self.inertia + checked_penalty(penalty) * len(self.labels)
 
 
-def partition(X: Any, labels: Any, sample_weight: Any = None, *, metric: str = "euclidean", **where: Any) -> Partition:
+def partition(
+    X: Any, labels: Any, sample_weight: Any = None, *, metric: str = "euclidean", **where: Unpack[Reading]
+) -> Partition:
     """The clusters that labels make of rows: sizes, means, squared errors and radii.
 
     The squared error is summed from differences of rows and means, never from moments, which cancel.  Three passes over
@@ -104,7 +116,7 @@ def partition(X: Any, labels: Any, sample_weight: Any = None, *, metric: str = "
     )
 
 
-def inertia(X: Any, labels: Any, sample_weight: Any = None, **options: Any) -> float:
+def inertia(X: Any, labels: Any, sample_weight: Any = None, **options: Unpack[Options]) -> float:
     """The weighted sum of squared distances of rows to the means of their clusters, of any labels.
 
     Parameters and errors as `partition` has them.  It is at most the `inertia_` of a fit with these labels, whose
@@ -113,13 +125,71 @@ def inertia(X: Any, labels: Any, sample_weight: Any = None, **options: Any) -> f
     return partition(X, labels, sample_weight, **options).inertia
 
 
-def objective(X: Any, labels: Any, penalty: float, sample_weight: Any = None, **options: Any) -> float:
+def objective(X: Any, labels: Any, penalty: float, sample_weight: Any = None, **options: Unpack[Options]) -> float:
     """Inertia + penalty * k of any labels (Kulis & Jordan 2012, eq. 1): of two labelings, the lower is better.
 
     Parameters and errors as `partition` has them; `penalty` is a number > 0, in squared units of the rows times weight.
     """
     checked_penalty(penalty)
     return partition(X, labels, sample_weight, **options).objective(penalty)
+
+
+def objective_score(
+    estimator: Any, X: Any, y: Any = None, sample_weight: Any = None, *, penalty: float | None = None
+) -> float:
+    """Minus the objective of rows at a fitted estimator's centers: a scorer for `sklearn.model_selection`.
+
+    ``score`` is minus the inertia alone, as `sklearn.cluster.KMeans` has it, and so it is best where each row is a
+    cluster.  This counts the clusters too: -(inertia of X + penalty * n_clusters_).  Objectives at different penalties
+    cannot be compared, nor those of different rows: where a search is over penalties give all of them one here, by
+    `functools.partial`, and fit and score all rows, as the one split below does.
+
+    Parameters
+    ----------
+    estimator : a fitted `DPMeans`, `KernelDPMeans`, `SpectralDPMeans`, `OnlineDPMeans` or `SplitMergeDPMeans`
+    X : (n, d) rows, as its ``score`` takes them
+    y : ignored
+    sample_weight : (n,), optional
+        Weights >= 0.
+    penalty : number > 0, optional
+        The price of a cluster, by default that of the estimator: of `SpectralDPMeans` the threshold.
+
+    Returns
+    -------
+    float
+        In squared units of the rows times weight; the greater, the better.
+
+    Raises
+    ------
+    InputError
+        Where the objective is no sum of an inertia of new rows and a price of clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from dask_dpmeans import DPMeans
+    >>> from dask_dpmeans.metrics import objective_score
+    >>> X = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0]])
+    >>> everything = [(np.arange(6), np.arange(6))]
+    >>> grid = {"search": [False, True], "init": ["mean", [[0.0], [9.0]]]}
+    >>> found = GridSearchCV(DPMeans(40.0, random_state=0), grid, scoring=objective_score, cv=everything).fit(X)
+    >>> found.best_score_, found.best_estimator_.n_clusters_
+    (-121.5, 3)
+    """
+    if not hasattr(type(estimator), "method") or hasattr(type(estimator), "cut_") or not hasattr(estimator, "score"):
+        raise InputError(
+            f"estimator must be one of this package with centers and a score, got {type(estimator).__name__}"
+        )
+    own = getattr(estimator.method(), "penalty", None)
+    if own is None:
+        raise InputError(
+            "estimator must price clusters alone: the objective of HDPMeans has a price for those of each data set too,"
+            " which a score does not know"
+        )
+    price = own if penalty is None else checked_penalty(penalty)
+    squared: float = -estimator.score(X, sample_weight=sample_weight)
+    return -(squared + price * int(estimator.n_clusters_))
 
 
 # Agreement
@@ -134,6 +204,9 @@ class Contingency(NamedTuple):
     """(classes,), the true labels, ascending."""
     clusters: Int64Array
     """(clusters,), the predicted labels, ascending."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Agreement(NamedTuple):
@@ -151,7 +224,7 @@ class Agreement(NamedTuple):
     """The harmonic mean of the two."""
 
 
-def contingency(labels_true: Any, labels_pred: Any, **where: Any) -> Contingency:
+def contingency(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> Contingency:
     """How many rows have which two labels, counted block by block.
 
     Parameters
@@ -172,7 +245,7 @@ def contingency(labels_true: Any, labels_pred: Any, **where: Any) -> Contingency
     return _table(_counted(labels_true, labels_pred, where))
 
 
-def agreement(labels_true: Any, labels_pred: Any, **where: Any) -> Agreement:
+def agreement(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> Agreement:
     """How well two labelings of the same rows agree, by all measures at once, in two passes over the labels.
 
     Parameters and errors as `contingency` has them.  The values are those of scikit-learn's functions of the same
@@ -203,22 +276,22 @@ def agreement(labels_true: Any, labels_pred: Any, **where: Any) -> Agreement:
     )
 
 
-def adjusted_rand_score(labels_true: Any, labels_pred: Any, **where: Any) -> float:
+def adjusted_rand_score(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> float:
     """The adjusted Rand index of two labelings (Hubert & Arabie 1985); parameters as `contingency` has them."""
     return _counted(labels_true, labels_pred, where).adjusted_rand
 
 
-def normalized_mutual_info_score(labels_true: Any, labels_pred: Any, **where: Any) -> float:
+def normalized_mutual_info_score(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> float:
     """Mutual information over the mean entropy of two labelings; parameters as `contingency` has them."""
     return agreement(labels_true, labels_pred, **where).normalized_mutual_information
 
 
-def v_measure_score(labels_true: Any, labels_pred: Any, **where: Any) -> float:
+def v_measure_score(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> float:
     """The harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007); parameters as `contingency`."""
     return agreement(labels_true, labels_pred, **where).v_measure
 
 
-def _counted(labels_true: Any, labels_pred: Any, where: dict[str, Any]) -> Meetings:
+def _counted(labels_true: Any, labels_pred: Any, where: Where) -> Meetings:
     pairs = label_pairs(labels_true, labels_pred, ("labels_true", "labels_pred"))
     return as_source(pairs, **where).fold(Meeting(), name="contingency")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.store import RunStore
@@ -17,7 +18,10 @@ def checked_target(
     out: str | os.PathLike[str], run: AnyPlace, what: str, is_ours: Callable[[str], bool], *, force: bool
 ) -> Path:
     """Where to write, if that is free; `what` is written, and `is_ours` tells such a file by its start."""
-    text = os.fspath(out)
+    checks.switch("force", force)
+    text = os.fspath(out) if isinstance(out, str | os.PathLike) else None
+    if not isinstance(text, str) or "\0" in text:
+        raise InputError(f"out must be the path of a file, got {checks.shown(out)}")
     if "://" in text:
         raise InputError(f"{text}: a {what} is written to a file of this machine, give its path")
     target, inside = Path(os.path.realpath(text)), RunStore.at(run).path

@@ -4,14 +4,16 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.algorithms import search as search_algorithm
 from dask_dpmeans.algorithms.aim import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.algorithms.farthest import traverse
+from dask_dpmeans.algorithms.hdp import check_sets
 from dask_dpmeans.algorithms.metric import metric_of
 from dask_dpmeans.algorithms.path import (
     Halving,
@@ -25,6 +27,7 @@ from dask_dpmeans.algorithms.path import (
     standing,
     summary_of,
 )
+from dask_dpmeans.brief import brief
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import seed_of
 from dask_dpmeans.groups import data_sets
@@ -36,7 +39,7 @@ from dask_dpmeans.lock import only_job
 from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.run import asked as asked_of
 from dask_dpmeans.run import check_resumable, fingerprint, seed_for, sources_of
-from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.sources import Reading, RowSource, as_source
 from dask_dpmeans.store import RunStore, new_group
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
@@ -70,9 +73,12 @@ class FarthestFirst(NamedTuple):
     n_passes: int
     """Passes over the rows, after the one that checks them."""
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 def farthest_first(
-    X: Any, k: int, *, sample_weight: Any = None, metric: str = "euclidean", **where: Any
+    X: Any, k: int, *, sample_weight: Any = None, metric: str = "euclidean", **where: Unpack[Reading]
 ) -> FarthestFirst:
     """The penalty for about k clusters by farthest-first traversal (Kulis & Jordan 2012, section 6.1).
 
@@ -111,13 +117,13 @@ def farthest_first(
     >>> found.penalties.tolist(), found.rows.tolist()
     ([20.25, 20.25, 1.0], [0, 3, 1])
     """
-    _check_count("k", k)
+    checks.integer("k", k)
     source, first = _rows_and_mean(X, sample_weight, metric, where)
     found = traverse(source, first, k)
     return FarthestFirst(float(found.squared[-1]), found.squared, found.numbers, found.rows, found.passes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PenaltyPath:
     """What fits at p penalties came to."""
 
@@ -148,6 +154,9 @@ class PenaltyPath:
     asked: dict[str, Any]
     """The `parameters` of `penalty_path`; `sources`, the paths of what it read, and `input`, `column_names`,
     `checksummed` and `versions`, as the manifest of a run has them.  As JSON holds it."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def caution(self) -> str:
@@ -187,7 +196,7 @@ def penalty_path(
     random_state: Any = None,
     checkpoint: AnyPlace | None = None,
     resume: bool = False,
-    **where: Any,
+    **where: Unpack[Reading],
 ) -> PenaltyPath:
     """How many clusters each penalty gives, and over which intervals of penalties a number stands.
 
@@ -254,10 +263,9 @@ def penalty_path(
     >>> path.longest, [(each.n_clusters, round(each.low, 1), round(each.high, 1)) for each in path.intervals]
     (3, [(6, 0.1, 0.5), (3, 0.5, 64.0), (2, 64.0, 341.3), (1, 341.3, 500.0)])
     """
-    _check_switch("search", search)
-    _check_switch("full", full)
-    if not (isinstance(halvings, int | np.integer) and not isinstance(halvings, bool) and halvings >= 0):
-        raise InputError(f"halvings must be an integer >= 0, got {halvings!r}")
+    checks.switch("search", search)
+    checks.switch("full", full)
+    checks.integer("halvings", halvings, 0)
     given = None if penalties is None else _checked_penalties(penalties)
     seed = _seed(checkpoint, random_state, resume)
     work = _Work.of(X, sample_weight, _method(search, metric, max_clusters), seed, summary_rows, where)
@@ -331,6 +339,7 @@ def write_path(
     InputError
         Where something else is there.
     """
+    checks.instance("path", path, PenaltyPath, "penalty_path")
     check_options(storage_options, out)
     said: dict[str, Any] = {name: getattr(path, name) for name in (*SAID, "longest")}
     said["stability"] = path.stability is not None
@@ -399,6 +408,9 @@ class PenaltyFor(NamedTuple):
     random_state: int
     """The seed."""
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 def penalty_for(
     X: Any,
@@ -411,7 +423,7 @@ def penalty_for(
     summary_rows: int | None = None,
     random_state: Any = None,
     checkpoint: AnyPlace | None = None,
-    **where: Any,
+    **where: Unpack[Reading],
 ) -> PenaltyFor:
     """The penalty at which a fit gives about so many clusters, by bisection.
 
@@ -453,9 +465,9 @@ def penalty_for(
     >>> found.n_clusters, round(found.penalty, 1)
     (2, 147.8)
     """
-    _check_switch("search", search)
-    _check_switch("full", full)
-    _check_count("n_clusters", n_clusters)
+    checks.switch("search", search)
+    checks.switch("full", full)
+    checks.integer("n_clusters", n_clusters)
     seed = _seed(checkpoint, random_state, True)
     work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
     parameters = {"n_clusters": int(n_clusters), "search": bool(search), "full": bool(full), "metric": metric}
@@ -492,10 +504,10 @@ class _Work:
 
     @classmethod
     def of(
-        cls, X: Any, sample_weight: Any, method: Method, seed: int, summary_rows: int | None, where: dict[str, Any]
+        cls, X: Any, sample_weight: Any, method: Method, seed: int, summary_rows: int | None, where: Reading
     ) -> "_Work":
         size = SUMMARY_ROWS if summary_rows is None else summary_rows
-        _check_count("summary_rows", size)
+        checks.integer("summary_rows", size)
         source, mean = _rows_and_mean(X, sample_weight, method.metric, where)
         return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
 
@@ -617,7 +629,7 @@ def _asked(work: _Work, read: tuple[Any, Any], **parameters: Any) -> dict[str, A
     return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
 
-def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: dict[str, Any]) -> tuple[RowSource, Float64Array]:
+def _rows_and_mean(X: Any, sample_weight: Any, metric: str, where: Reading) -> tuple[RowSource, Float64Array]:
     """The rows, and their mean, (1, d), as the metric has it."""
     geometry = metric_of(metric)
     source = as_source(X, sample_weight, features=geometry.features, **where)
@@ -628,16 +640,11 @@ def _checked_penalties(penalties: Any) -> tuple[float, ...]:
     """Different penalties, rising."""
     try:
         given = np.asarray(penalties, np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         given = np.empty(0)
     if given.ndim != 1 or not given.size or not ((given > 0) & (given < np.inf)).all():
-        raise InputError(f"penalties must be a list of finite numbers > 0, got {penalties!r}")
+        raise InputError(f"penalties must be a list of finite numbers > 0, got {checks.shown(penalties)}")
     return tuple(np.unique(given).tolist())
-
-
-def _check_switch(name: str, value: Any) -> None:
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be True or False, got {value!r}")
 
 
 class HDPPenalties(NamedTuple):
@@ -648,7 +655,7 @@ class HDPPenalties(NamedTuple):
 
 
 def hdp_penalties(
-    data: Any, local_clusters: int, global_clusters: int, *, groups: Any = None, **where: Any
+    data: Any, local_clusters: int, global_clusters: int, *, groups: Any = None, **where: Unpack[Reading]
 ) -> HDPPenalties:
     """Penalties of the HDP from about how many clusters there should be: farthest-first traversals.
 
@@ -671,12 +678,13 @@ def hdp_penalties(
     HDPPenalties
         One pass over the rows for each of the clusters asked for, and two more.
     """
-    _check_count("local_clusters", local_clusters)
-    _check_count("global_clusters", global_clusters)
+    checks.integer("local_clusters", local_clusters)
+    checks.integer("global_clusters", global_clusters)
     rows, sets, _ = data_sets(data, groups)
     if sets is None:
         raise InputError("groups are missing: pass the number of each row's data set, or a list of data sets")
     source = as_source(rows, groups=sets, **where)
+    check_sets(source.summary.n_groups, source.plan.n_rows)
     sums = source.fold(GroupSums(), name="groups")
     first = np.zeros((source.summary.n_groups, source.n_features))
     first[sums.uses] = sums.moments.means
@@ -696,8 +704,3 @@ def hdp_penalties(
     if not min(penalties) > 0:
         raise InputError(f"the data sets have fewer different rows than {local_clusters} or {global_clusters} clusters")
     return penalties
-
-
-def _check_count(name: str, number: int) -> None:
-    if not (isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= 1):
-        raise InputError(f"{name} must be an integer >= 1, got {number!r}")

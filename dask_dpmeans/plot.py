@@ -8,15 +8,16 @@ have markers too, so that pictures can be read in grey.
 import io
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
-from dask_dpmeans import views
+from dask_dpmeans import checks, views
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import counted
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.penalty import PenaltyPath
+from dask_dpmeans.sources import Stored
 from dask_dpmeans.tree import ClusterTree
 
 try:
@@ -66,6 +67,7 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
     The figure: over the penalty, in the logarithm, the numbers of clusters with the intervals over which each stands,
     of prices the longest shaded; the objective; the mean adjusted Rand index of fits of halves.
     """
+    checks.instance("path", path, PenaltyPath, "penalty_path")
     panels = ["clusters k", "objective J", "adjusted Rand index\nof halves"][: 2 if path.stability is None else 3]
     figure = _figure(figure, 7.0, 2.4 * len(panels))
     above, *below = _stacked(figure, panels)
@@ -192,6 +194,7 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
     The figure: the clusters of the fit side by side, and over them, in the logarithm of the penalty, where they join.
     Of more than 300 clusters it is the part of the tree above the lowest level that has no more.
     """
+    checks.instance("tree", tree, ClusterTree, "cluster_tree")
     drawn = views.upper(tree, MOST_LEAVES)
     found = views.dendrogram(drawn)
     if not found.joins:
@@ -230,8 +233,15 @@ def _cluster_ticks(axes: Axes, clusters: Any) -> None:
         axes.set_xlabel("clusters by weight, the heaviest is 0")
 
 
+class MostProfile(TypedDict, total=False):
+    """How much of a profile is drawn."""
+
+    max_features: int
+    max_clusters: int
+
+
 def profile(
-    model: Any, feature_names: Sequence[str] | None = None, figure: AnyFigure | None = None, **most: int
+    model: Any, feature_names: Sequence[str] | None = None, figure: AnyFigure | None = None, **most: Unpack[MostProfile]
 ) -> AnyFigure:
     """In which features the clusters differ: z-scores of the centers as a heat map.
 
@@ -285,7 +295,14 @@ def _short(name: str, most: int = 24) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
 
 
-def sharing(model: Any, figure: AnyFigure | None = None, **most: int) -> AnyFigure:
+class MostSharing(TypedDict, total=False):
+    """How much of a sharing is drawn."""
+
+    max_lines: int
+    max_centers: int
+
+
+def sharing(model: Any, figure: AnyFigure | None = None, **most: Unpack[MostSharing]) -> AnyFigure:
     """Which data sets use which global centers, as shares of their weight.
 
     Parameters
@@ -324,7 +341,7 @@ def density(
     model: Any,
     columns: Sequence[int | str] | None = None,
     figure: AnyFigure | None = None,
-    **options: Any,
+    **options: Unpack[views.DensityOptions],
 ) -> AnyFigure:
     """Centers on a picture of the rows in two columns, or in the two directions of the greatest variance.
 
@@ -437,7 +454,7 @@ def spaced(points: Float64Array, box: tuple[float, float], above: float) -> Bool
     return chosen
 
 
-def graph(graph: Any, labels: Any, figure: AnyFigure | None = None, **where: Any) -> AnyFigure:
+def graph(graph: Any, labels: Any, figure: AnyFigure | None = None, **where: Unpack[Stored]) -> AnyFigure:
     """Nodes and links of a small graph, clusters by color and marker.
 
     Parameters

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import gibbs
 from dask_dpmeans.algorithms.kernel import Method as KernelMethod
 from dask_dpmeans.algorithms.spectral import Spectrum
@@ -28,9 +29,9 @@ from dask_dpmeans.kernels.survey import Summary
 from dask_dpmeans.location import AnyPlace, check_options, shown_path
 from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
-from dask_dpmeans.manifest import FORMAT
+from dask_dpmeans.manifest import FORMAT, as_written
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
-from dask_dpmeans.sources import Layout, Names, RowSource, as_source, check_centers, check_names
+from dask_dpmeans.sources import Layout, Names, Opening, RowSource, as_source, check_centers, check_names
 from dask_dpmeans.store import Draft, Record, Result, RunStore, new_group
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
@@ -88,6 +89,8 @@ def fit(
     LockLostError
         Another job has taken the run, as this one stood still for too long.
     """
+    if not callable(on_step):
+        raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
     store = RunStore.at(run, storage_options)
     if recipe is not None:
         recipe.check_weights(sample_weight)
@@ -170,7 +173,7 @@ def predict(
     groups: Any = None,
     force: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    **where: Any,
+    **where: Unpack[Opening],
 ) -> Predicted:
     """Label the rows of `data` with the clusters of a run.
 
@@ -202,13 +205,15 @@ def predict(
             if result.shared
             else "the run is of one data set: it has no use for groups"
         )
-    kernel, fitted = predictions(result), result.manifest["input"]
+    with as_written(result.store.location):
+        kernel, features = predictions(result), features_of(result)
+    fitted = result.manifest["input"]
     source = as_source(
         data,
         groups=groups,
         columns=fitted["columns"],
         scale=result.arrays.get("feature_scale"),
-        features=features_of(result),
+        features=features,
         centers=result.arrays.get("cluster_centers"),
         stored_columns=fitted["shape"][1],
         column_names=result.manifest.get("column_names") or (),

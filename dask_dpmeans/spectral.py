@@ -8,11 +8,11 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import dpmeans, search
-from dask_dpmeans.algorithms.spectral import Spectrum, check_positive, relaxed_objective
+from dask_dpmeans.algorithms.spectral import Spectrum, relaxed_objective
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.embedding import Eigenvectors
-from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.loop import Algorithm
@@ -30,7 +30,38 @@ def _inductive(model: "SpectralDPMeans") -> bool:
     return True
 
 
-class SpectralDPMeans(CentersMixin, BaseEstimator):
+class _OfNewRows:
+    """What rows that were not fitted are asked, where the affinity has an answer.
+
+    These stand in a class of their own: what scikit-learn wraps for `set_output`, the `transform` of each class that
+    has it, would be there for any affinity.
+    """
+
+    @available_if(_inductive)
+    def predict(self: Any, X: Any) -> Any:
+        """The number of the nearest center of each row, (n,) int32; lazy where X is.
+
+        With "rbf" the eigenvectors reach rows that were not fitted by Nystroem's formula.
+        """
+        return CentersMixin.predict(self, X)
+
+    @available_if(_inductive)
+    def transform(self: Any, X: Any) -> Any:
+        """The distance of each row of Y to each center, (n, k) float64; lazy where X is."""
+        return CentersMixin.transform(self, X)
+
+    @available_if(_inductive)
+    def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit, and give the distance of each row of Y to each center, (n, k) float64; lazy where X is."""
+        return CentersMixin.fit_transform(self, X, y, **fit_params)
+
+    @available_if(_inductive)
+    def score(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of the rows of Y."""
+        return CentersMixin.score(self, X, y, sample_weight)
+
+
+class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
     """Spectral clustering whose number of eigenvectors and of clusters follow from penalties.
 
     The relaxation of the DP-means objective by Kulis & Jordan 2012 (section 5.1): of the affinity matrix K, all
@@ -162,24 +193,6 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
         return self
 
     @available_if(_inductive)
-    def predict(self, X: Any) -> Any:
-        """The number of the nearest center of each row, (n,) int32; lazy where X is.
-
-        With "rbf" the eigenvectors reach rows that were not fitted by Nystroem's formula.
-        """
-        return super().predict(X)
-
-    @available_if(_inductive)
-    def transform(self, X: Any) -> Any:
-        """The distance of each row of Y to each center, (n, k) float64; lazy where X is."""
-        return super().transform(X)
-
-    @available_if(_inductive)
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of the rows of Y."""
-        return super().score(X, y, sample_weight)
-
-    @available_if(_inductive)
     def embed(self, X: Any) -> Any:
         """The rows of Y at unit length, (n, r); lazy where X is."""
         check_is_fitted(self)
@@ -201,11 +214,12 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> dpmeans.Method | search.Method:
         """What is asked of DP-means on the rows of Y."""
-        if not isinstance(self.search, bool | np.bool_):
-            raise InputError(f"search must be True or False, got {self.search!r}")
-        check_positive("threshold", self.threshold)
+        checks.switch("search", self.search)
         return (search.Method if self.search else dpmeans.Method)(
-            penalty=self.threshold, max_iter=self.max_iter, tol=self.tol, max_clusters=self.max_clusters
+            penalty=checks.number("threshold", self.threshold),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_clusters=self.max_clusters,
         )
 
     def _learned(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: Any) -> Learned:
@@ -225,7 +239,7 @@ class SpectralDPMeans(CentersMixin, BaseEstimator):
 
     def _set_embedding(self, eigenvalues: Float64Array, trace: float, rows: Any) -> None:
         self.eigenvalues_ = eigenvalues
-        self.relaxed_objective_ = relaxed_objective(eigenvalues, self.penalty)
+        self.relaxed_objective_ = relaxed_objective(eigenvalues, self.spectrum().penalty)
         self.affinity_trace_ = trace
         self.__dict__.pop("embedding_", None)  # of an earlier fit
         if rows is not None:

@@ -52,7 +52,7 @@ from uuid import uuid4
 import numpy as np
 import zarr
 
-from dask_dpmeans import lock
+from dask_dpmeans import checks, lock
 from dask_dpmeans.algorithms.metric import METRICS
 from dask_dpmeans.arrays import (
     CONTENTS,
@@ -73,7 +73,7 @@ from dask_dpmeans.arrays import (
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.location import PATTERN, AnyPlace, Location, overlapping, place_of
-from dask_dpmeans.manifest import FORMAT, NAMES, as_written, check_types, checked_manifest
+from dask_dpmeans.manifest import FORMAT, NAMES, as_written, check_shapes, check_types, checked_manifest
 
 MARK = "steps/zarr.json"
 """What says, while an output is made or removed, that it is ours."""
@@ -145,6 +145,8 @@ MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
 GAINS = ("merge_gain", "split_gain", "delete_gain")
 INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
+FINITE = ("objective", "inertia", "n_clusters", "passes", "seconds")
+"""Columns of the history that hold finite numbers, whatever the step was."""
 OUR_NAMES = NAMES | {field.name for field in fields(Record)}
 """All that is ever written into an output."""
 _ARRAY = r"(zarr\.json|c(/\d+)*)"
@@ -216,6 +218,8 @@ class RunStore:
 
         Nor is anything written into or around one of the `inputs`, be it with `force`.
         """
+        checks.switch("force", force)
+        checks.switch("resume", resume)
         if self.location.read_only:
             raise InputError(f"{self.path} cannot be written by that protocol: give another output")
         if self.location.remote and PATTERN.search(self.path):
@@ -243,7 +247,10 @@ class RunStore:
     def kind(self) -> str | None:
         """What of ours is there, or was begun or in part removed: a run, path, tree, predictions or synthetic data."""
         mark = attributes_of(self.location) if self.finished() else self._mark()
-        return None if mark is None else str(mark[MARKER].get("kind"))
+        if mark is None:
+            return None
+        with as_written(self.location, "output"):
+            return str(mark[MARKER]["kind"])
 
     def _is_free(self) -> bool:
         if self.location.remote:
@@ -482,6 +489,10 @@ class RunStore:
             check_types(found.manifest, OUR_NAMES)
             history = np.column_stack([found.read(field.name) for field in fields(Record)])
             values = {name: found.read(name) for name in found.manifest["arrays"]}
+            check_shapes(found.manifest, values)
+            shown = [history[:, place] for place, field in enumerate(fields(Record)) if field.name in FINITE]
+            if not (len(history) and np.isfinite(shown).all()):
+                raise ValueError(f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}")
             return Result(found.manifest, values, _records(history), self, found)
 
 

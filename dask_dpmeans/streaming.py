@@ -66,9 +66,9 @@ class _Stream(CentersMixin, BaseEstimator):
         state = source.carry(method.take, method.init(source.n_features), "stream")
         found = method.clusters(state)
         inertia = dpmeans.inertia_of(source, found.centers)
-        objective = inertia + self.penalty * len(found.centers)
+        objective = inertia + method.penalty * len(found.centers)
         if not math.isfinite(objective):
-            raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
+            raise InputError(f"the objective overflows float64 at penalty={method.penalty:g}: divide the data first")
         self._set_state(state, found)
         self.inertia_, self.objective_ = inertia, objective
         self.labels_ = self.predict(X)

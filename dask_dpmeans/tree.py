@@ -5,15 +5,17 @@ mu_ij ~ N(nu_i, sigma I) with nu_i ~ N(0, rho I).  This is no fit of that model:
 as they are, and no meta cluster moves one of them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms import search
 from dask_dpmeans.algorithms.dpmeans import checked_penalty
 from dask_dpmeans.algorithms.metric import metric_of
+from dask_dpmeans.brief import brief
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
@@ -42,6 +44,9 @@ class Level(NamedTuple):
     """(k,), of the rows."""
     inertias: Float64Array
     """(k,), squared errors of the rows about these centers."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def n_clusters(self) -> int:
@@ -76,6 +81,9 @@ class ClusterTree(NamedTuple):
     """The seed."""
     asked: dict[str, Any]
     """`run`, where the clusters are stored; `penalties`, those that were given; `versions`.  As JSON holds it."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = None) -> ClusterTree:
@@ -130,9 +138,12 @@ def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = No
 
 
 def _rising(penalties: Any) -> list[float]:
-    found = [checked_penalty(each, "penalties") for each in np.asarray(penalties).ravel().tolist()]
+    given = np.ravel(penalties).tolist() if isinstance(penalties, np.ndarray) else penalties
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise InputError(f"penalties must be rising numbers > 0, got {checks.shown(penalties)}")
+    found = [checked_penalty(each, "penalties") for each in given]
     if not found or found != sorted(set(found)):
-        raise InputError(f"penalties must be rising numbers > 0, got {penalties!r}")
+        raise InputError(f"penalties must be rising numbers > 0, got {checks.shown(penalties)}")
     return found
 
 
@@ -215,6 +226,7 @@ def write_tree(
     InputError
         Where something else is there.
     """
+    checks.instance("tree", tree, ClusterTree, "cluster_tree")
     check_options(storage_options, out)
     levels = (tree.leaves, *tree.levels)
     said = {name: getattr(tree, name) for name in SAID}

@@ -5,12 +5,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.face import checked_rows
 from dask_dpmeans.gibbs import GibbsMixture
@@ -20,12 +22,16 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.picture import Adjacency, Covariance, Edge, Histogram, Plane
-from dask_dpmeans.sources import RowSource, as_source
+from dask_dpmeans.sources import RowSource, Stored, as_source
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import MOVES, Record
 from dask_dpmeans.tree import ClusterTree
 
 # A fit
+
+
+def _is_history(model: Any) -> bool:
+    return isinstance(model, list) and all(isinstance(record, Record) for record in model)
 
 
 class History(NamedTuple):
@@ -46,7 +52,7 @@ def history(model: Any) -> History:
     ----------
     model : a fitted estimator with `history_`, or a list of `dask_dpmeans.store.Record`
     """
-    records: list[Record] = model if isinstance(model, list) else _attribute(model, "history_", "steps")
+    records: list[Record] = model if _is_history(model) else _attribute(model, "history_", "steps")
     if not records:
         raise InputError("the history has no steps: fit first")
     columns = {field.name: np.array([getattr(each, field.name) for each in records]) for field in fields(Record)}
@@ -187,6 +193,8 @@ def profile(
     -------
     Profile
     """
+    max_features = checks.integer("max_features", max_features)
+    max_clusters = checks.integer("max_clusters", max_clusters)
     centers, weights = _centers(model, "a profile"), model.cluster_weights_
     names = _names(model, feature_names)
     share = weights / weights.sum()
@@ -228,6 +236,7 @@ def sharing(model: HDPMeans, *, max_lines: int = 200, max_centers: int = 60) -> 
     """
     if not isinstance(model, HDPMeans):
         raise InputError(f"data sets share clusters in HDPMeans, got {type(model).__name__}")
+    max_lines, max_centers = checks.integer("max_lines", max_lines), checks.integer("max_centers", max_centers)
     check_is_fitted(model)
     weights = model.local_clusters_
     totals = weights.sum(axis=1)
@@ -256,12 +265,20 @@ def _chief(weights: csr_array, sets: Int64Array, totals: Float64Array) -> tuple[
 
 FEW_ROWS = 10_000
 """Fewer are drawn as points."""
-BINS = 400
-"""Boxes along each side of a picture of many rows."""
+BINS, MOST_BINS = 400, 4000
+"""Boxes along each side of a picture of many rows, and the most: 16 million numbers for each task."""
 REACH = 4.0
 """A window ends so many standard deviations from the mean, or where the rows do."""
 MOST_COLUMNS = 2048
 """The products of so many columns, 32 MB, are made for principal directions."""
+
+
+class DensityOptions(Stored, total=False):
+    """What else `plot.density` may be told, as `density` has it."""
+
+    feature_names: Sequence[str] | None
+    sample_weight: Any
+    bins: int
 
 
 class Density(NamedTuple):
@@ -294,7 +311,7 @@ def density(
     feature_names: Sequence[str] | None = None,
     sample_weight: Any = None,
     bins: int = BINS,
-    **where: Any,
+    **where: Unpack[Stored],
 ) -> Density:
     """Where rows and centers lie in a plane, as the fit sees them.
 
@@ -322,6 +339,9 @@ def density(
     -------
     Density
     """
+    bins = checks.integer("bins", bins)
+    if bins > MOST_BINS:
+        raise InputError(f"bins must be an integer <= {MOST_BINS:,}, got {bins:,}: a picture has no more points")
     centers = _centers(model, "a picture of rows")
     names = _names(model, feature_names)
     source = X if isinstance(X, RowSource) else rows_of(X, model, sample_weight, **where)
@@ -354,7 +374,7 @@ def edge(source: RowSource, predict: Any, penalty: float) -> tuple[int, int]:
     return near, beyond
 
 
-def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Any) -> RowSource:
+def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Unpack[Stored]) -> RowSource:
     """Rows as the fit saw its own: one pass; parameters as `density` has them.
 
     Where a `SpectralDPMeans` can map no new rows, these are the rows of its embedding, and X is not read.
@@ -444,7 +464,7 @@ class Drawable(NamedTuple):
     """(n,); -1 for nodes of no cluster."""
 
 
-def drawable(graph: Any, labels: Any, **where: Any) -> Drawable:
+def drawable(graph: Any, labels: Any, **where: Unpack[Stored]) -> Drawable:
     """A graph that is small enough to draw, with the clusters of its nodes.
 
     Parameters
@@ -466,7 +486,10 @@ def drawable(graph: Any, labels: Any, **where: Any) -> Drawable:
     if adjacency.nnz > 2 * MOST_LINKS:
         links = f"{adjacency.nnz // 2:,} links, and up to {MOST_LINKS:,} can be drawn"
         raise InputError(f"the graph has {links}: {SMALLER}")
-    clusters = np.asarray(labels)
+    try:
+        clusters = np.asarray(labels)
+    except ValueError as error:
+        raise InputError(f"labels must be {n:,} integers, one a node: {error}") from error
     if clusters.shape != (n,) or clusters.dtype.kind not in "iu":
         raise InputError(f"labels must be {n:,} integers, one a node, got {clusters.dtype} of shape {clusters.shape}")
     return Drawable(adjacency, clusters.astype(np.int64))
@@ -511,6 +534,8 @@ def columns_of(model: Any) -> list[int] | None:
 
 def _names(model: Any, given: Sequence[str] | None) -> list[str]:
     usual = feature_names(model)
+    if given is not None and (isinstance(given, str | bytes) or np.ndim(given) != 1):
+        raise InputError(f"feature_names must be a list of names, got {checks.shown(given)}")
     if given is not None and len(given) != len(usual):
         raise InputError(f"feature_names must be {len(usual):,}, one a column of the centers, got {len(given):,}")
     return usual if given is None else [str(name) for name in given]
@@ -520,10 +545,12 @@ def _places(model: Any, names: list[str], columns: Sequence[int | str] | None) -
     """Which columns of the centers are meant."""
     if columns is None:
         return None
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | np.ndarray) or np.ndim(columns) != 1:
+        raise InputError(f"columns must be one or two different columns of the fit, got {checks.shown(columns)}")
     numbers = columns_of(model) or list(range(len(names)))
     some = [names.index(each) if each in names else numbers.index(each) if each in numbers else -1 for each in columns]
     if len(some) not in (1, 2) or -1 in some or len(set(some)) < len(some):
-        raise InputError(f"columns must be one or two different columns of the fit, got {columns!r}")
+        raise InputError(f"columns must be one or two different columns of the fit, got {checks.shown(columns)}")
     return some
 
 
@@ -533,7 +560,8 @@ def _centers(model: Any, what: str) -> Float64Array:
 
 
 def _attribute(model: Any, name: str, what: str) -> Any:
-    check_is_fitted(model)
+    if isinstance(model, BaseEstimator):
+        check_is_fitted(model)
     if not hasattr(model, name):
         raise InputError(f"{type(model).__name__} has no {what}: it cannot be shown in this way")
     return getattr(model, name)

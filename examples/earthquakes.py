@@ -14,11 +14,15 @@ from typing import Any
 
 import click
 import numpy as np
-import pandas as pd
 
 from dask_dpmeans import DPMeans
 from dask_dpmeans.metrics import Partition, partition
 from dask_dpmeans.penalty import penalty_for
+
+try:
+    import pandas as pd
+except ModuleNotFoundError as error:
+    raise SystemExit('this example needs pandas: pip install "dask-dpmeans[examples]"') from error
 
 EARTH = 6371.0
 """Mean radius, in kilometers."""

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import click
 import numpy as np
-import xarray
 import zarr
 
 from dask_dpmeans import DPMeans, fit
+
+try:
+    import xarray
+except ModuleNotFoundError as error:
+    raise SystemExit('this example needs xarray: pip install "dask-dpmeans[examples]"') from error
 
 
 @click.command(help=__doc__)

@@ -201,7 +201,7 @@ def test_random_state_is_drawn_once_and_kept(rows: np.ndarray) -> None:
         ({"penalty": 1.0, "max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
         ({"penalty": 1.0, "tol": -0.1}, "tol must be a finite number >= 0, got -0.1"),
         ({"penalty": 1.0, "max_clusters": 0}, "max_clusters must be an integer >= 1 or None, got 0"),
-        ({"penalty": 1.0, "metric": "manhattan"}, "metric must be one of euclidean, cosine, got 'manhattan'"),
+        ({"penalty": 1.0, "metric": "manhattan"}, "metric must be one of 'euclidean', 'cosine', got 'manhattan'"),
         ({"penalty": 5.0, "metric": "cosine"}, "penalty must be <= 4 where metric='cosine', got 5.0"),
         ({"penalty": 1.0, "metric": "cosine", "init": [[0.0, 0.0]]}, "center 0 of the first centers is 0 in every"),
         ({"penalty": 1.0, "init": np.zeros((0, 2))}, "first centers must be finite numbers of shape"),

@@ -118,7 +118,7 @@ def test_labels_that_are_none_are_refused(labels, message):
 def test_parameters_that_cannot_be_used_are_refused():
     with pytest.raises(InputError, match=r"penalty must be a finite number > 0, got 0"):
         metrics.objective(np.zeros((3, 1)), [0, 1, 2], 0)
-    with pytest.raises(InputError, match=r"metric must be one of euclidean, cosine, got 'manhattan'"):
+    with pytest.raises(InputError, match=r"metric must be one of 'euclidean', 'cosine', got 'manhattan'"):
         partition(np.zeros((3, 1)), [0, 1, 2], metric="manhattan")
 
 

@@ -1,14 +1,13 @@
 """A cut of a graph plus a price for each cluster: what the methods on graphs minimize (Kulis & Jordan 2012, 5.2)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import fsum
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms.dpmeans import check_limits
 from dask_dpmeans.blocks import Kernel, Source
 from dask_dpmeans.errors import InputError
@@ -117,8 +116,7 @@ class CutMethod:
 
 def check_penalty(penalty: float, normalized: bool) -> None:
     """Refuse a price at which one cluster, or one for each node, is always best."""
-    if not (isinstance(penalty, Real) and math.isfinite(penalty)):
-        raise InputError(f"penalty must be a finite number, got {penalty!r}")
+    checks.number("penalty", penalty, "")
     if penalty >= 0:
         raise InputError(
             f"penalty must be < 0, got {penalty!r}: a cut is 0 for one cluster and grows with their number, so that "

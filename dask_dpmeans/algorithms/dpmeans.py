@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms.metric import Metric, metric_of
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
@@ -99,19 +99,15 @@ def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
 
 def checked_penalty(penalty: float, name: str = "penalty") -> float:
     """A price, as Python's number: one of NumPy's float32 would round each objective to its precision."""
-    if not (isinstance(penalty, Real) and math.isfinite(penalty) and penalty > 0):
-        raise InputError(f"{name} must be a finite number > 0, got {penalty!r}")
-    return float(penalty)
+    return checks.number(name, penalty)
 
 
 def check_limits(max_iter: int, tol: float, max_clusters: int | None) -> None:
     """Refuse what cannot end a fit."""
-    if not (isinstance(max_iter, Integral) and max_iter >= 1):
-        raise InputError(f"max_iter must be an integer >= 1, got {max_iter!r}")
-    if not (isinstance(tol, Real) and math.isfinite(tol) and tol >= 0):
-        raise InputError(f"tol must be a finite number >= 0, got {tol!r}")
-    if max_clusters is not None and not (isinstance(max_clusters, Integral) and max_clusters >= 1):
-        raise InputError(f"max_clusters must be an integer >= 1 or None, got {max_clusters!r}")
+    checks.integer("max_iter", max_iter)
+    checks.number("tol", tol, ">= 0")
+    if max_clusters is not None:
+        checks.integer("max_clusters", max_clusters, or_none=" or None")
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,8 @@ class Parameters:
         if self.centers is not None and not (
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):
-            raise InputError(f"the first centers must be finite numbers of shape (k, d), k >= 1, got {self.centers!r}")
+            got = checks.shown(self.centers)
+            raise InputError(f"init: the first centers must be finite numbers of shape (k, d), k >= 1, got {got}")
         check_limits(self.max_iter, self.tol, self.max_clusters)
         metric_of(self.metric)
 

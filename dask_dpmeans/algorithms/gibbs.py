@@ -9,12 +9,12 @@ section 6.1 are an inverse gamma prior on sigma and a gamma prior on alpha, draw
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms.dpmeans import clusters_of
 from dask_dpmeans.blocks import Kernel, Source
 from dask_dpmeans.errors import InputError
@@ -106,16 +106,12 @@ class Method:
 
     def __post_init__(self) -> None:
         for name in ("variance", "concentration", "mean_variance"):
-            if not _is_positive(getattr(self, name)):
-                raise InputError(f"{name} must be a finite number > 0, got {getattr(self, name)!r}")
+            object.__setattr__(self, name, checks.number(name, getattr(self, name)))
         for name, second in (("variance_prior", "scale"), ("concentration_prior", "rate")):
             prior = getattr(self, name)
-            if prior is not None and not (
-                isinstance(prior, tuple) and len(prior) == 2 and all(map(_is_positive, prior))
-            ):
-                raise InputError(f"{name} must be None or (shape, {second}), both finite and > 0, got {prior!r}")
-        if not (isinstance(self.max_iter, Integral) and self.max_iter >= 1):
-            raise InputError(f"max_iter must be an integer >= 1, got {self.max_iter!r}")
+            if prior is not None:
+                object.__setattr__(self, name, _checked_prior(name, prior, second))
+        object.__setattr__(self, "max_iter", checks.integer("max_iter", self.max_iter))
 
     @property
     def sparse(self) -> bool:
@@ -263,6 +259,9 @@ def limit_concentration(penalty: float, variance: float, n_features: int, mean_v
     InputError
         Where alpha is too small a number for float64.
     """
+    penalty, variance = checks.number("penalty", penalty), checks.number("variance", variance)
+    n_features = checks.integer("n_features", n_features)
+    mean_variance = checks.number("mean_variance", mean_variance)
     logarithm = n_features / 2 * math.log1p(mean_variance / variance) - penalty / (2 * variance)
     if not logarithm > math.log(np.finfo(np.float64).tiny):
         raise InputError(f"alpha is exp({logarithm:.0f}), less than float64 can hold: raise the variance {variance:g}")
@@ -301,5 +300,9 @@ def log_inverse_gamma(value: float, shape: float, scale: float) -> float:
     return shape * math.log(scale) - math.lgamma(shape) - (shape + 1) * math.log(value) - scale / value
 
 
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
+def _checked_prior(name: str, prior: Any, second: str) -> Prior:
+    """The two numbers of a prior."""
+    numbers = tuple(map(checks.as_float, prior)) if isinstance(prior, list | tuple) else ()
+    if len(numbers) != 2 or not all(0 < number < math.inf for number in numbers):
+        raise InputError(f"{name} must be None or (shape, {second}), both finite and > 0, got {checks.shown(prior)}")
+    return numbers[0], numbers[1]

@@ -7,11 +7,11 @@ A sweep compares each row with all others, in the tasks that hold the rows; the 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, checked_penalty
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
@@ -187,7 +187,9 @@ class Method:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "penalty", checked_penalty(self.penalty))
-        check_kernel(self.kernel, (*SIMILARITIES, PRECOMPUTED), self.gamma, self.degree, self.coef0)
+        names = (*SIMILARITIES, PRECOMPUTED)
+        for name, value in checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0).items():
+            object.__setattr__(self, name, value)
         check_limits(self.max_iter, self.tol, self.max_clusters)
 
     @property
@@ -355,21 +357,31 @@ def clusters_of(near: Near, weights: Float64Array, k: int) -> tuple[Float64Array
     return total(labels, weights, k), total(labels, weights * near.squared, k)
 
 
-def check_kernel(kernel: Any, names: tuple[str, ...], gamma: float | None, degree: int, coef0: float) -> None:
-    """Refuse what is no kernel, or none of the names that can be used."""
+def checked_kernel(
+    kernel: Any, names: tuple[str, ...], gamma: float | None, degree: int, coef0: float
+) -> dict[str, Any]:
+    """Return `gamma`, `degree` and `coef0` as Python's numbers.
+
+    Raises
+    ------
+    InputError
+        Where one is none, or has no use with this kernel; or where that is none of the names, and no function.
+    """
     if not (callable(kernel) or (isinstance(kernel, str) and kernel in names)):
         listed = ", ".join(repr(name) for name in names)
-        raise InputError(f"kernel must be one of {listed}, or a function of two arrays of rows, got {kernel!r}")
-    if gamma is not None and not (isinstance(gamma, Real) and math.isfinite(gamma) and gamma > 0):
-        raise InputError(f"gamma must be a finite number > 0 or None, got {gamma!r}")
-    if not (isinstance(degree, Integral) and degree >= 1):
-        raise InputError(f"degree must be an integer >= 1, got {degree!r}")
-    if not (isinstance(coef0, Real) and math.isfinite(coef0)):
-        raise InputError(f"coef0 must be a finite number, got {coef0!r}")
+        raise InputError(
+            f"kernel must be one of {listed}, or a function of two arrays of rows, got {checks.shown(kernel)}"
+        )
+    found = {
+        "gamma": None if gamma is None else checks.number("gamma", gamma, or_none=" or None"),
+        "degree": checks.integer("degree", degree),
+        "coef0": checks.number("coef0", coef0, ""),
+    }
     used = USES.get(kernel, ()) if isinstance(kernel, str) else ()
-    for name, value in (("gamma", gamma), ("degree", degree), ("coef0", coef0)):
+    for name, value in found.items():
         if value != DEFAULTS[name] and name not in used:
             raise InputError(f"{name} has no use where kernel={kernel!r}, got {value!r}: leave it out")
+    return found
 
 
 def check_function(gram: Gram, rows: Rows) -> None:

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
 from dask_dpmeans.kernels.distance import squared_distances
@@ -183,9 +184,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType({"euclidean": EUCLIDEAN, "cosin
 
 def metric_of(name: str) -> Metric:
     """The metric of a name that someone gave."""
-    if not (isinstance(name, str) and name in METRICS):
-        raise InputError(f"metric must be one of {', '.join(METRICS)}, got {name!r}")
-    return METRICS[name]
+    return METRICS[checks.choice("metric", name, METRICS)]
 
 
 def ratio(above: Float64Array, below: Float64Array, otherwise: float = 0.0) -> Float64Array:

@@ -34,7 +34,7 @@ class Method:
     """More clusters than this are an error."""
 
     def __post_init__(self) -> None:
-        check_parameters(self.penalty, self.max_clusters)
+        object.__setattr__(self, "penalty", checked_penalty(self.penalty, self.max_clusters))
 
     def init(self, n_features: int) -> State:
         """The state before the first row."""
@@ -61,9 +61,9 @@ class Method:
         return state
 
 
-def check_parameters(penalty: float, max_clusters: int | None) -> None:
-    """Refuse parameters that DP-means refuses."""
-    dpmeans.Method(penalty, max_clusters=max_clusters)
+def checked_penalty(penalty: float, max_clusters: int | None) -> float:
+    """Return the penalty as Python's number, once DP-means takes both."""
+    return dpmeans.Method(penalty, max_clusters=max_clusters).penalty
 
 
 def most_clusters(max_clusters: int | None) -> int:

@@ -7,12 +7,12 @@ eigenvalues are greater than the penalty.
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
+from dask_dpmeans import checks
 from dask_dpmeans.algorithms.eigen import kept, pairs_above
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
@@ -52,15 +52,12 @@ class Spectrum:
     """More eigenvectors are an error."""
 
     def __post_init__(self) -> None:
-        check_positive("penalty", self.penalty)
-        if self.affinity not in AFFINITIES:
-            raise InputError(f"affinity must be one of {', '.join(AFFINITIES)}, got {self.affinity!r}")
+        object.__setattr__(self, "penalty", checks.number("penalty", self.penalty))
+        checks.choice("affinity", self.affinity, AFFINITIES)
         if self.gamma is not None:
-            check_positive("gamma", self.gamma)
+            object.__setattr__(self, "gamma", checks.number("gamma", self.gamma, or_none=" or None"))
         for name in ("n_neighbors", "n_landmarks", "max_components"):
-            number: int = getattr(self, name)
-            if not (isinstance(number, Integral) and number >= 1):
-                raise InputError(f"{name} must be an integer >= 1, got {number!r}")
+            object.__setattr__(self, name, checks.integer(name, getattr(self, name)))
         for name, owner in OWNERS.items():
             if getattr(self, name) != getattr(Spectrum, name) and self.affinity != owner:
                 raise InputError(f"{name} is of affinity={owner!r}, {self.affinity} has no use for it: leave it out")
@@ -83,12 +80,6 @@ class Spectrum:
     def axes(self, matrix: Float64Array, landmarks: Float64Array | None, columns: int) -> Axes:
         """Of rows with so many columns."""
         return Axes(matrix, landmarks, 0.0 if landmarks is None else self.gamma or 1.0 / columns)
-
-
-def check_positive(name: str, number: float) -> None:
-    """Refuse what is no finite number > 0."""
-    if not (isinstance(number, Real) and math.isfinite(number) and number > 0):
-        raise InputError(f"{name} must be a finite number > 0, got {number!r}")
 
 
 @dataclass(frozen=True)

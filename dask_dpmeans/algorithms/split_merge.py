@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.algorithms.online import check_clusters, check_parameters, most_clusters
-from dask_dpmeans.errors import InputError
+from dask_dpmeans import checks
+from dask_dpmeans.algorithms.online import check_clusters, checked_penalty, most_clusters
 from dask_dpmeans.kernels import online
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.ward import merge
@@ -45,9 +45,8 @@ class Method:
     """More clusters than this, before the merge, are an error."""
 
     def __post_init__(self) -> None:
-        check_parameters(self.penalty, self.max_clusters)
-        if not isinstance(self.merge, bool | np.bool_):
-            raise InputError(f"merge must be True or False, got {self.merge!r}")
+        object.__setattr__(self, "penalty", checked_penalty(self.penalty, self.max_clusters))
+        checks.switch("merge", self.merge)
 
     def init(self, n_features: int) -> State:
         """The state before the first row."""

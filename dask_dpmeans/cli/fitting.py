@@ -8,10 +8,24 @@ import click
 
 from dask_dpmeans import run as runs
 from dask_dpmeans.algorithms.spectral import AFFINITIES
-from dask_dpmeans.cli.options import ENDS, FILL, FORCE, GROUPS, HOW, JSON, METRIC, SEARCH, SEED, WHERE, with_options
+from dask_dpmeans.cli.options import (
+    DATA,
+    ENDS,
+    FILL,
+    FORCE,
+    GROUPS,
+    HOW,
+    JSON,
+    METRIC,
+    SEARCH,
+    SEED,
+    WHERE,
+    with_options,
+)
 from dask_dpmeans.cli.place import placed, resumable
 from dask_dpmeans.cli.tables import say_estimate, say_result
 from dask_dpmeans.errors import redacted
+from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
 from dask_dpmeans.graph import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.groups import HDPMeans
@@ -35,7 +49,7 @@ APPROXIMATION = (
 OF_APPROXIMATION = "The kernel function, of an approximation."
 
 
-@click.command("fit")
+@click.command("fit", short_help="Cluster rows, by the price of a cluster.", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option(
@@ -61,17 +75,13 @@ def fit_command(
     dry: bool,
     **how: Any,
 ) -> None:
-    """Cluster the rows of DATA, and write clusters, labels and history to RUN.
-
-    DATA is the path or URL of a Zarr array (store.zarr/group/array), or a .npy file; or, sparse, of a Zarr group in the
-    layout of anndata (data, indices, indptr), or a .npz file of scipy.
-    """
+    """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
     start = init if init == "mean" else Location.at(init, how["storage_options"])
     _fit(data, run, DPMeans(penalty, search=search, metric=metric, init=start, **limits), dry=dry, **how)
 
 
-@click.command("hdp")
+@click.command("hdp", short_help="Cluster several data sets that share clusters.", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option("--groups", metavar="ARRAY", required=True, help=GROUPS)
@@ -99,7 +109,7 @@ def hdp_command(
     _fit(data, run, HDPMeans(local_penalty, global_penalty, search=search, **made, **limits), **how)
 
 
-@click.command("kernel")
+@click.command("kernel", short_help="Cluster rows in the space of a kernel function.", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="Price of a cluster, in units of the kernel.")
@@ -127,7 +137,7 @@ def kernel_command(
     _fit(data, run, KernelDPMeans(penalty, search=search, **made, **limits), **how)
 
 
-@click.command("spectral")
+@click.command("spectral", short_help="Cluster rows by eigenvectors of their affinity.", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="What the eigenvalues of kept eigenvectors exceed.")
@@ -159,7 +169,7 @@ def spectral_command(
     _fit(data, run, SpectralDPMeans(penalty, affinity=affinity, **kernel, **clustering, **limits), **how)
 
 
-@click.command("graph")
+@click.command("graph", short_help="Cluster the nodes of a graph by a cut.")
 @click.argument("data")
 @click.argument("run")
 @click.option(
@@ -261,7 +271,7 @@ def _fit(
     say_result(place, as_json)
 
 
-@click.command("predict")
+@click.command("predict", short_help="Label rows with the clusters of a run.", epilog=DATA)
 @click.argument("run")
 @click.argument("data")
 @click.argument("out")
@@ -292,4 +302,6 @@ def predict_command(
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:
-        click.echo(f"{found.n_rows:,} rows labelled, {found.beyond:,} of them beyond every radius: {redacted(out)}")
+        click.echo(
+            f"{counted(found.n_rows, 'row')} labelled, {found.beyond:,} of them beyond every radius: {redacted(out)}"
+        )

@@ -10,13 +10,14 @@ from dask_dpmeans import run as runs
 from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.cli.tables import say_result
 from dask_dpmeans.errors import InputError, redacted
+from dask_dpmeans.estimate import counted
 from dask_dpmeans.estimators import DPMeans, fit
 from dask_dpmeans.location import Location
 from dask_dpmeans.progress import progress
 from dask_dpmeans.synth import KINDS, Synthetic
 
 
-@click.command("synth")
+@click.command("synth", short_help="Write synthetic rows and their true labels.")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("out")
 @click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1))
@@ -38,10 +39,10 @@ def synth_command(
     """Write synthetic rows and their true labels: OUT/rows and OUT/truth."""
     synthetic = Synthetic(kind, rows, features, centers, seed)
     runs.write_synthetic(synthetic, out, force=force, storage_options=storage_options)
-    click.echo(f"{rows:,} rows of {features} columns: {redacted(out)}/rows")
+    click.echo(f"{counted(rows, 'row')} of {counted(features, 'column')}: {redacted(out)}/rows")
 
 
-@click.command("demo")
+@click.command("demo", short_help="Cluster synthetic rows, and say what was found.")
 @click.argument("folder", default="dask-dpmeans-demo")
 def demo_command(folder: str) -> None:
     """Make a store of synthetic rows in FOLDER, cluster it on threads, and say what was found and where."""

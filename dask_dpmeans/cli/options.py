@@ -73,6 +73,12 @@ def _seconds(_: click.Context, __: click.Parameter, number: float) -> float:
     return number
 
 
+DATA = (
+    "DATA is the path or URL of a Zarr array (store.zarr/group/array) or of a Parquet table, with the columns to use "
+    "(table.parquet#age,income), or a .npy file; or, sparse, of a Zarr group in the layout of anndata (data, indices, "
+    "indptr), or a .npz file of scipy."
+)
+"""Below the help of each command that reads rows."""
 STORAGE = click.option(
     "--storage-option",
     "storage_options",
@@ -128,7 +134,7 @@ WHERE = (
 FILL = click.option(
     "--fill-missing", is_flag=True, help="Read chunks that are not in the store as its fill value, as Zarr does."
 )
-GROUPS = "Number of the data set of each row: a one-dimensional Zarr array or .npy file of integers."
+GROUPS = "Number of the data set of each row, integers: a one-dimensional Zarr array, .npy file or Parquet column."
 FORCE = click.option("--force", is_flag=True, help="Remove what is there first, if it was written by dask-dpmeans.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs, to standard output.")
 SEED = click.option("--seed", type=click.IntRange(0), help="Random seed; one is drawn and stored by default.")
@@ -144,7 +150,11 @@ METRIC = click.option(
 SCALES = click.Choice(["none", "std"])
 FULL = click.option("--full", is_flag=True, help="Fit all rows, not only a summary where there are many.")
 READING = (
-    click.option("--weights", metavar="ARRAY", help="Weights of the rows: a one-dimensional Zarr array or .npy file."),
+    click.option(
+        "--weights",
+        metavar="ARRAY",
+        help="Weights of the rows: a one-dimensional Zarr array, .npy file or Parquet column.",
+    ),
     click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
     click.option(
         "--scale", type=SCALES, default="none", show_default=True, help="Divide each column by its standard deviation."

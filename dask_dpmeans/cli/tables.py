@@ -11,7 +11,7 @@ import numpy as np
 from dask_dpmeans.algorithms import search
 from dask_dpmeans.algorithms.spectral import relaxed_objective
 from dask_dpmeans.errors import redacted
-from dask_dpmeans.estimate import Estimate, counted
+from dask_dpmeans.estimate import Estimate, counted, figures
 from dask_dpmeans.location import Location
 from dask_dpmeans.manifest import MIXTURE
 from dask_dpmeans.penalty import PenaltyFor, PenaltyPath
@@ -57,7 +57,7 @@ def run_table(described: dict[str, Any]) -> str:
     found, asked, rows = described["result"], described["parameters"], described["input"]
     heaviest = sorted(described["clusters"], key=lambda each: (-each["weight"], each["cluster"]))[:5]
     scaled = ", columns divided by their standard deviation" * rows["scaled"]
-    unit = _unit(asked, rows)
+    weights = _weights(asked, rows, [each["weight"] for each in heaviest])
     lines = [
         f"run         {described['run']}",
         f"input       {_shape(asked, rows)}, {np.dtype(rows['dtype']).name}{scaled}"
@@ -67,7 +67,8 @@ def run_table(described: dict[str, Any]) -> str:
         f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
         f"{described['n_passes']:.2f} passes over the rows in "
         f"{elapsed(sum(step['seconds'] for step in described['history']))}",
-        "heaviest    " + ", ".join(f"{each['cluster']} ({each['weight']:,.10g} {unit})" for each in heaviest),
+        "heaviest    "
+        + ", ".join(f"{each['cluster']} ({weight})" for each, weight in zip(heaviest, weights, strict=True)),
     ]
     return "\n".join(lines)
 
@@ -78,10 +79,13 @@ def _shape(asked: dict[str, Any], rows: dict[str, Any]) -> str:
     return counted(n, "node") if "normalized" in asked else f"{counted(n, 'row')} x {counted(columns, 'column')}"
 
 
-def _unit(asked: dict[str, Any], rows: dict[str, Any]) -> str:
-    """What weighs a cluster."""
-    of_rows = "in weight" if rows["weighted"] else "rows"
-    return {None: of_rows, True: "link ends", False: "nodes"}[asked.get("normalized")]
+def _weights(asked: dict[str, Any], rows: dict[str, Any], weights: list[float]) -> list[str]:
+    """What clusters weigh, and of what."""
+    thing = {None: "row", True: "link end", False: "node"}[asked.get("normalized")]
+    texts = figures(weights, 10)
+    if rows["weighted"]:
+        return [f"{text} in weight" for text in texts]
+    return [f"{text} {thing}{'s' * (weight != 1)}" for text, weight in zip(texts, weights, strict=True)]
 
 
 def _reading(method: str, asked: dict[str, Any]) -> str:
@@ -186,8 +190,8 @@ def _path_table(found: PenaltyPath, following: str | None) -> str:
         return "\n".join(lines)
     if found.longest is None:
         return "\n".join([*lines, "no interval is between those of the most clusters and of one: try more penalties"])
-    lines += [f"longest: {found.longest:,} clusters, the middle is the price {found.penalty:.9g}", f"next: {following}"]
-    return "\n".join(lines)
+    middle = f"longest: {counted(found.longest, 'cluster')}, the middle is the price {found.penalty:.9g}"
+    return "\n".join([*lines, middle, f"next: {following}"])
 
 
 def say_tree(found: ClusterTree, out: str | None, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dask_dpmeans import outfile
 from dask_dpmeans.errors import InputError
@@ -10,6 +10,7 @@ from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.report import path_page, run_page, tree_page
 from dask_dpmeans.report.origin import located
 from dask_dpmeans.report.page import GENERATOR, Page, html
+from dask_dpmeans.sources import Stored
 from dask_dpmeans.store import RunStore, with_article
 
 __all__ = ["checked_target", "input_of", "is_graph", "page", "report"]
@@ -24,7 +25,7 @@ def report(
     *,
     data: Any = None,
     force: bool = False,
-    **where: Any,
+    **where: Unpack[Stored],
 ) -> None:
     """Write a finished run, a path or a tree as one page of HTML, with its pictures, that opens without a network.
 
@@ -50,7 +51,7 @@ def report(
     outfile.write_whole(target, html(page(store, data=data, **where)))
 
 
-def page(store: AnyPlace, *, data: Any = None, **where: Any) -> Page:
+def page(store: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
     """What the page of a finished run, of a path or of a tree says; parameters as `report` has them."""
     kind = RunStore.at(store).kind()
     if kind not in WITHOUT_ROWS:

@@ -4,9 +4,7 @@ import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
-import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from dask_dpmeans import plot
@@ -68,11 +66,6 @@ def html(page: Page) -> str:
     template = files("dask_dpmeans.report").joinpath("page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template).render(page=page, generator=GENERATOR)
-
-
-def figures(values: Any) -> list[str]:
-    """Numbers as a table has them."""
-    return [f"{value:,.6g}" for value in np.asarray(values).tolist()]
 
 
 def lines_of(parts: list[list[str]], most: int | None = None) -> list[list[str]]:

@@ -7,12 +7,12 @@ import numpy as np
 
 from dask_dpmeans import plot, shell
 from dask_dpmeans.algorithms.path import longest
-from dask_dpmeans.estimate import counted
+from dask_dpmeans.estimate import counted, figures
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.penalty import PenaltyPath, penalty_path, read_path
 from dask_dpmeans.report import origin
-from dask_dpmeans.report.page import Page, Picture, Table, figures, lines_of
+from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.store import RunStore
 
 CAPTION = "Clusters, and what they cost, over the penalty"
@@ -40,7 +40,7 @@ def _headline(path: PenaltyPath) -> str:
     most, least, tried = int(path.n_clusters.max()), int(path.n_clusters.min()), len(path.penalties)
     span = counted(most, "cluster") if most == least else f"from {most:,} clusters to {least:,}"
     as_what = ("price", "prices") if path.search else ("radius", "radii")
-    return f"{tried:,} {as_what[tried > 1]}: {span} of {_rows(path):,} rows"
+    return f"{tried:,} {as_what[tried > 1]}: {span} of {counted(_rows(path), 'row')}"
 
 
 def _rows(path: PenaltyPath) -> int:

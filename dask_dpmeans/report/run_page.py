@@ -3,14 +3,14 @@
 import os
 import shlex
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from dask_dpmeans import plot, shell, views
 from dask_dpmeans import run as runs
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
-from dask_dpmeans.estimate import counted
+from dask_dpmeans.estimate import counted, figures
 from dask_dpmeans.estimators import DPMeans, Model, load
 from dask_dpmeans.gibbs import GibbsMixture
 from dask_dpmeans.graph import GraphCutDPMeans, as_graph
@@ -19,9 +19,9 @@ from dask_dpmeans.kernel import KernelDPMeans
 from dask_dpmeans.kernels.picture import NEAR
 from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.report import origin
-from dask_dpmeans.report.page import Page, Picture, Table, figures, lines_of
+from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
-from dask_dpmeans.sources import RowSource, as_source, path_of
+from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import Result, RunStore
 from dask_dpmeans.tree import cluster_tree
@@ -43,7 +43,7 @@ COMMANDS = {
 }
 
 
-def page(run: AnyPlace, *, data: Any = None, **where: Any) -> Page:
+def page(run: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
     """What the page of a finished run says; parameters as `report` has them."""
     result, model = RunStore.at(run).result(), load(run)
     rows = read_rows(result, model, origin.located(result.manifest) if data is None else data, where)
@@ -71,8 +71,9 @@ def _names(model: Model) -> list[str]:
 
 
 def _headline(result: Result, model: Model) -> str:
-    n, what = result.manifest["input"]["shape"][0], "nodes" if isinstance(model, GraphCutDPMeans) else "rows"
-    return f"{counted(model.n_clusters_, 'cluster')} of {n:,} {what}, by {type(model).__name__}"
+    what = "node" if isinstance(model, GraphCutDPMeans) else "row"
+    n_rows = counted(result.manifest["input"]["shape"][0], what)
+    return f"{counted(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
 
 
 def _result(result: Result, model: Model) -> dict[str, str]:
@@ -164,7 +165,7 @@ class Seen:
     pictures: list[Picture] = field(default_factory=list)
 
 
-def read_rows(result: Result, model: Model, data: Any, where: dict[str, Any]) -> Seen:
+def read_rows(result: Result, model: Model, data: Any, where: Stored) -> Seen:
     """Pictures and warnings that need the input; a warning where it cannot be read."""
     stored = isinstance(model, SpectralDPMeans) and model.features_ is None
     if (data is None or data is False) and not stored:
@@ -188,7 +189,7 @@ def _shown(data: Any) -> str:
     return redacted(os.fspath(data)) if isinstance(data, str | os.PathLike) else "hand"
 
 
-def _source(result: Result, model: Model, data: Any, where: dict[str, Any]) -> RowSource:
+def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource:
     """The input, as the fit saw it."""
     if isinstance(model, GraphCutDPMeans):
         return as_source(as_graph(data), sparse=True, **where)

@@ -6,10 +6,10 @@ import numpy as np
 
 from dask_dpmeans import plot
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimate import counted
+from dask_dpmeans.estimate import counted, figures
 from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.report import origin
-from dask_dpmeans.report.page import Page, Picture, Table, figures, lines_of
+from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.store import RunStore
 from dask_dpmeans.tree import ClusterTree, read_tree
 

@@ -14,7 +14,8 @@ from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
-from dask_dpmeans.sources.opening import open_groups, refused_table, working_dtype
+from dask_dpmeans.sources.opening import open_groups, refused_table, unwrapped, working_dtype
+from dask_dpmeans.sources.options import Opening, Reading, Stored, Where
 from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
@@ -26,10 +27,14 @@ __all__ = [
     "RESIDENT_SHARE",
     "Layout",
     "Names",
+    "Opening",
     "Pass",
+    "Reading",
     "RowSource",
     "Storage",
+    "Stored",
     "Threads",
+    "Where",
     "as_source",
     "check_centers",
     "check_names",
@@ -57,6 +62,7 @@ __all__ = [
     "refused_table",
     "scheduler_address",
     "stored_bytes",
+    "unwrapped",
     "why_processes",
     "working_dtype",
 ]

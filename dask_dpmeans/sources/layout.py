@@ -11,6 +11,7 @@ import zarr
 from distributed import Client
 from zarr.storage import MemoryStore
 
+from dask_dpmeans import checks
 from dask_dpmeans.blocks import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.held import HeldRows
@@ -161,6 +162,9 @@ def lay_out(
     """What `as_source` makes of its arguments before it reads a row, and who is to work on them."""
     if data is None:
         raise InputError("data is None: pass an array, or the path of one")
+    threads, memory_limit = _checked_limits(threads, memory_limit)
+    _check_place(client, worker_timeout, on_pass)
+    checks.switch("fill_missing", fill_missing)
     reading = fill_missing, storage_options
     opened = opened_input(data, "data", 2, *reading)
     rows, weights, sets = _together(
@@ -223,13 +227,16 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     """What to divide each column by, (d,)."""
     if isinstance(scale, str):
         if scale != "std":
-            raise InputError(f'scale must be "std" or one number > 0 a column, got {scale!r}')
+            raise InputError(f'scale must be "std" or one number > 0 a column, got {checks.shown(scale)}')
         # What is left of a constant column is the rounding of its mean.
         rounding = 8 * np.finfo(np.float64).eps * np.maximum(np.abs(summary.lowest), np.abs(summary.highest))
         return np.where(summary.deviation > rounding, summary.deviation, 1.0)
-    divisors = np.asarray(scale, np.float64)
+    try:
+        divisors = np.asarray(scale, np.float64)
+    except (OverflowError, TypeError, ValueError):
+        divisors = np.empty(0)
     if divisors.shape != summary.sums.shape or not ((divisors > 0) & (divisors < np.inf)).all():
-        raise InputError(f'scale must be "std" or one finite number > 0 a column, got {scale!r}')
+        raise InputError(f'scale must be "std" or one finite number > 0 a column, got {checks.shown(scale)}')
     return divisors
 
 
@@ -260,11 +267,27 @@ def _check_shapes(rows: Any, weights: Any, groups: Any, groups_are: str) -> None
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
     if columns is None:
         return None
-    chosen = list(columns)
-    whole = all(isinstance(column, int | np.integer) and 0 <= column < d for column in chosen)
-    if not (chosen and whole):
-        raise InputError(f"columns must name some of the {d} columns 0 to {d - 1}, got {chosen}")
-    return tuple(int(column) for column in chosen)
+    given = columns.tolist() if isinstance(columns, np.ndarray) else columns
+    listed = given if isinstance(given, Sequence) and not isinstance(given, str | bytes) else []
+    numbers = [each.item() if isinstance(each, np.generic) else each for each in listed]
+    if not (numbers and all(type(each) is int and 0 <= each < d for each in numbers)):
+        raise InputError(f"columns must name some of the {d} columns 0 to {d - 1}, got {checks.shown(columns)}")
+    return tuple(numbers)
+
+
+def _checked_limits(threads: int | None, memory_limit: int | None) -> tuple[int | None, int | None]:
+    """Both as Python's integers, whose products do not overflow."""
+    threads = None if threads is None else checks.integer("threads", threads, or_none=" or None")
+    return threads, None if memory_limit is None else checks.integer("memory_limit", memory_limit, or_none=" or None")
+
+
+def _check_place(client: Any, worker_timeout: Any, on_pass: Any) -> None:
+    """Refuse what says nothing of where to work."""
+    if not (client is None or isinstance(client, Client)):
+        raise InputError(f"client must be a distributed.Client or None, got {checks.shown(client)}")
+    checks.number("worker_timeout", worker_timeout)
+    if not (on_pass is None or callable(on_pass)):
+        raise InputError(f"on_pass must be a function or None, got {checks.shown(on_pass)}")
 
 
 def _place(
@@ -280,8 +303,6 @@ def _place(
         )
     if client is not None and (threads is not None or memory_limit is not None):
         raise InputError("threads and memory_limit say how to work in this process: they cannot go with a client")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads must be >= 1, got {threads}")
     if client is None and threads is None and memory_limit is None and not in_process:
         client = current_client()
     if client is None:

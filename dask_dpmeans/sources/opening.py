@@ -12,13 +12,14 @@ import zarr
 from scipy.sparse import issparse
 from zarr.errors import NodeNotFoundError
 
+from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
 from dask_dpmeans.location import Location
 from dask_dpmeans.sources import guard
 from dask_dpmeans.sources.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
 from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.names import names_of
-from dask_dpmeans.sources.parquet import open_parquet, parquet_table
+from dask_dpmeans.sources.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.shards import read_rows
 
@@ -54,6 +55,7 @@ def opened_input(
     """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
     if data is None:
         return None
+    data = unwrapped(data, name)
     refuse_kind(data, name)
     if isinstance(data, str | os.PathLike | Location):
         opened = _opened_place(Location.at(data, storage_options), name, dimensions, fill_missing)
@@ -73,10 +75,33 @@ def opened_input(
     elif isinstance(data, zarr.Array):
         opened = guard.guarded(guard.absolute(data), name, fill_missing=fill_missing)
     else:
-        opened = _as_array(data, name)
+        opened = _as_array(data, name, dimensions)
     if opened.ndim != dimensions:
         raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
     return opened
+
+
+def unwrapped(data: Any, name: str) -> Any:
+    """What is in an array of another library, where that need not be read: the Dask array of an xarray's.
+
+    Raises
+    ------
+    InputError
+        A `numpy.matrix`; and an array in a store that this package cannot read in parts, as h5py's is: NumPy would read
+        it whole, without a word.
+    """
+    checks.no_matrix(name, data)
+    if type(data).__module__.startswith("xarray."):
+        inner = getattr(data, "data", None) if getattr(data, "chunks", None) else None
+        return inner if isinstance(inner, da.Array) else data
+    known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows)
+    if not known and all(hasattr(data, each) for each in ("shape", "dtype", "chunks", "__getitem__")):
+        kind = f"{type(data).__module__}.{type(data).__name__}"
+        raise InputError(
+            f"{name} is a {kind}, an array in a file, which would be read whole: pass "
+            f"dask.array.from_array({name}, chunks=...), which is read in parts, or {name}[:], which is in memory"
+        )
+    return data
 
 
 def table_rows(table: Any, name: str = "data") -> da.Array:
@@ -188,13 +213,15 @@ def _number_type(kind: Any) -> np.dtype[Any] | None:
     return held if held is kind else np.dtype(np.float64)  # a missing value becomes NaN, which is named
 
 
-def _as_array(data: Any, name: str) -> np.ndarray[Any, Any]:
+def _as_array(data: Any, name: str, dimensions: int) -> np.ndarray[Any, Any]:
     """A NumPy array of what is in this process's memory; objects become numbers, as scikit-learn has it."""
     try:
         array = np.asarray(data)
         return array.astype(np.float64) if array.dtype == object else array
-    except (TypeError, ValueError) as error:
-        raise refused_table(data, name) or InputError(f"{name} is no array of numbers: {error}") from error
+    except (OverflowError, TypeError, ValueError) as error:
+        numbered = dimensions == 1 and name != "sample_weight"
+        way = f": number the {name}, as np.unique({name}, return_inverse=True)[1] does" * numbered
+        raise refused_table(data, name) or InputError(f"{name} is no array of numbers: {error}{way}") from error
 
 
 def refused_table(table: Any, name: str) -> InputError | None:

@@ -122,7 +122,7 @@ def test_a_given_center_without_a_direction_is_named(method):
 
 @pytest.mark.parametrize("metric", ["manhattan", "", None, 3, []])
 def test_other_metrics_are_refused(metric):
-    with pytest.raises(InputError, match=r"metric must be one of euclidean, cosine, got "):
+    with pytest.raises(InputError, match=r"metric must be one of 'euclidean', 'cosine', got "):
         dpmeans.Method(1.0, metric=metric)
 
 

@@ -493,5 +493,5 @@ def test_a_run_is_not_resumed_with_another_seed(tmp_path):
 
 
 def test_a_negative_seed_is_refused():
-    with pytest.raises(InputError, match="random_state must be >= 0, got -1"):
+    with pytest.raises(InputError, match="random_state must be an integer >= 0, a RandomState or None, got -1"):
         DPMeans(1.0, search=True, random_state=-1).fit(np.eye(3))

@@ -730,7 +730,7 @@ def test_a_column_that_is_constant_where_there_is_weight_is_not_divided():
     [
         ({"data": None}, "data is None"),
         ({"data": [[1, 2], [3]]}, "data is no array of numbers"),
-        ({"data": [[1.0]], "threads": 0}, "threads must be >= 1, got 0"),
+        ({"data": [[1.0]], "threads": 0}, "threads must be an integer >= 1 or None, got 0"),
         ({"data": [[1.0]], "columns": [0.5]}, r"columns must name some of the 1 columns 0 to 0, got \[0.5\]"),
     ],
 )

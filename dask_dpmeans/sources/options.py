@@ -1,0 +1,38 @@
+"""The keyword options of public functions, by name and type, so that a type checker knows a wrong one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from distributed import Client
+
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.sources.watch import OnPass
+
+
+class Where(TypedDict, total=False):
+    """Where to work, as `as_source` takes it."""
+
+    client: Client | None
+    threads: int | None
+    memory_limit: int | None
+    worker_timeout: float
+    on_pass: OnPass | None
+
+
+class Opening(Where, total=False):
+    """The same, and how a store is read."""
+
+    fill_missing: bool
+
+
+class Stored(Opening, total=False):
+    """The same, and what fsspec takes for URLs."""
+
+    storage_options: Mapping[str, Any] | None
+
+
+class Reading(Stored, total=False):
+    """The same, and what is made of the columns."""
+
+    columns: Sequence[int] | None
+    scale: Literal["std"] | Float64Array | None

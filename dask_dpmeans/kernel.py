@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans.algorithms import dpmeans, kernel, search
+from dask_dpmeans.algorithms import dpmeans, kernel, kernel_search, search
 from dask_dpmeans.approximation import Approximation
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
@@ -163,16 +163,15 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         tasks.end()
         return self
 
-    def method(self) -> kernel.Method | dpmeans.Method | search.Method:
+    def method(self) -> kernel.Method | kernel_search.Method | dpmeans.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
         if not isinstance(self.search, bool | np.bool_):
             raise InputError(f"search must be True or False, got {self.search!r}")
         limits: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol, "max_clusters": self.max_clusters}
         if self._recipe() is not None:
             return (search.Method if self.search else dpmeans.Method)(self.penalty, **limits)
-        if self.search:
-            raise InputError("search=True needs features: give an approximation, 'nystroem' or 'fourier'")
-        return kernel.Method(self.penalty, self.kernel, self.gamma, self.degree, self.coef0, **limits)
+        exact = kernel_search.Method if self.search else kernel.Method
+        return exact(self.penalty, self.kernel, self.gamma, self.degree, self.coef0, **limits)
 
     def _recipe(self) -> Approximation | None:
         if self.approximation is None:
@@ -207,7 +206,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         self.implicit_centers_ = None
-        if isinstance(method, kernel.Method):
+        if isinstance(method, kernel.Parameters):
             self.implicit_centers_ = method.centers(source, state)
             self.__dict__.pop("cluster_centers_", None)  # of an earlier fit
         else:
@@ -217,7 +216,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self.implicit_centers_, recipe = None, self._recipe()
         if recipe is None:
             self._restore_clusters(result)
-            self.implicit_centers_ = kernel.Method(**result.manifest["parameters"]).restored(result.arrays)
+            method = kernel_search.EXACT[result.manifest["method"]](**result.manifest["parameters"])
+            self.implicit_centers_ = method.restored(result.arrays)
         else:
             super()._restore(result)
 

@@ -32,7 +32,7 @@ from dask_dpmeans.kernels.pieces import MOST_PIECES, Pieces, least_gain, numbere
 
 PIECES_A_CLUSTER = 2**2
 """Pieces that a cluster is cut into at least, ..."""
-TRIES = 3
+TRIES = 2
 """... as often, with other pieces, without a gain before the search ends."""
 FINER = 5
 """Beyond rows that are pieces themselves, gains of less than tol / FINER of the objective are none."""

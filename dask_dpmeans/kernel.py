@@ -60,7 +60,9 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         Features of an approximation, of no use without; of "nystroem" also the rows of the sample, no more than there
         are, drawn from all, those of weight 0 too.
     search : bool, default False
-        With an approximation: search for the lowest objective, as `DPMeans` does.
+        Take the penalty as a price, and search for the lowest objective.  With an approximation as `DPMeans` does.  In
+        the exact form the sweeps of Algorithm 1 come first, and the search never ends above them; then rows move alone,
+        and clusters are cut into pieces that move, merge and split, by their exact effect on the objective.
     max_iter : int, default 300
         The most sweeps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4

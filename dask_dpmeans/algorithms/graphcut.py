@@ -7,8 +7,9 @@ no birth at a threshold ever pays, and Algorithm 1 stays at its one cluster.  Th
 node starts as a cluster.  Clusters merge with the partner of the greatest gain, where each is the other's best, until
 there are half as many; then nodes move, judged alone but many at a time, to the cluster where they gain most; so on
 while merges gain.  In the end clusters are split, between the clusters of before that they came from and then at
-random, nodes move between the two halves, and where that gains these stay.  What does not lower the objective is not
-done.
+random, nodes move between the two halves, and where that gains these stay.  Last, nodes of a small graph, or pieces of
+the clusters of a large one, are searched as `pieces` does; and where Algorithm 1 ends lower than all this, the fit goes
+on from its clusters.  What does not lower the objective is not done.
 
 A node that gains nothing by moving alone is also nearer to its own cluster's mean than to all others, in the kernel's
 space: what the moves leave is a fixed point of the kernel's sweeps too (Dhillon, Guan & Kulis 2007, section 4.4).
@@ -183,7 +184,7 @@ class Method(CutMethod):
         )
 
     def swept(self, run: "Run") -> Labels | None:
-        """Where Algorithm 1 ends on the graph; None where it has no answer, as each node would be a cluster."""
+        """(n,), the clusters that Algorithm 1 ends with; None where it has no answer, as clusters cost nothing."""
         method = graph_sweep.Method(self.penalty, self.normalized, self.max_iter, self.tol, None, self.seed)
         start = method.begun(run.source, self.inspected(run.source))
         if start is None:

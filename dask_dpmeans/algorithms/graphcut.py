@@ -185,12 +185,16 @@ class Method(CutMethod):
 
     def swept(self, run: "Run") -> Labels | None:
         """(n,), the clusters that Algorithm 1 ends with; None where it has no answer, as clusters cost nothing."""
+        found, n = self.inspected(run.source), run.source.plan.n_rows
+        run.passes += 1
+        if self.normalized and not found.loops.any():  # nothing opens: these would be five more passes
+            return np.where(run.masses > 0, 0, ALONE).astype(np.int32)
         method = graph_sweep.Method(self.penalty, self.normalized, self.max_iter, self.tol, None, self.seed)
-        start = method.begun(run.source, self.inspected(run.source))
+        start = method.begun(run.source, found)
         if start is None:
             return None
         *_, last = iterate(run.source, method, start)
-        run.passes += last.state.rows_read // run.source.plan.n_rows
+        run.passes += (last.state.rows_read - start.rows_read) // n
         labels: Labels = last.state.labels
         return labels
 

@@ -168,8 +168,10 @@ def move_gains(
     """
     each, rates = np.arange(len(links)), totals.kept / totals.masses
     single = totals.sizes[labels] == 1
-    rest = np.where(single, 1.0, totals.masses[labels] - masses)
-    left = np.where(single, price, (totals.kept[labels] - 2 * links[each, labels] + own) / rest)
+    rest = totals.masses[labels] - masses
+    known = ~single & (rest > 0)  # of a piece that outweighs all others of its cluster by far, nothing may be left
+    left = np.where(single, price, -np.inf)
+    np.divide(totals.kept[labels] - 2 * links[each, labels] + own, rest, out=left, where=known)
     gains = np.empty((len(links), len(rates) + 1))
     gains[:, :-1] = (totals.kept + 2 * links + own[:, np.newaxis]) / (totals.masses + masses[:, np.newaxis]) - rates
     gains[:, -1] = np.where(single, -np.inf, own / masses - price)
@@ -251,14 +253,14 @@ def _halves(pieces: Pieces, members: IndexArray, seeds: IndexArray) -> Halves:
         taken += own[chosen] + 2 * shared[each, chosen], masses[chosen], reach[chosen]
         inside[each, chosen] = True
         shared += links[chosen]
-        shares = taken[0] / taken[1] + (kept - 2 * taken[2] + taken[0]) / (mass - taken[1])
+        rest, lighter = kept - 2 * taken[2] + taken[0], mass - taken[1]
+        shares = taken[0] / taken[1] + np.divide(rest, lighter, out=np.full(len(seeds), -np.inf), where=lighter > 0)
         lead = int(shares.argmax())
         if shares[lead] - kept / mass - pieces.price > gain:
             best, gain = inside[lead].copy(), float(shares[lead] - kept / mass - pieces.price)
         grown, heavier = taken[0][:, np.newaxis] + 2 * shared + own, taken[1][:, np.newaxis] + masses
-        rest = kept - 2 * (taken[2][:, np.newaxis] + reach) + grown
-        lighter = mass - heavier
-        after = grown / heavier + np.divide(rest, lighter, out=np.zeros(rest.shape), where=lighter > 0)
+        left, lighter = kept - 2 * (taken[2][:, np.newaxis] + reach) + grown, mass - heavier
+        after = grown / heavier + np.divide(left, lighter, out=np.zeros(left.shape), where=lighter > 0)
         after[inside] = -np.inf
         chosen = after.argmax(axis=1)
     return best, gain

@@ -89,3 +89,12 @@ def test_gains_within_the_rounding_of_large_sums_are_none():
     assert pieces.least > 1.0
     one = np.zeros(5, np.intp)
     np.testing.assert_array_equal(regrouped(pieces.centered(), one, np.random.default_rng(0)), one)
+
+
+def test_pieces_of_all_weights_are_searched_without_a_word():
+    rng = np.random.default_rng(0)
+    masses = rng.choice([1e-12, 1.0, 1e6], 40)
+    rows = masses[:, np.newaxis] * rng.normal(size=(40, 2))
+    pieces = Pieces.of(rows @ rows.T, masses, 3.0)
+    one = np.zeros(40, np.intp)
+    assert pieces.objective(regrouped(pieces, one, rng)) < pieces.objective(one)

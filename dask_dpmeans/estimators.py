@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, estimate
 from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms import dpmeans, gibbs, hdp_search, search
+from dask_dpmeans.algorithms import dpmeans, gibbs, hdp_search, kernel_search, search
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import Estimate
@@ -327,7 +327,7 @@ def _unfitted(result: Result) -> Model:
         return GibbsMixture(**parameters_of(parameters), random_state=result.manifest["random_state"])
     shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
     shared["random_state"] = result.manifest["random_state"]
-    shared["search"] = method in (search.Method.name, hdp_search.Method.name)
+    shared["search"] = method in (search.Method.name, hdp_search.Method.name, kernel_search.Method.name)
     asked = {name: parameters[name] for name in KERNEL if name in parameters}
     if result.shared:
         return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **asked, **shared)

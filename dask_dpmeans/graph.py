@@ -46,9 +46,9 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         What is minimized.  The normalized cut weighs clusters by their degrees, the ratio cut by their nodes.
     init : "coarsen" or "mean", default "coarsen"
         Where the fit starts: "coarsen" from every node a cluster, which merge, move and split by their exact effect on
-        the objective; "mean" from one cluster of all nodes, Algorithm 1 of the paper to the letter: nodes go to the
-        nearest mean in the kernel's space, and open clusters where weight * distance^2 > lambda.  That is for
-        comparison: see above.
+        the objective; a fit that converges is never above one with "mean".  "mean" from one cluster of all nodes,
+        Algorithm 1 of the paper to the letter: nodes go to the nearest mean in the kernel's space, and open clusters
+        where weight * distance^2 > lambda.  That is for comparison: see above.
     max_iter : int, default 300
         The most steps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
-from dask_dpmeans.algorithms import dpmeans, kernel, search
+from dask_dpmeans.algorithms import dpmeans, kernel, kernel_search, search
 from dask_dpmeans.approximation import Approximation, approximation_of
 from dask_dpmeans.callbacks import Tasks, with_callbacks
 from dask_dpmeans.errors import InputError
@@ -61,7 +61,9 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         Features of an approximation, of no use without; of "nystroem" also the rows of the sample, no more than there
         are, drawn from all, those of weight 0 too.
     search : bool, default False
-        With an approximation: search for the lowest objective, as `DPMeans` does.
+        Take the penalty as a price, and search for the lowest objective.  With an approximation as `DPMeans` does.  In
+        the exact form the sweeps of Algorithm 1 come first, and the search never ends above them; then rows move alone,
+        and clusters are cut into pieces that move, merge and split, by their exact effect on the objective.
     max_iter : int, default 300
         The most sweeps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
     tol : float, default 1e-4
@@ -164,15 +166,14 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         tasks.end()
         return self
 
-    def method(self) -> kernel.Method | dpmeans.Method | search.Method:
+    def method(self) -> kernel.Method | kernel_search.Method | dpmeans.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
         checks.switch("search", self.search)
         limits: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol, "max_clusters": self.max_clusters}
         if self._recipe() is not None:
             return (search.Method if self.search else dpmeans.Method)(self.penalty, **limits)
-        if self.search:
-            raise InputError("search=True needs features: give an approximation, 'nystroem' or 'fourier'")
-        return kernel.Method(self.penalty, self.kernel, self.gamma, self.degree, self.coef0, **limits)
+        exact = kernel_search.Method if self.search else kernel.Method
+        return exact(self.penalty, self.kernel, self.gamma, self.degree, self.coef0, **limits)
 
     def _recipe(self) -> Approximation | None:
         return None if self.approximation is None else approximation_of(self)
@@ -204,7 +205,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         self.implicit_centers_ = None
-        if isinstance(method, kernel.Method):
+        if isinstance(method, kernel.Parameters):
             self.implicit_centers_ = method.centers(source, state)
             self.__dict__.pop("cluster_centers_", None)  # of an earlier fit
         else:
@@ -214,7 +215,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self.implicit_centers_, recipe = None, self._recipe()
         if recipe is None:
             self._restore_clusters(result)
-            self.implicit_centers_ = kernel.Method(**result.manifest["parameters"]).restored(result.arrays)
+            method = kernel_search.EXACT[result.manifest["method"]](**result.manifest["parameters"])
+            self.implicit_centers_ = method.restored(result.arrays)
         else:
             super()._restore(result)
 

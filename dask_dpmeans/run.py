@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import checks
 from dask_dpmeans.algorithms import gibbs
-from dask_dpmeans.algorithms.kernel import Method as KernelMethod
+from dask_dpmeans.algorithms.kernel_search import EXACT
 from dask_dpmeans.algorithms.spectral import Spectrum
 from dask_dpmeans.approximation import Approximation
 from dask_dpmeans.arrays import Writer
@@ -241,8 +241,8 @@ def predictions(result: Result) -> Kernel:
         raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
     if result.manifest["method"] == gibbs.Method.name:
         raise InputError("the clusters of the run are a draw given its own rows, whose labels are in it")
-    if result.manifest["method"] == KernelMethod.name:
-        method = KernelMethod(**asked)
+    if result.manifest["method"] in EXACT:
+        method = EXACT[result.manifest["method"]](**asked)
         if method.precomputed:
             raise InputError(
                 "the run is of a precomputed kernel: similarities to its rows do not tell distances, and labels alone "

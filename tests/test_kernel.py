@@ -38,6 +38,7 @@ FORMS = {
     "poly": KernelDPMeans(300.0, kernel="poly", degree=2, random_state=1),
     "nystroem": KernelDPMeans(0.6, gamma=0.2, approximation="nystroem", n_components=30, random_state=2),
     "fourier": KernelDPMeans(0.6, gamma=0.2, approximation="fourier", n_components=40, random_state=3),
+    "price": KernelDPMeans(20.0, gamma=0.2, search=True, random_state=6),
     "search": KernelDPMeans(8.0, gamma=0.2, approximation="nystroem", n_components=20, search=True, random_state=4),
 }
 forms = pytest.mark.parametrize("form", FORMS)
@@ -303,7 +304,6 @@ def test_a_model_that_is_fitted_in_another_form_forgets_the_first():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"search": True}, r"search=True needs features: give an approximation, 'nystroem' or 'fourier'"),
         ({"search": 1}, r"search must be True or False, got 1"),
         ({"approximation": "taylor"}, r"approximation must be 'nystroem', 'fourier' or None, got 'taylor'"),
         ({"approximation": "fourier", "kernel": "poly"}, r"approximation='fourier' takes the kernel 'rbf', got 'poly'"),
@@ -371,9 +371,12 @@ def test_the_command_line(tmp_path):
     assert call("kernel", data, run, *made, "--force").exit_code == 0
     np.testing.assert_array_equal(np.asarray(load(run).labels_), clone(FORMS["nystroem"]).fit(ROWS).labels_)
     assert call("kernel", data, run, *made, "--resume").exit_code == 0
-    wrong = call("kernel", data, run, "--penalty", 0.6, "--search", "--force")
-    assert wrong.exit_code == 2
-    assert "search=True needs features" in wrong.output
+    asked = ["kernel", data, run, "--penalty", 40, "--gamma", 0.2, "--search", "--seed", 0]
+    said = call(*asked, "--force")
+    assert (said.exit_code, "penalty     40, a price" in said.output) == (0, True), said.output
+    price = KernelDPMeans(40.0, gamma=0.2, search=True, random_state=0).fit(ROWS)
+    assert json.loads(call("show", run, "--json").output)["result"]["objective"] == price.objective_
+    assert call(*asked, "--resume").exit_code == 0
     assert call("kernel", data, run, "--penalty", 0.6, "--kernel", "precomputed", "--force").exit_code == 2
     wrong = call("kernel", data, run, "--penalty", 0.6, "--components", 30, "--force")
     assert (wrong.exit_code, "--components are of an --approximation" in wrong.output) == (2, True)

@@ -26,6 +26,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "hdp": (HDPMeans(9.0, 20.0), {"groups": np.arange(60) % 2}),
     "hdp search": (HDPMeans(9.0, 20.0, search=True), {"groups": np.arange(60) % 2}),
     "kernel": (KernelDPMeans(0.5), {}),
+    "kernel search": (KernelDPMeans(0.5, search=True), {}),
     "features": (KernelDPMeans(0.5, approximation="nystroem", n_components=9), {}),
     "spectral": (SpectralDPMeans(500.0), {}),
     "neighbors": (SpectralDPMeans(0.9, affinity="nearest_neighbors"), {}),

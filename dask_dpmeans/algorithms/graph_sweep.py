@@ -70,13 +70,19 @@ class Method(CutMethod):
     def init(self, source: Source) -> State:
         """All nodes one cluster."""
         found = self.inspected(source)
+        start = self.begun(source, found)
+        if start is None:
+            raise InputError(
+                f"penalty must be > -sigma = {0.0 - self.sigma(found):g} for init='mean' on this graph, got "
+                f"{self.penalty:g}: at lambda = penalty + sigma <= 0 clusters cost nothing, and each node is one"
+            )
+        return start
+
+    def begun(self, source: Source, found: Inspected) -> State | None:
+        """All nodes one cluster; None where clusters cost nothing."""
         sigma = self.sigma(found)
         if not self.price + sigma > 0:
-            raise InputError(
-                f"penalty must be > -sigma = {0.0 - sigma:g} for init='mean' on this graph, got {self.penalty:g}: at "
-                "lambda = penalty + sigma <= 0 clusters cost nothing, and each node is one"
-            )
-        nothing = np.empty(0, np.int64)
+            return None
         return State(
             step=0,
             labels=np.where(self.masses(found) > 0, 0, ALONE).astype(np.int32),
@@ -84,7 +90,7 @@ class Method(CutMethod):
             inertias=np.zeros(1),
             objective=math.inf,
             sigma=sigma,
-            opened=nothing,
+            opened=np.empty(0, np.int64),
             deaths=0,
             rows_read=2 * source.plan.n_rows,
         )

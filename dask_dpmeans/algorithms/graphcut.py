@@ -7,8 +7,9 @@ no birth at a threshold ever pays, and Algorithm 1 stays at its one cluster.  Th
 node starts as a cluster.  Clusters merge with the partner of the greatest gain, where each is the other's best, until
 there are half as many; then nodes move, judged alone but many at a time, to the cluster where they gain most; so on
 while merges gain.  In the end clusters are split, between the clusters of before that they came from and then at
-random, nodes move between the two halves, and where that gains these stay.  What does not lower the objective is not
-done.
+random, nodes move between the two halves, and where that gains these stay.  Last, nodes of a small graph, or pieces of
+the clusters of a large one, are searched as `pieces` does; and where Algorithm 1 ends lower than all this, the fit goes
+on from its clusters.  What does not lower the objective is not done.
 
 A node that gains nothing by moving alone is also nearer to its own cluster's mean than to all others, in the kernel's
 space: what the moves leave is a fixed point of the kernel's sweeps too (Dhillon, Guan & Kulis 2007, section 4.4).
@@ -22,9 +23,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from dask_dpmeans.algorithms import graph_sweep
 from dask_dpmeans.algorithms.cut import CutMethod, CutState, shares
 from dask_dpmeans.algorithms.dpmeans import check_number
-from dask_dpmeans.algorithms.moves import ROUNDING
 from dask_dpmeans.blocks import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.graph import (
@@ -40,6 +41,8 @@ from dask_dpmeans.kernels.graph import (
     symmetric,
 )
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.pieces import EVALUATION, MOST_PIECES, ROUNDING, Pieces, regrouped
+from dask_dpmeans.loop import iterate
 
 HALVED_ABOVE = 0.5
 """Nodes move each time that merges have left half of the clusters, or three quarters once a cluster costs less than
@@ -49,8 +52,6 @@ FINER = 100
 """Nodes move until a round lowers the objective by less than tol / FINER of cut + |penalty| k."""
 MOVES_BETWEEN = 2
 """Rounds of moves between merges."""
-EVALUATION = 16 * float(np.finfo(np.float64).eps)
-"""Of the shares that clusters keep, what the evaluation of a gain may round off."""
 PIECES = 2
 """Clusters are split between those of an earlier step, from which merges have left one of so many at least twice; after
 that in two at random.  Where pieces were mixed, whole planted blocks had stayed together: random halves parted them."""
@@ -158,6 +159,9 @@ class Method(CutMethod):
             after, split = run.split(run.move(before, MOST_ROUNDS), parts)
             after, merged = run.merge(after, 0)
             after = run.move(after, MOST_ROUNDS)
+            if state.merging:
+                after = run.lower_of(after, self.swept(run))
+            after = run.regroup(after, (finer, pieces))
         if not merging or state.step + 1 >= self.max_iter:
             check_number(len(after.totals.masses), self.max_clusters, self.penalty)
         return State(
@@ -178,6 +182,21 @@ class Method(CutMethod):
             rounds=run.rounds,
             rows_read=state.rows_read + run.passes * source.plan.n_rows,
         )
+
+    def swept(self, run: "Run") -> Labels | None:
+        """(n,), the clusters that Algorithm 1 ends with; None where it has no answer, as clusters cost nothing."""
+        found, n = self.inspected(run.source), run.source.plan.n_rows
+        run.passes += 1
+        if self.normalized and not found.loops.any():  # nothing opens: these would be five more passes
+            return np.where(run.masses > 0, 0, ALONE).astype(np.int32)
+        method = graph_sweep.Method(self.penalty, self.normalized, self.max_iter, self.tol, None, self.seed)
+        start = method.begun(run.source, found)
+        if start is None:
+            return None
+        *_, last = iterate(run.source, method, start)
+        run.passes += (last.state.rows_read - start.rows_read) // n
+        labels: Labels = last.state.labels
+        return labels
 
     def fewer(self, found: Partition, alone: float) -> int:
         """Clusters that merges leave of these before nodes move."""
@@ -288,6 +307,36 @@ class Run:
                 share /= 2
         return before
 
+    def lower_of(self, before: Partition, labels: Labels | None) -> Partition:
+        """Other clusters where these are lower, or else those of before."""
+        if labels is None:
+            return before
+        other = self.partition(labels, before.births, before.deaths)
+        return other if other.objective < before.objective else before
+
+    def regroup(self, before: Partition, finer: tuple[Labels, ...]) -> Partition:
+        """The clusters after a search of all that can be made of few pieces.
+
+        These are nodes, or what clusters of earlier steps cut from those of now, or these: the finest of which there
+        are no more than `MOST_PIECES`.  More clusters than that stay as they are.
+        """
+        nodes = np.where(before.labels >= 0, np.arange(len(before.labels)), ALONE)
+        for cuts in (nodes, *reversed(finer), before.labels):
+            parts, homes = divided(before.labels, cuts)
+            if len(homes) <= MOST_PIECES:
+                labels = relabelled(parts, self._regrouped(parts, homes))
+                after = self.lower_of(before, labels)
+                return before if after is before else self.move(after, MOST_ROUNDS)
+        return before
+
+    def _regrouped(self, parts: Labels, homes: IndexArray) -> IndexArray:
+        """(pieces,), the clusters of pieces, (n,), which are those of `homes`, (pieces,), at the start."""
+        m, linked = len(homes), parts >= 0
+        masses = total(parts[linked].astype(np.intp), self.masses[linked], m)
+        links = self.fold(Contraction(parts, masses, self.method.normalized, m), "contract").spread(np.arange(m))
+        pieces = Pieces.of(symmetric(links).toarray(), masses, self.price)
+        return regrouped(pieces, homes, self.random())
+
     def split(self, before: Partition, pieces: Labels) -> tuple[Partition, int]:
         """After splits of clusters in two that gain, and how many.
 
@@ -295,25 +344,22 @@ class Run:
         each node.  Then nodes move between the two halves of a cluster.
         """
         k, linked = len(before.totals.masses), before.labels >= 0
-        pairs = pieces[linked].astype(np.int64) * k + before.labels[linked]
-        found, numbers = np.unique(pairs, return_inverse=True)
-        cut = np.full(len(pieces), ALONE, np.int32)
-        cut[linked] = numbers
-        masses = total(numbers, self.masses[linked], len(found))
-        halves = self._halves(self.contract(cut, masses), masses, found % k)
+        cut, within = divided(before.labels, pieces)
+        masses = total(cut[linked].astype(np.intp), self.masses[linked], len(within))
+        halves = self._halves(self.contract(cut, masses), masses, within)
         homes = np.zeros(int(halves.max()) + 1, np.intp)
-        homes[halves] = found % k
+        homes[halves] = within
         free = replace(self, price=0.0, within=homes)
-        divided = free.move(free.partition(relabelled(cut, halves)), MOVES_BETWEEN_HALVES)
+        halved = free.move(free.partition(relabelled(cut, halves)), MOVES_BETWEEN_HALVES)
         self.rounds, self.passes = free.rounds, free.passes
-        rates = shares(divided.totals)
+        rates = shares(halved.totals)
         gains = total(homes, rates, k) - shares(before.totals) - self.price
-        both = np.bincount(homes[divided.totals.sizes > 0], minlength=k) == 2
+        both = np.bincount(homes[halved.totals.sizes > 0], minlength=k) == 2
         pays = both & (gains > self._least(rates))
         second = np.ones(len(homes), np.bool_)
         second[np.unique(homes, return_index=True)[1]] = False
         leaves = second & pays[homes]
-        labels = relabelled(divided.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
+        labels = relabelled(halved.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
         return self.partition(labels, before.births, before.deaths), int(np.count_nonzero(pays))
 
     def _halves(self, graph: csr_array, masses: Float64Array, homes: IndexArray) -> IndexArray:
@@ -389,6 +435,15 @@ def numbered(labels: IndexArray) -> IndexArray:
 def relabelled(labels: Labels, numbers: IndexArray | Labels) -> Labels:
     """(n,), what the clusters of nodes, (n,), are numbered now, (k,); nodes without links stay so."""
     return np.append(numbers, ALONE).astype(np.int32)[labels]
+
+
+def divided(labels: Labels, cuts: Labels | IndexArray) -> tuple[Labels, IndexArray]:
+    """(n,) the pieces of clusters that other clusters cut from them, and the cluster of each piece, (pieces,)."""
+    k, linked = int(labels.max()) + 1, labels >= 0
+    pairs, numbers = np.unique(cuts[linked].astype(np.int64) * k + labels[linked], return_inverse=True)
+    pieces = np.full(len(labels), ALONE, np.int32)
+    pieces[linked] = numbers
+    return pieces, pairs % k
 
 
 def objective(totals: Totals, price: float) -> float:

@@ -162,11 +162,8 @@ class Openings:
 
 
 @dataclass(frozen=True)
-class Method:
-    """Kernel DP-means, with its parameters."""
-
-    name: ClassVar[str] = "kernel"
-    state: ClassVar[type[State]] = State
+class Parameters:
+    """What sweeps and the search have in common: the kernel, the centers, and one sweep."""
 
     penalty: float
     """The price of a cluster, in units of K times weight."""
@@ -215,10 +212,6 @@ class Method:
         """Rows are seen as they are given."""
         return None
 
-    def seeded(self, seed: int) -> "Method":
-        """This method: it draws nothing."""
-        return self
-
     def init(self, source: Source) -> State:
         """The state before the first sweep: all rows that have weight are one cluster."""
         self._check(source)
@@ -254,10 +247,10 @@ class Method:
                 "approximation='nystroem', or 'fourier' for the kernel 'rbf', whose cost grows with n alone"
             )
 
-    def step(self, source: Source, state: State) -> State:
-        """One sweep: nearest means, births until no row objects, the new clusters, deaths."""
+    def swept(self, source: Source, state: State) -> State:
+        """The state after one sweep: nearest means, births until no row objects, the new clusters, deaths."""
         k = len(state.weights)
-        centers = self._means(source, state.next_labels, k)
+        centers = self.means(source, state.next_labels, k)
         near = source.fold(Nearest(centers), name="nearest")
         self._check_size(float(near.norms[centers.partition.weights > 0].max()))
         rule = Openings(centers.gram, self.penalty, self.max_clusters)
@@ -290,22 +283,22 @@ class Method:
                 "subtract the mean of each column first, raise the penalty, or choose another kernel"
             )
 
-    def _means(self, source: Source, labels: Labels, k: int) -> ImplicitCenters:
+    def means(self, source: Source, labels: Labels, k: int) -> ImplicitCenters:
         """The means of clusters as centers: two passes."""
         gathered = source.fold(Gather(columns=not self.precomputed), name="gather")
         gram, partition = self.gram(gathered.rows), Partition(labels, gathered.weights, k)
         totals = source.fold(Totals(gram, partition), name="totals")
         return ImplicitCenters(gram, partition, totals, np.empty(0, np.int64))
 
-    def done(self, before: State, after: State) -> bool:
-        """Whether `after` is the end."""
+    def swept_out(self, before: State, after: State) -> bool:
+        """Whether a sweep that led from one state to the other is the last one."""
         small = not after.opened.size and before.objective - after.objective < self.tol * after.objective
         return small or after.repeats
 
     def score(self, source: Source, state: State) -> float:
         """The objective of a state's centers on these rows."""
         labels, k = state.partition
-        centers = self._means(source, labels, k)
+        centers = self.means(source, labels, k)
         sweep = Sweep(source.fold(Nearest(centers), name="nearest"), k, state.openers)
         near = source.fold(Round(Openings(centers.gram, math.inf), sweep), name="check").near
         _, inertias = clusters_of(near, centers.partition.weights, len(state.weights))
@@ -349,6 +342,26 @@ class Method:
         if not math.isfinite(objective):
             raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
         return objective
+
+
+@dataclass(frozen=True)
+class Method(Parameters):
+    """Kernel DP-means by Algorithm 1, with its parameters."""
+
+    name: ClassVar[str] = "kernel"
+    state: ClassVar[type[State]] = State
+
+    def seeded(self, seed: int) -> "Method":
+        """This method: it draws nothing."""
+        return self
+
+    def step(self, source: Source, state: State) -> State:
+        """One sweep."""
+        return self.swept(source, state)
+
+    def done(self, before: State, after: State) -> bool:
+        """Whether `after` is the end."""
+        return self.swept_out(before, after)
 
 
 def clusters_of(near: Near, weights: Float64Array, k: int) -> tuple[Float64Array, Float64Array]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.algorithms import search
+from dask_dpmeans.algorithms import kernel_search, search
 from dask_dpmeans.algorithms.spectral import relaxed_objective
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.estimate import Estimate, counted, figures
@@ -91,7 +91,7 @@ def _weights(asked: dict[str, Any], rows: dict[str, Any], weights: list[float]) 
 def _reading(method: str, asked: dict[str, Any]) -> str:
     """A price, or how far from its center the penalty lets a row be; nothing where that is as far as any may be."""
     penalty: float = asked["penalty"]
-    if method == search.Method.name:
+    if method in (search.Method.name, kernel_search.Method.name):
         return ", a price"
     if asked.get("metric", "euclidean") == "euclidean":
         return f", a radius of {penalty**0.5:g}"

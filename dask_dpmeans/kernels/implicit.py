@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,9 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows, tiles
 from dask_dpmeans.kernels.cover import Proposals, objects
 from dask_dpmeans.kernels.gram import TILE_FITTED, TILE_ROWS, Gram
+from dask_dpmeans.kernels.graph import Totals as Clusters
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.pieces import move_gains
 
 Labels = npt.NDArray[np.int32]
 
@@ -64,6 +66,14 @@ class Partition:
         ends = np.concatenate([[0], np.cumsum(there)])
         weights = csc_array((self.weights[run][there], local, ends), shape=(len(present), len(there)))
         return run, present, weights
+
+
+def sums_of(gram: Gram, partition: Partition, rows: Rows) -> Float64Array:
+    """(k, rows): the sums of the similarities of rows to the rows of each cluster, by the weights of these."""
+    sums = np.zeros((partition.k, len(rows)))
+    for run, present, weights in partition.tiles:
+        sums[present] += weights @ gram.columns(rows, run)
+    return sums
 
 
 @dataclass(frozen=True)
@@ -169,10 +179,8 @@ class ImplicitCenters:
     def _to_means(self, rows: Rows) -> Float64Array:
         """(means, rows): squared distances less the rows' own similarities."""
         k, sizes = self.partition.k, self.partition.sizes
-        sums = np.zeros((k, len(rows)))
         with np.errstate(all="ignore"):
-            for run, present, weights in self.partition.tiles:
-                sums[present] += weights @ self.gram.columns(rows, run)
+            sums = sums_of(self.gram, self.partition, rows)
             sums /= sizes[:, np.newaxis]
             sums *= -2
             sums += (self.totals[:k] / (sizes * sizes))[:, np.newaxis]
@@ -295,6 +303,127 @@ class ImplicitInertia:
     def combine(self, left: float, right: float) -> float:
         """Of two neighboring runs."""
         return left + right
+
+
+# Moves
+
+
+@dataclass(frozen=True)
+class Between:
+    """The reduction that sums the similarities of pairs of rows, by both weights, of groups and of clusters: (g, k)."""
+
+    gram: Gram
+    groups: Partition
+    """Of the first row of a pair."""
+    clusters: Partition
+    """Of the second."""
+
+    def chunk(self, block: Block) -> Float64Array:
+        """The pairs of which the first is in the block."""
+        found = np.zeros((self.groups.k, self.clusters.k))
+        mine = self.groups.labels[block.start : block.start + len(block.rows)]
+        rows = np.flatnonzero(mine >= 0)
+        for first in range(0, len(rows), TILE_ROWS):
+            some = rows[first : first + TILE_ROWS]
+            with np.errstate(all="ignore"):
+                sums = sums_of(self.gram, self.clusters, block.rows[some])
+                sums *= self.groups.weights[block.start + some]
+            present, local = np.unique(mine[some], return_inverse=True)
+            gathered = csc_array((np.ones(len(some)), local, np.arange(len(some) + 1)))
+            found[present] += gathered @ _finite(sums).T
+        return found
+
+    def combine(self, left: Float64Array, right: Float64Array) -> Float64Array:
+        """Of two neighboring runs."""
+        return left + right
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """The reduction that finds the nearest pivot in its own cluster for each row: (rows,), -1 where there is none."""
+
+    gram: Gram
+    labels: Labels
+    """(n,), clusters of the rows."""
+    pivots: Int64Array
+    """(p,), rows."""
+    norms: Float64Array
+    """(p,), similarities of the pivots with themselves."""
+
+    def chunk(self, block: Block) -> Labels:
+        """Of one block."""
+        labels = self.labels[block.start : block.start + len(block.rows)]
+        homes, found = self.labels[self.pivots], np.full(len(labels), -1, np.int32)
+        rows = np.flatnonzero(np.isin(labels, homes))
+        for first in range(0, len(rows), TILE_ROWS):
+            some = rows[first : first + TILE_ROWS]
+            scores = _to_openers(self.gram, block.rows[some], self.pivots, self.norms)
+            scores[homes[:, np.newaxis] != labels[some]] = np.inf
+            found[some] = scores.argmin(axis=0)
+        return found
+
+    def combine(self, left: Labels, right: Labels) -> Labels:
+        """Of two neighboring runs."""
+        return np.concatenate([left, right])
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Rows that would gain by moving alone."""
+
+    rows: Int64Array
+    """(m,), ascending."""
+    targets: IndexArray
+    """(m,), the cluster where each gains most; k for one of its own."""
+    gains: Float64Array
+    """(m,), what the objective falls by, each moving alone."""
+
+
+@dataclass(frozen=True)
+class Moving:
+    """The reduction that asks each row where it would gain most by moving alone."""
+
+    gram: Gram
+    partition: Partition
+    totals: Float64Array
+    """(k,), sums of the similarities of all pairs of rows of each cluster, by both weights."""
+    norms: Float64Array
+    """(n,), similarities of the rows with themselves."""
+    price: float
+    least: float
+    """Gains up to this are none."""
+
+    def chunk(self, block: Block) -> Moves:
+        """Of one block."""
+        found = [self._tile(block, start) for start in range(0, len(block.rows), TILE_ROWS)]
+        return reduce(self.combine, found)
+
+    def combine(self, left: Moves, right: Moves) -> Moves:
+        """Of two neighboring runs."""
+        return Moves(
+            np.concatenate([left.rows, right.rows]),
+            np.concatenate([left.targets, right.targets]),
+            np.concatenate([left.gains, right.gains]),
+        )
+
+    def _tile(self, block: Block, start: int) -> Moves:
+        stop = min(start + TILE_ROWS, len(block.rows))
+        rows = np.arange(start, stop)[self.partition.labels[block.start + start : block.start + stop] >= 0]
+        numbers = block.start + rows
+        labels, masses = self.partition.labels[numbers].astype(np.intp), self.partition.weights[numbers]
+        with np.errstate(all="ignore"):
+            links = _finite(sums_of(self.gram, self.partition, block.rows[rows]).T * masses[:, np.newaxis])
+        own = masses * masses * self.norms[numbers]
+        gains = move_gains(links, labels, own, masses, self._clusters, self.price)
+        targets = gains.argmax(axis=1)
+        best = gains[np.arange(len(rows)), targets]
+        which = np.flatnonzero(best > self.least)
+        return Moves(numbers[which].astype(np.int64), targets[which], best[which])
+
+    @cached_property
+    def _clusters(self) -> Clusters:
+        sizes = np.bincount(self.partition.labels[self.partition.labels >= 0], minlength=self.partition.k)
+        return Clusters(self.totals, self.partition.sizes, sizes)
 
 
 # Births

@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from unittest import mock
 
 import dask.array as da
 import numpy as np
@@ -8,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_memory
+from optimum import lowest_kernel_objective
 from scipy.sparse import csr_array
 from strategies import chunkings, contents, grid_problems, labels_of, seeds, table, tables, weights_of
 
 from dask_dpmeans import reference
-from dask_dpmeans.algorithms import dpmeans
+from dask_dpmeans.algorithms import dpmeans, kernel_search, search
 from dask_dpmeans.algorithms.kernel import Method
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.gram import NamedSimilarity
+from dask_dpmeans.kernels.pieces import Pieces, move_gains
 from dask_dpmeans.loop import iterate
 from dask_dpmeans.sources import as_source
 
@@ -300,3 +303,117 @@ def test_a_kernel_that_overflows_is_refused():
 def test_parameters_out_of_range_are_named(parameters, message):
     with pytest.raises(InputError, match=message):
         Method(**({"penalty": 1.0} | parameters))
+
+
+def small_problem(seed):
+    """Up to 8 rows, some equal, with or without weights, a kernel of all kinds, and its matrix."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 9))
+    rows = rng.normal(size=(n, int(rng.integers(1, 4)))) if rng.random() < 0.6 else rng.integers(0, 4, (n, 2)) * 1.0
+    weights = rng.choice([0.0, 0.3, 1.0, 2.0, 3.0], n) if rng.random() < 0.5 else np.ones(n)
+    weights[0] = 1.0
+    kernel = str(rng.choice(["rbf", "linear", "poly", "cosine"]))
+    method = kernel_search.Method(1.0, kernel, degree=2 if kernel == "poly" else 3, seed=seed)
+    gram = gram_of(rows, method)
+    scale = max(float(np.diag(gram).mean() - gram.mean()), 1e-3)
+    method = replace(method, penalty=scale * float(rng.choice([0.03, 0.1, 0.3, 1.0, 3.0])) * (0.5 + rng.random()))
+    if rng.random() < 0.3:
+        rows, method = gram, replace(method, kernel="precomputed", degree=3)
+    return as_source(rows, weights, threads=1, block_rows=4), method, gram, weights
+
+
+def test_searches_of_few_rows_end_at_the_best_of_all_partitions_and_no_step_is_higher():
+    """99 of 100; sweeps alone reach it in 80."""
+    missed, n = 0, 200
+    for seed in range(n):
+        source, method, gram, weights = small_problem(seed)
+        objectives = [state.objective for state in states_of(source, method)]
+        assert all(after < before for before, after in pairwise(objectives[:-1]))
+        best = lowest_kernel_objective(gram, weights, method.penalty)
+        rounding = 1e-9 * (method.penalty + float(weights @ np.abs(np.diag(gram))))
+        assert objectives[-1] > best - rounding
+        missed += objectives[-1] > best + rounding
+    assert missed <= n // 100
+
+
+def searching(method, **options):
+    """The same method with a search."""
+    return kernel_search.Method(**vars(method), **options)
+
+
+@FEWER
+@given(fits(), st.integers(0, 9))
+def test_a_search_begins_with_the_sweeps_of_algorithm_1_and_never_ends_above_them(fit, seed):
+    rows, weights, source, method = fit
+    each, gram = np.ones(len(rows)) if weights is None else weights, gram_of(rows, method)
+    sweeps, found = states_of(source, method), states_of(source, searching(method, seed=seed))
+    fell = [after for after in sweeps if after.step == 1 or after.objective < sweeps[after.step - 2].objective]
+    for one, other in zip(fell, found, strict=False):
+        assert contents(one) == {key: contents(other)[key] for key in contents(one)}
+    assert found[-1].objective <= sweeps[-1].objective
+    squares = sum(
+        each[inside] @ gram[np.ix_(inside, inside)] @ each[inside] / each[inside].sum()
+        for inside in (found[-1].next_labels == np.arange(len(found[-1].weights))[:, np.newaxis])
+    )
+    inertia, scale = float(each @ np.diag(gram)) - squares, float(each @ np.abs(np.diag(gram)))
+    assert found[-1].objective >= inertia + method.penalty * len(found[-1].weights) - 1e-9 * scale
+    assert method.score(source, found[-1]) == found[-1].objective
+
+
+@FEWER
+@given(fits(kernels=("linear",)))
+def test_a_search_with_the_linear_kernel_has_the_objective_of_dp_means(fit):
+    """Means of its clusters, as centers of the plain rows, give the same objective."""
+    rows, weights, source, method = fit
+    last = states_of(source, searching(replace(method, tol=0.0)))[-1]
+    each, labels = np.ones(len(rows)) if weights is None else weights, last.next_labels
+    k = len(last.weights)
+    shares = (labels == np.arange(k)[:, np.newaxis]) * each
+    means = shares @ rows.astype(np.float64) / shares.sum(axis=1, keepdims=True)
+    plain = dpmeans.Method(method.penalty, centers=means)
+    first = next(iter(iterate(source, plain))).state
+    assert first.objective == pytest.approx(last.objective, rel=1e-9, abs=1e-9)
+
+
+MANY = np.random.default_rng(1).uniform(-9, 9, (12, 2))[np.random.default_rng(2).integers(12, size=400)]
+MANY = MANY + np.random.default_rng(3).normal(size=MANY.shape)
+
+
+def test_a_search_of_more_rows_than_pieces_is_as_low_as_that_of_dp_means_and_no_row_gains_alone():
+    source, method = as_source(MANY, threads=1), kernel_search.Method(40.0, "linear", tol=0.0)
+    last = states_of(source, method)[-1]
+    plain = states_of(source, search.Method(40.0, tol=0.0))[-1]
+    assert last.objective <= 1.005 * plain.objective
+    assert last.objective < 0.9 * states_of(source, Method(40.0, "linear"))[-1].objective
+    gram, labels = MANY @ MANY.T, last.next_labels.astype(int)
+    pieces = Pieces.of(gram, np.ones(len(MANY)), 40.0)
+    sums = pieces.sums(labels)
+    gains = move_gains(sums, labels, pieces.own, pieces.masses, pieces.totals(sums, labels), 40.0)
+    assert gains.max() < 1e-6
+
+
+@pytest.mark.parametrize(("kernel", "penalty"), [("rbf", 5.0), ("linear", 2000.0)])
+def test_chunks_and_threads_change_no_byte_of_a_search(kernel, penalty):
+    """Of more rows than pieces, and of more clusters than are cut into pieces together."""
+    method = kernel_search.Method(penalty, kernel, tol=1e-2, seed=3)
+    with mock.patch.object(kernel_search, "PIECES_A_CLUSTER", 64):
+        wanted = trace(as_source(ROWS, WEIGHTS, threads=1, block_rows=64), method)
+        lazy = da.from_array(ROWS, chunks=((7, 120, 0, 100, 73), (2, 1)))
+        for options in ({"threads": 1}, {"threads": 2}, {"threads": 2, "memory_limit": 4000}):
+            assert trace(as_source(lazy, WEIGHTS, block_rows=64, **options), method) == wanted
+
+
+def test_a_search_goes_on_from_any_step_to_the_same_bytes():
+    source, method = as_source(MANY, threads=1), kernel_search.Method(40.0, "linear")
+    steps = list(iterate(source, method))
+    for place in (0, len(steps) // 2, len(steps) - 2):
+        rest = [contents(step.state) for step in iterate(source, method, steps[place].state)]
+        assert rest == [contents(step.state) for step in steps[place + 1 :]]
+
+
+def test_equal_rows_far_from_the_origin_are_one_cluster():
+    rows = np.full((40, 3), 1e4) + np.repeat([[0.0], [1.0]], 20, axis=0)
+    last = states_of(as_source(rows, threads=1), kernel_search.Method(2.0, "linear"))[-1]
+    assert sorted(last.weights.tolist()) == [20.0, 20.0]
+    last = states_of(as_source(rows[:20], threads=1), kernel_search.Method(2.0, "linear"))[-1]
+    assert last.weights.tolist() == [20.0]

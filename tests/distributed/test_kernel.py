@@ -10,6 +10,7 @@ import zarr
 from strategies import contents
 
 from dask_dpmeans import InputError
+from dask_dpmeans.algorithms import kernel_search
 from dask_dpmeans.algorithms.kernel import Method
 from dask_dpmeans.approximation import Approximation
 from dask_dpmeans.kernels import compiled
@@ -55,5 +56,8 @@ def test_a_fit_in_the_space_of_a_kernel_survives_a_worker(client, tmp_path):
             os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
     assert found == wanted
     assert len(found) > 2
+    search = kernel_search.Method(20.0, gamma=0.1, tol=1e-2)
+    there, here = ([contents(step.state) for step in iterate(rows, search)] for rows in (on_workers, on_threads))
+    assert there == here
     with pytest.raises(InputError, match="the kernel gives infinity or NaN"):
         list(iterate(on_workers, Method(1.0, "poly", gamma=1e300)))

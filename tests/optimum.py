@@ -1,0 +1,42 @@
+"""The lowest objective of all partitions of a few things, by enumeration of all subsets."""
+
+import numpy as np
+
+
+def lowest(links, masses, price):
+    """The least price * k - sum of kept / mass over all partitions.
+
+    Subsets are added one after the other, each with the lowest number that is left, so that every partition counts.
+    `links` is (n, n) and symmetric, `masses` (n,).
+    """
+    n = len(masses)
+    inside = (np.arange(2**n)[:, np.newaxis] >> np.arange(n) & 1).astype(float)
+    kept, mass = np.einsum("si,ij,sj->s", inside, links, inside), inside @ masses
+    costs = (price - np.divide(kept, mass, out=np.zeros(2**n), where=mass > 0)).tolist()
+    least = [0.0] * 2**n
+    for whole in range(1, 2**n):
+        lowest_bit = whole & -whole
+        rest = part = whole ^ lowest_bit
+        best = costs[lowest_bit | part] + least[rest ^ part]
+        while part:
+            part = (part - 1) & rest
+            best = min(best, costs[lowest_bit | part] + least[rest ^ part])
+        least[whole] = best
+    return least[-1]
+
+
+def lowest_kernel_objective(gram, weights, penalty):
+    """The least inertia + penalty * k in the space of a kernel, for rows of these weights, some of them 0."""
+    there = weights > 0
+    gram, weights = gram[np.ix_(there, there)], weights[there]
+    within = float(weights @ np.diag(gram))
+    return within + lowest(gram * np.outer(weights, weights), weights, penalty)
+
+
+def lowest_cut(graph, penalty, normalized):
+    """The least cut + penalty * k; nodes without links have no part in a normalized cut."""
+    degrees = graph.sum(axis=1)
+    if not normalized:
+        return lowest(graph - np.diag(degrees), np.ones(len(graph)), penalty)
+    linked = degrees > 0
+    return lowest(graph[np.ix_(linked, linked)], degrees[linked], 1 + penalty)

@@ -13,7 +13,7 @@ from dask_dpmeans.kernels.exchange import Exchanged, exchange
 from dask_dpmeans.kernels.gather import Gathered
 from dask_dpmeans.kernels.moments import cluster_moments
 
-KICKS = 64
+KICKS = 128
 """Kicks in a row that must fail."""
 MOST_WORK = 2**23
 """What kicks may cost in all: for each pass over the rows, n (k d + `ROW_WORK`)."""
@@ -29,12 +29,13 @@ def exchanged(
     gathered: Gathered, centers: Float64Array, penalty: float, metric: Metric, random: np.random.Generator
 ) -> Float64Array:
     """Means, (l, d), of lower or equal objective than the partition that centers, (k, d), make."""
-    some = gathered.weights > 0
+    heaviest = float(gathered.weights.max())
+    some = gathered.weights / heaviest > 0
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
     labels = nearest(rows, Centers(centers)).astype(np.int64)
     shifted = rows if metric.spherical else rows - rows.mean(axis=0)
-    heaviest = weights.max()
-    best = _kicked(shifted, weights / heaviest, labels, penalty / heaviest, metric, random)
+    price = min(penalty / heaviest, float(np.finfo(np.float64).max))
+    best = _kicked(shifted, weights / heaviest, labels, price, metric, random)
     moments = cluster_moments(Block(0, rows, weights, Scratch()), best, np.zeros(len(rows)), int(best.max()) + 1)
     return metric.means(moments.means, np.broadcast_to(np.eye(1, rows.shape[1]), moments.sums.shape))
 
@@ -107,7 +108,7 @@ def _join(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -
     return np.where(labels == labels[other], labels[row], labels)
 
 
-def _squared_to(rows: Float64Array, number: int) -> Float64Array:
+def _squared_to(rows: Float64Array, number: np.int64) -> Float64Array:
     """(n,), the squared distances of rows, (n, d), to one of them."""
     return squared_distances(rows, rows[number : number + 1], np.zeros(len(rows), np.intp))
 

@@ -4,7 +4,9 @@ Threshold births stop far above the optimum (Bachem et al. 2015, table 3), since
 and never at how many rows would gain (Odashima et al. 2016, theorem 1).  This search takes the penalty as a price.  It
 goes on with the moves of `moves` and with means until nothing moves; then it tries, as Breathing k-means does (Fritzke
 2020), to open clusters where a split saves most, to delete those whose rows lose least, or both, settles again, and
-keeps what ends lower.  How many clusters a trial opens or deletes shrinks as trials fail.
+keeps what ends lower.  How many clusters a trial opens or deletes shrinks as trials fail.  In the end it moves single
+rows, where these are few, and, where it began on all rows, looks at what births alone end with: it goes on from what is
+lower, so that it ends no higher.
 """
 
 import math
@@ -109,7 +111,8 @@ class State:
     deaths: int
     """Clusters that were left without weight."""
     moves: Int64Array
-    """(6,), merges, splits and deletes, and trials to open, delete and swap, that led here from the step before."""
+    """(6,), merges, splits and deletes, and trials to open, delete and swap, that led here from the step before; moves
+    of single rows, and births alone, count as a swap."""
     gains: Float64Array
     """(3,), what merges, splits and deletes were to gain at least."""
     planned: Int64Array
@@ -329,9 +332,12 @@ class Method(Parameters):
             if gained > 0:
                 return replace(self._committed(state, trial.found), moves=trial.moves)
         after = self._births(source, state, found)
-        if tried and state.finest and not after.objective < state.objective:
-            return self.step(source, replace(state, settled=False, passes=after.passes, rows_read=after.rows_read))
-        return after if after.objective < state.objective else self._last(source, after)
+        if after.objective < state.objective:
+            return after
+        state = replace(state, passes=after.passes, rows_read=after.rows_read)
+        if tried and state.finest:
+            return self.step(source, replace(state, settled=False))
+        return self._last(source, state)
 
     # The end
 

@@ -1,7 +1,7 @@
 """Moves of single rows from cluster to cluster, each judged by what it changes the objective by, exactly.
 
-Lloyd's step sends a row to the nearest center as the centers stand.  This one counts what both means move to as well, so
-that it goes on where Lloyd's step ends (Hartigan 1975; Telgarsky & Vattani 2010).
+Lloyd's step sends a row to the nearest center as the centers stand.  This one counts what both means move to as well,
+so that it goes on where Lloyd's step ends (Hartigan 1975; Telgarsky & Vattani 2010).
 """
 
 import math
@@ -93,7 +93,9 @@ def exchange_rows(
     -------
     Passes.
     """
-    for passes in range(1, most + 1):
+    passes, moved = 0, True
+    while moved and passes < most:
+        passes += 1
         moved = False
         for i in range(len(rows)):
             row, weight, own = rows[i], weights[i], labels[i]
@@ -110,8 +112,6 @@ def exchange_rows(
                 _put_in(row, weight, best, spherical, centers, masses, counts)
                 labels[i] = best
                 moved = True
-        if not moved:
-            break
     return passes
 
 

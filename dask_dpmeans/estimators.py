@@ -48,7 +48,12 @@ class DPMeans(CentersMixin, BaseEstimator):
         them (after Odashima et al. 2016 and Fritzke 2020), beside births.  Data of more than 32,768 rows is searched
         on a coreset (Bachem et al. 2015) first, twice, with crossovers of the two ends (Gribel & Vidal 2019); up to
         524,288 rows all rows see a few trials then, and above moves and means alone.  With centers as `init` the search
-        starts from them, without a coreset.
+        starts from them, without a coreset.  Up to 8,192 rows, of 1,048,576 numbers in all, it ends with moves of
+        single rows (Hartigan 1975).  Without a coreset births alone are run too, with the same parameters, and the
+        search goes on from these if they are lower: where it converges, it ends no higher (with "cosine"
+        to rounding).  Up to 8,192 rows they go on until centers repeat, whatever `tol`.  They are left out where they
+        open more than `max_clusters`, and where the penalty is beyond 4 with ``metric="cosine"``, which would be
+        errors.  A search that stops at `max_iter`, or that began on a coreset, may end above births alone.
     metric : "euclidean" or "cosine", default "euclidean"
         With "cosine" rows are compared by direction alone, as embeddings are: each is brought to unit length (after
         its columns were divided, where they are), so that squared distances are 2 (1 - cosine), and centers are the

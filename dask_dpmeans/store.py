@@ -112,7 +112,7 @@ class Record:
     closings: int
     """Trials that deleted clusters."""
     swaps: int
-    """Trials that did both."""
+    """Trials that did both, moves of single rows and a step to what births alone end with among them."""
     merge_gain: float
     """What the merges lowered the objective by."""
     split_gain: float

@@ -16,6 +16,7 @@ import numpy as np
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
+from dask_dpmeans.kernels.compiled_serial import VANISHING
 from dask_dpmeans.kernels.distance import squared_distances
 from dask_dpmeans.kernels.features import UnitRows
 
@@ -24,8 +25,6 @@ MOST_UNEVEN = 2.0**20
 squared distance would round the others' away."""
 HIGHEST = 1e140
 """A mean's column more is this high at the most, times the root of the above: its square is finite."""
-VANISHING = 1e-12
-"""Unit rows whose average is no longer than this cancel: its direction is rounding."""
 
 
 class Metric(Protocol):
@@ -34,6 +33,11 @@ class Metric(Protocol):
     @property
     def features(self) -> Features | None:
         """What is made of each row before a method sees it."""
+        ...
+
+    @property
+    def spherical(self) -> bool:
+        """Whether rows and centers are of unit length, and a mean is the direction of a sum."""
         ...
 
     @property
@@ -75,6 +79,7 @@ class Euclidean:
     """Squared distances: the mean is the average, and its mass is the weight."""
 
     features: ClassVar[None] = None
+    spherical: ClassVar[bool] = False
     farthest: ClassVar[float] = math.inf
 
     def given(self, centers: Float64Array) -> Float64Array:
@@ -123,6 +128,7 @@ class Cosine:
     """
 
     features: ClassVar[UnitRows] = UnitRows()
+    spherical: ClassVar[bool] = True
     farthest: ClassVar[float] = 4.0
 
     def given(self, centers: Float64Array) -> Float64Array:

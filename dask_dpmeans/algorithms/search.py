@@ -4,7 +4,9 @@ Threshold births stop far above the optimum (Bachem et al. 2015, table 3), since
 and never at how many rows would gain (Odashima et al. 2016, theorem 1).  This search takes the penalty as a price.  It
 goes on with the moves of `moves` and with means until nothing moves; then it tries, as Breathing k-means does (Fritzke
 2020), to open clusters where a split saves most, to delete those whose rows lose least, or both, settles again, and
-keeps what ends lower.  How many clusters a trial opens or deletes shrinks as trials fail.
+keeps what ends lower.  How many clusters a trial opens or deletes shrinks as trials fail.  In the end it moves single
+rows, where these are few, and, where it began on all rows, looks at what births alone end with: it goes on from what is
+lower, so that it ends no higher.
 """
 
 import json
@@ -18,12 +20,15 @@ from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.algorithms.coreset import Sensitivity
 from dask_dpmeans.algorithms.crossover import crossed
 from dask_dpmeans.algorithms.dpmeans import Parameters
+from dask_dpmeans.algorithms.exchange import exchanged
 from dask_dpmeans.algorithms.moves import Findings, Moves, around, deletions, gains_of, moved, none_of, profitable
 from dask_dpmeans.blocks import Source
+from dask_dpmeans.errors import TooManyClustersError
 from dask_dpmeans.held import HeldRows
 from dask_dpmeans.journal import Bookmark, Values, state_of, values_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.probe import Probing
 from dask_dpmeans.loop import last_state
 
@@ -31,6 +36,8 @@ SHARES = (0.3, 0.1, 0.05, 0.02)
 """Clusters that a trial opens or deletes, as a share of those there are: the larger ones first."""
 KINDS = ("open", "delete", "swap")
 """Trials, in turn."""
+SWAPPED = np.array([0, 0, 0, 0, 0, 1], np.int64)
+"""What a state says of a step that moved single rows, or took over what births alone end with."""
 TRIES = 3
 """Rounds of all kinds that must fail before a share is given up, where the search starts on all rows, ..."""
 TRIES_ON_CORESET = 2
@@ -68,6 +75,12 @@ OPTIMISM = 2
 takes E / n off theirs and adds as much to that of the rest, so that a cluster is to cost so many of these more there
 than the penalty (Efron 1986, section 2).  That is for rows of one weight, few of all; mnist10's coresets, of weights
 from 1 to 8, came within 5 % of it."""
+EXCHANGES_BELOW = 2**13
+"""Rows, and ..."""
+EXCHANGED_NUMBERS = 2**20
+"""... numbers in them, up to which single rows are moved in the end."""
+BIRTHS_TO_THE_END = 2**13
+"""Rows up to which births alone, which a search ends no higher than, go on until centers repeat."""
 RESTARTS = 2
 """Searches of a coreset, each with a seed of its own; two at least, for crossovers."""
 CROSSOVERS = 12
@@ -100,7 +113,8 @@ class State:
     deaths: int
     """Clusters that were left without weight."""
     moves: Int64Array
-    """(6,), merges, splits and deletes, and trials to open, delete and swap, that led here from the step before."""
+    """(6,), merges, splits and deletes, and trials to open, delete and swap, that led here from the step before; moves
+    of single rows, and births alone, count as a swap."""
     gains: Float64Array
     """(3,), what merges, splits and deletes were to gain at least."""
     planned: Int64Array
@@ -126,6 +140,11 @@ class State:
     def births(self) -> int:
         """Clusters opened in this step."""
         return len(self.opened)
+
+    @property
+    def on_all_rows(self) -> bool:
+        """Whether trials are on all rows, and no coreset was searched before."""
+        return self.tries == TRIES
 
 
 @dataclass(frozen=True)
@@ -315,9 +334,47 @@ class Method(Parameters):
             if gained > 0:
                 return replace(self._committed(state, trial.found), moves=trial.moves)
         after = self._births(source, state, found)
-        if tried and state.finest and not after.objective < state.objective:
-            return self.step(source, replace(state, settled=False, passes=after.passes, rows_read=after.rows_read))
-        return after
+        if after.objective < state.objective:
+            return after
+        state = replace(state, passes=after.passes, rows_read=after.rows_read)
+        if tried and state.finest:
+            return self.step(source, replace(state, settled=False))
+        return self._last(source, state)
+
+    # The end
+
+    def _last(self, source: Source, state: State) -> State:
+        """The state that moves of single rows lead to, or births alone; the same where neither is lower."""
+        for candidate in (self._exchanged, self._births_alone):
+            centers, rows_read = candidate(source, state)
+            if centers is None:
+                continue
+            radii = np.full(len(centers), math.sqrt(self.penalty))
+            found = self._probe(source, centers, around(centers, radii, self._random(state.passes), self.geometry))
+            state = _read(source, replace(state, rows_read=state.rows_read + rows_read), 1)
+            if found.objective < state.objective:
+                return replace(self._committed(state, found), moves=SWAPPED, settled=False)
+        return state
+
+    def _exchanged(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
+        """Means, (k, d), after moves of single rows, and the rows read; none where there are too many numbers."""
+        n, d = source.plan.n_rows, state.centers.shape[1]
+        if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
+            return None, 0
+        gathered = source.fold(Gather(), name="gather")
+        return exchanged(gathered, state.centers, self.penalty, self.geometry, self._random(state.passes)), n
+
+    def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
+        """The centers, (k, d), that births alone end with, and the rows read; none where they have no answer."""
+        if not state.on_all_rows or self.penalty > self.geometry.farthest:
+            return None, 0
+        tol = 0.0 if source.plan.n_rows <= BIRTHS_TO_THE_END else self.tol
+        limits = self.max_iter, tol, self.max_clusters
+        try:
+            *_, end = iterate(source, dpmeans.Method(self.penalty, self.centers, *limits, self.metric))
+        except TooManyClustersError:
+            return None, 0
+        return self.geometry.given(end.state.centers), end.state.rows_read - source.plan.n_rows
 
     def _births(self, source: Source, state: State, found: Findings) -> State:
         """Clusters at the rows beyond every center, the next means beside them; the same state where there is none."""

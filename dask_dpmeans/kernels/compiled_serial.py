@@ -1,4 +1,4 @@
-"""The inner loops of `online`, `ward`, `sharing` and `gibbs`, compiled by Numba where it is installed.
+"""The inner loops of `online`, `ward`, `sharing`, `gibbs` and `exchange`, compiled by Numba where it is installed.
 
 They give the same bytes with and without it.
 """
@@ -9,6 +9,11 @@ from dask_dpmeans.kernels.compiled import _compiled
 
 ABREAST = 512
 """Centers whose distances to a row are summed side by side, in the nearest cache."""
+ROUNDING = 1e-9
+"""Of `exchange`: a move must gain more than this share of the penalty, and what a row leaves must weigh more than this
+share of the cluster; less is rounding."""
+VANISHING = 1e-12
+"""Unit rows whose average is no longer than this cancel: its direction is rounding."""
 
 
 @_compiled
@@ -221,3 +226,108 @@ def reseat_rows(done, k, rows, fresh, opening, logs, half_precision, labels, mea
         labels[i] = best
         counts[best] += 1
     return n, k
+
+
+@_compiled
+def _left(weight, count, mass, squared, penalty, spherical):
+    """As `exchange._left`."""
+    if count == 1:
+        return penalty
+    if not spherical:
+        rest = mass - weight
+        return weight * (mass / rest) * squared if rest > ROUNDING * mass else 0.0
+    if not mass > VANISHING * weight:
+        return 4.0 * weight
+    share = weight / mass
+    length = np.sqrt((1.0 - share) * (1.0 - share) + share * squared)
+    if share < 1.0:
+        return 2.0 * weight * squared / (length + (1.0 - share))
+    return 2.0 * mass * (length + (share - 1.0))
+
+
+@_compiled
+def _joined(weight, mass, squared, spherical):
+    """As `exchange._joined`, of one cluster."""
+    total = mass + weight
+    share = mass / total
+    if not spherical:
+        return weight * share * squared
+    length = np.sqrt(max(0.0, 1.0 - share * (weight / total) * squared))
+    return 2.0 * weight * share * squared / (1.0 + length)
+
+
+@_compiled
+def _turn(row, weight, c, centers, masses):
+    """As `exchange._turn`."""
+    mass, squared = masses[c], 0.0
+    for j in range(len(row)):
+        value = mass * centers[j, c] + weight * row[j]
+        squared += value * value
+    length = np.sqrt(squared)
+    masses[c] = length
+    if length > VANISHING * abs(weight):
+        for j in range(len(row)):
+            centers[j, c] = (mass * centers[j, c] + weight * row[j]) / length
+
+
+@_compiled
+def _take_out(row, weight, c, spherical, centers, masses, counts):
+    """As `exchange._take_out`."""
+    counts[c] -= 1
+    rest = masses[c] - weight
+    if not counts[c]:
+        return
+    if spherical:
+        _turn(row, -weight, c, centers, masses)
+    else:
+        share = weight / rest
+        for j in range(len(row)):
+            centers[j, c] -= share * (row[j] - centers[j, c])
+        masses[c] = rest
+
+
+@_compiled
+def _put_in(row, weight, c, spherical, centers, masses, counts):
+    """As `exchange._put_in`."""
+    counts[c] += 1
+    if counts[c] == 1:
+        centers[:, c] = row
+        masses[c] = weight
+    elif spherical:
+        _turn(row, weight, c, centers, masses)
+    else:
+        masses[c] += weight
+        share = weight / masses[c]
+        for j in range(len(row)):
+            centers[j, c] += share * (row[j] - centers[j, c])
+
+
+@_compiled
+def exchange_rows(rows, weights, labels, penalty, spherical, most, centers, masses, counts):
+    """As `exchange.exchange_rows`."""
+    room, passes, moved = len(masses), 0, True
+    squared = np.empty(room)
+    while moved and passes < most:
+        passes += 1
+        moved = False
+        for i in range(len(rows)):
+            row, weight, own = rows[i], weights[i], labels[i]
+            _squared_to_all(row, centers, room, squared)
+            left = _left(weight, counts[own], masses[own], squared[own], penalty, spherical)
+            best, least, empty = -1, np.inf, -1
+            for c in range(room):
+                if counts[c] == 0:
+                    if empty < 0:
+                        empty = c
+                elif c != own:
+                    cost = _joined(weight, masses[c], squared[c], spherical)
+                    if cost < least:
+                        best, least = c, cost
+            if counts[own] > 1 and empty >= 0 and penalty < least:
+                best, least = empty, penalty
+            if least + ROUNDING * penalty < left:
+                _take_out(row, weight, own, spherical, centers, masses, counts)
+                _put_in(row, weight, best, spherical, centers, masses, counts)
+                labels[i] = best
+                moved = True
+    return passes

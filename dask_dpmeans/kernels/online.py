@@ -89,7 +89,7 @@ def join_or_open(
     for i in range(done, len(rows)):
         if k == len(weights):
             return i, k
-        squared = _squared_to_all(rows[i], centers[:, :k])
+        squared = squared_to_all(rows[i], centers[:, :k])
         best = int(squared.argmin()) if k else -1
         if best < 0 or squared[best] > penalty:
             centers[:, k], weights[k] = rows[i], 1.0
@@ -127,7 +127,7 @@ def join_split_or_open(
         if k == len(weights):
             return i, k
         row = rows[i]
-        squared = _squared_to_all(row, centers[:, :k])
+        squared = squared_to_all(row, centers[:, :k])
         near = np.flatnonzero(squared < penalty)
         near = near[~_bursts(row, near, penalty, weights, lows, highs)] if near.size else near
         if not near.size:
@@ -145,7 +145,7 @@ def join_split_or_open(
     return len(rows), k
 
 
-def _squared_to_all(row: Float64Array, centers: Float64Array) -> Float64Array:
+def squared_to_all(row: Float64Array, centers: Float64Array) -> Float64Array:
     """The squared distance, by definition, of a row to each of the centers, (d, k)."""
     squares = np.square(row[:, np.newaxis] - centers)
     if squares.shape[1] == 1:

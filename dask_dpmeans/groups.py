@@ -47,9 +47,13 @@ class HDPMeans(CentersMixin, BaseEstimator):
     global_penalty : float
         The price of a global cluster (lambda_g).
     search : bool, default False
-        Search for the lowest objective: data sets also give centers up and take them up, and centers merge, split and
-        go, by the exact effect on the objective; up to 524,288 rows trials of merges, deletes and splits follow, each
-        kept where a few passes lead lower.
+        Search for the lowest objective.  It starts from the end of Algorithm 2 or from searches of all rows as one set,
+        whichever a few passes take lower, so that it never ends above Algorithm 2, and with one data set never above
+        ``DPMeans(local_penalty + global_penalty, search=True)`` of the same `random_state`.  Then data sets also give
+        centers up and take them up, and centers merge, split and go, by the exact effect on the objective.  Up to
+        524,288 rows trials of merges, deletes and splits follow, each kept where a few passes lead lower; up to 1,024
+        rows single rows are exchanged too.  The searches of all rows as one set see a coreset, rows drawn by weight,
+        where there are more than 32,768 rows.
     approximation : {"nystroem", "fourier"}, optional
         Cluster features of the rows in their place, whose inner products are about the values of a kernel function
         (section 5.2), so that clusters may be of any shape: `KernelDPMeans` tells of these.  All data sets share the
@@ -66,7 +70,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
     max_clusters : int, optional
         `TooManyClustersError` where there are more global clusters.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`; nothing but an approximation draws from it.
+        The seed of the search and of an approximation, drawn once and kept in `random_state_`; Algorithm 2 draws
+        nothing.
 
     Attributes
     ----------

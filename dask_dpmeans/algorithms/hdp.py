@@ -6,8 +6,8 @@ The objective is eq. 2, squared error + local penalty * uses + global penalty * 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -96,6 +96,9 @@ class State:
         return Sharing.of(
             self.centers, self.local_groups, self.local_centers, n_groups, self.opened[there], self.kept[there]
         )
+
+
+AnyState = TypeVar("AnyState", bound=State)
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,10 @@ class Parameters:
             rows_read=source.plan.n_rows,
         )
 
+    def rule(self, state: State) -> Requesting:
+        """Step 4 of the sweep that follows a state."""
+        return Requesting(self.prices, self.max_clusters, len(state.means))
+
     def score(self, source: Source, state: State) -> float:
         """Eq. 2 of a state's centers and uses on these rows: one pass."""
         sharing = state.sharing(source.summary.n_groups)
@@ -286,17 +293,18 @@ class Swept:
 
     def state_after(
         self,
-        before: State,
+        before: AnyState,
         method: Parameters,
         means: Float64Array,
         next_groups: Int64Array,
         next_centers: Int64Array,
         associations: int,
         saved: float,
-    ) -> State:
+    ) -> AnyState:
         """The state, with the centers and uses of the next sweep."""
         g = len(self.centers)
-        return State(
+        return replace(
+            before,
             step=before.step + 1,
             centers=self.centers,
             means=means,
@@ -318,17 +326,15 @@ class Swept:
             gains=before.promised,
             planned=np.zeros(3, np.int64),
             promised=np.zeros(3),
-            turn=before.turn,
             rows_read=before.rows_read + self.rows_read,
         )
 
 
-def sweep(method: Parameters, source: Source, state: State, rule: type[Requesting] = Requesting) -> Swept:
+def sweep(method: Parameters, source: Source, state: State) -> Swept:
     """Step 4, from the centers and uses that a state has for the next sweep."""
     present = len(state.means)
     start = Sharing.of(state.means, state.next_groups, state.next_centers, source.summary.n_groups)
-    requesting = rule(method.prices, method.max_clusters, present)
-    settled = settle(source, requesting, start, gradually=state.step == 0)
+    settled = settle(source, method.rule(state), start, gradually=state.step == 0)
     sharing, moments = settled.state, settled.answer.uses.moments
     alive = moments.weights > 0
     uses = settled.answer.uses.uses[alive]

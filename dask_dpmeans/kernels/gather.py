@@ -15,6 +15,8 @@ class Gathered:
     """(m, d), as kernels see them."""
     weights: Float64Array
     """(m,)."""
+    groups: Int64Array
+    """(m,), the data sets that they belong to; 0 where there is but one."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,10 @@ class Gather:
             which = self.numbers[first:end] - block.start
         weights = np.ones(n) if block.weights is None else block.weights
         rows = block.rows if self.columns else block.rows[:, :0]
-        return Gathered(np.array(rows[which]), np.array(weights[which]))
+        groups = np.zeros(n, np.int64) if block.groups is None else block.groups
+        return Gathered(np.array(rows[which]), np.array(weights[which]), np.array(groups[which]))
 
     def combine(self, left: Gathered, right: Gathered) -> Gathered:
         """Those of two neighboring runs."""
-        return Gathered(np.concatenate([left.rows, right.rows]), np.concatenate([left.weights, right.weights]))
+        pairs = zip(vars(left).values(), vars(right).values(), strict=True)
+        return Gathered(*(np.concatenate(pair) for pair in pairs))

@@ -356,6 +356,25 @@ def opening(requests: Requests, sharing: Sharing, prices: Prices) -> Requests:
 
 
 @dataclass(frozen=True)
+class NearestUses:
+    """A reduction: which centers each data set would use if all of its rows went to the nearest."""
+
+    centers: Centers
+    """g of them."""
+
+    def chunk(self, block: Block) -> Int64Array:
+        """Of one block, data set * g + center for each pair of these, ascending; rows without weight use none."""
+        assert block.groups is not None
+        nearest, _ = nearest_squared(block.rows, self.centers, block.scratch)
+        keys = block.groups * len(self.centers) + nearest
+        return np.unique(keys if block.weights is None else keys[block.weights > 0])
+
+    def combine(self, left: Int64Array, right: Int64Array) -> Int64Array:
+        """Of two neighboring runs."""
+        return np.union1d(left, right)
+
+
+@dataclass(frozen=True)
 class GroupLabels:
     """The kernel of a map: the center of each row, as the fit has it."""
 

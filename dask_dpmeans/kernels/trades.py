@@ -17,6 +17,7 @@ from dask_dpmeans.kernels.sharing import (
     GroupScan,
     Prices,
     Sharing,
+    UseMoments,
     added,
     choose,
     find,
@@ -53,20 +54,34 @@ class TradeScan(GroupScan):
     """By use: what its rows would cost more at the centers that their sets use beside it; infinite without any."""
     savings: Tally
     """By group * g + center, of g centers, one that the set does not use: what its rows would save there."""
+    halves: UseMoments
+    """Of the halves of the uses: of use u, the rows nearer to its center's first child are number 2u, the others
+    2u + 1; squared errors about the children."""
 
 
-def scan_trades(block: Block, sharing: Sharing, prices: Prices) -> TradeScan:
-    """The answer of one block."""
+def scan_trades(block: Block, sharing: Sharing, prices: Prices, children: Float64Array) -> TradeScan:
+    """The answer of one block; children, (h, 2, d), of the first h centers, which are those that opened before."""
     chosen = choose(block, sharing, prices)
     requests = opening(requests_of(block, chosen), sharing, prices)
-    losses, savings = trades(block, chosen, sharing)
-    return TradeScan(use_moments(block, chosen.uses, chosen.squared), requests, losses, savings)
+    uses = use_moments(block, chosen.uses, chosen.squared)
+    return TradeScan(uses, requests, *trades(block, chosen, sharing), half_moments(block, chosen, children))
+
+
+def half_moments(block: Block, chosen: Choice, children: Float64Array) -> UseMoments:
+    """The moments of the halves of a block's uses, as `TradeScan` has them."""
+    known = chosen.labels < len(children)
+    both, labels = children.reshape(2 * len(children), -1), np.where(known, chosen.labels, 0)
+    first, second = (squared_distances(block.rows, both, 2 * labels + side) for side in (0, 1))
+    sides = known & (second < first)
+    keys = np.where(chosen.uses >= 0, 2 * chosen.uses + sides, -1)
+    return use_moments(block, keys, np.where(sides, second, first))
 
 
 def merge_trade_scans(left: TradeScan, right: TradeScan, sharing: Sharing, prices: Prices) -> TradeScan:
     """The answer of two neighboring runs."""
     both = merge_group_scans(left, right, sharing, prices)
-    return TradeScan(both.uses, both.requests, left.losses + right.losses, left.savings + right.savings)
+    losses, savings = left.losses + right.losses, left.savings + right.savings
+    return TradeScan(both.uses, both.requests, losses, savings, left.halves + right.halves)
 
 
 def trades(block: Block, chosen: Choice, sharing: Sharing) -> tuple[Tally, Tally]:

@@ -13,6 +13,7 @@ from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.farthest import Farthest
 from dask_dpmeans.kernels.moments import Moments
 from dask_dpmeans.kernels.sharing import (
+    NearestUses,
     Prices,
     Sharing,
     UseMoments,
@@ -24,7 +25,7 @@ from dask_dpmeans.kernels.sharing import (
     united,
     use_moments,
 )
-from dask_dpmeans.kernels.trades import trades
+from dask_dpmeans.kernels.trades import half_moments, trades
 
 TINY = float(np.finfo(np.float64).tiny)
 START = 1000
@@ -144,6 +145,41 @@ def test_losses_and_savings_are_sums_over_rows(problem):
     assert dict(zip(savings.keys.tolist(), savings.values.tolist(), strict=True)) == wanted_savings
     assert (np.diff(losses.keys) > 0).all()
     assert (np.diff(savings.keys) > 0).all()
+
+
+@given(problems(), seeds)
+def test_halves_are_those_of_the_children(problem, seed):
+    """Of centers without children all rows are in the first half."""
+    block, sharing, prices, _, _ = problem
+    chosen, rng = choose(block, sharing, prices), np.random.default_rng(seed)
+    known = int(rng.integers(1, len(sharing.centers) + 1))
+    children = sharing.centers.values[:known, np.newaxis] + rng.normal(size=(known, 2, block.rows.shape[1]))
+    found = half_moments(block, chosen, children)
+    weights = np.ones(len(block.rows)) if block.weights is None else block.weights
+    wanted = {}
+    for row, weight, label, use in zip(block.rows.astype(float), weights, chosen.labels, chosen.uses, strict=True):
+        side = 0
+        if label < known:
+            first, second = (sum((a - b) ** 2 for a, b in zip(row, child, strict=True)) for child in children[label])
+            side = int(second < first)
+        if use >= 0:
+            wanted[2 * int(use) + side] = wanted.get(2 * int(use) + side, 0.0) + weight
+    assert found.uses.tolist() == sorted(wanted)
+    assert found.moments.weights.tolist() == [wanted[use] for use in sorted(wanted)]
+
+
+@given(problems(), st.data())
+def test_nearest_uses_are_pairs_of_sets_and_nearest_centers(problem, data):
+    block, sharing, _, _, _ = problem
+    uses, cut, k = NearestUses(sharing.centers), data.draw(st.integers(0, len(block.rows))), len(sharing.centers)
+    parts = []
+    for part in (slice(0, cut), slice(cut, None)):
+        weights = None if block.weights is None else block.weights[part]
+        parts.append(uses.chunk(Block(0, block.rows[part], weights, groups=block.groups[part])))
+    heavy = np.ones(len(block.rows), bool) if block.weights is None else block.weights > 0
+    nearest = [int(np.argmin(row)) for row in squared_of(block, sharing)]
+    pairs = {int(group) * k + near for group, near, there in zip(block.groups, nearest, heavy, strict=True) if there}
+    assert uses.combine(*parts).tolist() == sorted(pairs)
 
 
 @given(problems(), st.data())

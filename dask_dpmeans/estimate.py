@@ -6,16 +6,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms import dpmeans, search
-from dask_dpmeans.blocks import Reduction, power_of_two
+from dask_dpmeans import runs
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.engine.occ import settle
+from dask_dpmeans.engine.plan import Reduction, power_of_two
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.location import AnyPlace
-from dask_dpmeans.loop import iterate
-from dask_dpmeans.occ import settle
+from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
     Layout,
@@ -32,7 +31,8 @@ from dask_dpmeans.sources import (
     stored_bytes,
     why_processes,
 )
-from dask_dpmeans.store import RunStore
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.run_store import RunStore
 
 SAMPLE_BLOCKS = 8
 """Blocks of the first shard that are read and scanned, at most."""
@@ -124,7 +124,7 @@ class Estimate:
 class Sampling:
     """Reading the first rows, clustering and scanning them, as a job."""
 
-    method: dpmeans.Method | search.Method
+    method: batch.Method | search.Method
     n_rows: int
     scale: Float64Array | str | None
 
@@ -144,10 +144,10 @@ class Sampling:
         return Sample(self.n_rows, len(centers), clusters_are, read_seconds, perf_counter() - started)
 
 
-def opened(rows: HeldRows, method: dpmeans.Method) -> tuple[Float64Array, str]:
+def opened(rows: HeldRows, method: batch.Method) -> tuple[Float64Array, str]:
     """(k, d), the first centers and those that the first rows open, and what to call them."""
     first = Centers(method.first_centers(rows))
-    swept = settle(rows, dpmeans.Openings(method.penalty), first, gradually=True)
+    swept = settle(rows, batch.Openings(method.penalty), first, gradually=True)
     method.objective(swept.answer.moments.inertia, len(swept.state))  # it must be finite
     return swept.state.values, (
         f"the first centers and those that the first {counted(rows.plan.n_rows, 'row')} open; all rows may open more, "
@@ -217,7 +217,7 @@ MOST_WHOLE = 10.0**12
 def dry_run(
     data: Any,
     run: AnyPlace,
-    method: dpmeans.Method | search.Method,
+    method: batch.Method | search.Method,
     *,
     seed: int | None,
     sample_weight: Any = None,
@@ -263,7 +263,7 @@ def sample_rows(layout: Layout) -> int:
 
 
 def estimated(
-    layout: Layout, sample: Sample, method: dpmeans.Method | search.Method, run: str, target: Target
+    layout: Layout, sample: Sample, method: batch.Method | search.Method, run: str, target: Target
 ) -> Estimate:
     """The estimate that follows from a layout and a sample."""
     plan, resources, storage = layout.plan, layout.resources, Storage.of(layout.rows)
@@ -318,12 +318,12 @@ def held_rows(layout: Layout) -> int:
 
 
 def advice(
-    layout: Layout, storage: Storage | None, sample: Sample, method: dpmeans.Method | search.Method
+    layout: Layout, storage: Storage | None, sample: Sample, method: batch.Method | search.Method
 ) -> tuple[str, ...]:
     """What about the input makes a fit slower or less safe than it could be."""
     found = [] if storage is None else [*_on_chunks(layout, storage), *_on_codecs(layout, storage, sample)]
     most = method.max_clusters
-    if isinstance(method, dpmeans.Method) and most is not None and sample.n_clusters > most:
+    if isinstance(method, batch.Method) and most is not None and sample.n_clusters > most:
         found.append(
             f"the first {counted(sample.n_rows, 'row')} alone open {counted(sample.n_clusters, 'cluster')}, more than "
             f"max_clusters={most:,}: raise the penalty, or max_clusters"

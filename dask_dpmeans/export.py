@@ -15,12 +15,12 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from dask_dpmeans.api import DPMeans, load
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators import DPMeans, load
+from dask_dpmeans.estimators.streaming import OnlineDPMeans, SplitMergeDPMeans
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.location import AnyPlace
-from dask_dpmeans.outfile import checked_target, write_whole
-from dask_dpmeans.streaming import OnlineDPMeans, SplitMergeDPMeans
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.outfile import checked_target, write_whole
 
 FORMAT = "dask_dpmeans model"
 VERSION = 1

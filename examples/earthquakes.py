@@ -16,8 +16,8 @@ import click
 import numpy as np
 
 from dask_dpmeans import DPMeans
-from dask_dpmeans.metrics import Partition, partition
-from dask_dpmeans.penalty import penalty_for
+from dask_dpmeans.selection.metrics import Partition, partition
+from dask_dpmeans.selection.penalty import penalty_for
 
 try:
     import pandas as pd

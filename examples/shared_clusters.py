@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from dask_dpmeans import DPMeans, HDPMeans
-from dask_dpmeans.penalty import hdp_penalties
+from dask_dpmeans.selection.penalty import hdp_penalties
 
 LOCAL, GLOBAL = 0.08, 0.2
 Sets = list[np.ndarray[Any, Any]]

@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
 from dask_dpmeans import DPMeans
-from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.penalty import farthest_first
+from dask_dpmeans.estimators.gibbs import GibbsMixture
+from dask_dpmeans.selection.penalty import farthest_first
 
 APART = 4.25
 """From one mean to the next, in standard deviations."""

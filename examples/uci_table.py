@@ -24,8 +24,8 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import normalized_mutual_info_score
 
 from dask_dpmeans import DPMeans
-from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.penalty import farthest_first
+from dask_dpmeans.estimators.gibbs import GibbsMixture
+from dask_dpmeans.selection.penalty import farthest_first
 
 Array = np.ndarray[Any, Any]
 SHIPPED = {"wine": load_wine, "iris": load_iris}

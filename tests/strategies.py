@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from dask_dpmeans import reference
-from dask_dpmeans.algorithms.dpmeans import Method
+from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.loop import iterate
+from dask_dpmeans.methods.dpmeans.batch import Method
 
 settings.register_profile("dask_dpmeans", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dask_dpmeans")

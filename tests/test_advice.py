@@ -26,9 +26,9 @@ from scipy.io import netcdf_file
 import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load
 from dask_dpmeans.cli import main
-from dask_dpmeans.penalty import penalty_path, write_path
 from dask_dpmeans.report.path_page import page
-from dask_dpmeans.shell import after_path
+from dask_dpmeans.selection.commands import after_path
+from dask_dpmeans.selection.penalty import penalty_path, write_path
 from dask_dpmeans.sources import as_source
 
 ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * [9.0, 0.0, 4.0]
@@ -145,7 +145,7 @@ def test_a_path_ends_with_the_command_that_fits_its_number(how: list[str], folde
     np.save("my rows.npy", ROWS)
     np.save("my weights.npy", np.linspace(0.5, 2, 60))
     said = call("path", "my rows.npy", "path.zarr", "--search", "--number", "12", "--from", "0.5", "--to", "500", *how)
-    found = dask_dpmeans.penalty.read_path("path.zarr")
+    found = dask_dpmeans.selection.penalty.read_path("path.zarr")
     facts = page("path.zarr").facts["Result"]
     shown = call("show", "path.zarr").splitlines()[-1].removeprefix("next: ")
     assert facts["what fits with it"] == shown

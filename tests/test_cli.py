@@ -18,13 +18,13 @@ from zarr.codecs import ZstdCodec
 
 from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.cli import HOMES, main, place
+from dask_dpmeans.cli.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.lock import only_job
-from dask_dpmeans.penalty import farthest_first, penalty_for, penalty_path
-from dask_dpmeans.progress import PlainLines, TerminalLine, progress
+from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import connect, layout
-from dask_dpmeans.sources.reading import Trial
-from dask_dpmeans.store import GAINS, MOVES, Files, Record, RunStore
+from dask_dpmeans.sources.parallel_read_trial import Trial
+from dask_dpmeans.storage.lock import only_job
+from dask_dpmeans.storage.run_store import GAINS, MOVES, Files, Record, RunStore
 from dask_dpmeans.synth import Synthetic
 
 
@@ -777,7 +777,7 @@ def test_what_was_stopped_before_anything_was_written_says_so(data: str, monkeyp
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dask_dpmeans.run.as_source", interrupted)
+    monkeypatch.setattr("dask_dpmeans.runs.as_source", interrupted)
     result = call("fit", data, "run.zarr", "--penalty", 9, "--threads", 1)
     assert result.exit_code == 3
     assert "stopped; nothing was written: the same command begins anew" in result.output

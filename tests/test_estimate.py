@@ -17,7 +17,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
 
 from dask_dpmeans import DPMeans, InputError, dry_run, estimate, fit
-from dask_dpmeans.blocks import Plan
+from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.estimate import Sample, estimated, shard_seconds
 from dask_dpmeans.sources import Storage, as_source, decoded_rows, lay_out, stored_bytes
 
@@ -115,9 +115,9 @@ def test_bytes_of_a_store_that_cannot_say_are_unknown_and_not_read(rows, monkeyp
     assert stored_bytes(zarr.open_array(counting, mode="r")) is None
     assert stored_bytes(zarr.open_array(sized, mode="r")) == rows.nbytes_stored()
     assert not [key for key in counting.read + sized.read if key.startswith("c/")]
-    monkeypatch.setattr("dask_dpmeans.sources.storage.MOST_SIZES", rows.nchunks)
+    monkeypatch.setattr("dask_dpmeans.sources.stored_chunks.MOST_SIZES", rows.nchunks)
     assert stored_bytes(rows) == rows.nbytes_stored()
-    monkeypatch.setattr("dask_dpmeans.sources.storage.MOST_SIZES", rows.nchunks - 1)
+    monkeypatch.setattr("dask_dpmeans.sources.stored_chunks.MOST_SIZES", rows.nchunks - 1)
     assert stored_bytes(rows) is None
 
 

@@ -13,10 +13,10 @@ import pytest
 from test_odd_calls import ESTIMATORS, ROWS
 
 from dask_dpmeans import CorruptStoreError, InputError, OnlineDPMeans, SplitMergeDPMeans, fit, load, predict
-from dask_dpmeans.arrays import MARKER, read, signed, write
 from dask_dpmeans.cli.tables import describe, run_table
-from dask_dpmeans.location import Location
 from dask_dpmeans.report import page
+from dask_dpmeans.storage.arrays import MARKER, read, signed, write
+from dask_dpmeans.storage.location import Location
 
 FOREIGN = [None, True, "x", "", -1, 0, 1, 7, 2.5, -2.5, float("nan"), 10**30, [], [0], [7], [-1, 0], ["a"], {"a": 1}]
 FEW = int(os.environ.get("DPMEANS_FORGERIES", "1"))

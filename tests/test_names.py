@@ -32,12 +32,19 @@ from dask_dpmeans import (
     load,
     predict,
 )
+from dask_dpmeans.api import dry_run
 from dask_dpmeans.cli import main
-from dask_dpmeans.estimators import dry_run
+from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.export import as_json, as_pipeline
-from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.metrics import partition
-from dask_dpmeans.penalty import farthest_first, hdp_penalties, penalty_for, penalty_path, read_path, write_path
+from dask_dpmeans.selection.metrics import partition
+from dask_dpmeans.selection.penalty import (
+    farthest_first,
+    hdp_penalties,
+    penalty_for,
+    penalty_path,
+    read_path,
+    write_path,
+)
 
 NAMES = ["age", "income", "size"]
 ROWS = np.random.default_rng(0).standard_normal((40, 3)) + np.arange(40)[:, None] % 2 * [9.0, 0.0, 3.0]

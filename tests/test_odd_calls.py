@@ -33,9 +33,9 @@ from dask_dpmeans import (
     fit,
     load,
 )
-from dask_dpmeans.gibbs import GibbsMixture, limit_concentration
-from dask_dpmeans.penalty import penalty_path, write_path
-from dask_dpmeans.tree import cluster_tree, write_tree
+from dask_dpmeans.estimators.gibbs import GibbsMixture, limit_concentration
+from dask_dpmeans.selection.penalty import penalty_path, write_path
+from dask_dpmeans.selection.tree import cluster_tree, write_tree
 
 ROWS = np.array([[0.0, 0.1], [0.2, 0.0], [0.1, 0.3], [9.0, 9.1], [9.2, 9.0], [9.1, 9.3]])
 GRAPH = csr_array(np.kron(np.eye(2), np.ones((3, 3)) - np.eye(3)) + 0.1 * np.eye(6)[::-1])

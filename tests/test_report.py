@@ -21,12 +21,12 @@ from scipy.sparse import csr_array, save_npz
 import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load, report
 from dask_dpmeans.cli import main
-from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.penalty import penalty_path, read_path, write_path
+from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.report import page, run_page
 from dask_dpmeans.report.page import Picture, Table, html
-from dask_dpmeans.store import RunStore
-from dask_dpmeans.tree import cluster_tree, read_tree, write_tree
+from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
+from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
+from dask_dpmeans.storage.run_store import RunStore
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 UNCHECKED = "The input is stored without checksums: a flipped bit in it would not have been seen."
@@ -496,7 +496,7 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
 
 def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for name in [each for each in sys.modules if each.startswith(("dask_dpmeans.plot", "dask_dpmeans.report"))]:
+    for name in [each for each in sys.modules if each.startswith(("dask_dpmeans.figures.plot", "dask_dpmeans.report"))]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("plot", "report"):
         monkeypatch.delattr(dask_dpmeans, name)

@@ -18,10 +18,10 @@ from sklearn.model_selection import GridSearchCV
 
 from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load
 from dask_dpmeans.cli import main
-from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.metrics import contingency, objective, objective_score, partition
-from dask_dpmeans.penalty import farthest_first, hdp_penalties, penalty_path
-from dask_dpmeans.tree import cluster_tree
+from dask_dpmeans.estimators.gibbs import GibbsMixture
+from dask_dpmeans.selection.metrics import contingency, objective, objective_score, partition
+from dask_dpmeans.selection.penalty import farthest_first, hdp_penalties, penalty_path
+from dask_dpmeans.selection.tree import cluster_tree
 
 
 @pytest.fixture(scope="module")

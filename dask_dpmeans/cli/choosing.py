@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
+from dask_dpmeans.api import load
 from dask_dpmeans.cli.following import following
 from dask_dpmeans.cli.options import (
     DATA,
@@ -21,12 +22,11 @@ from dask_dpmeans.cli.options import (
     with_storage,
 )
 from dask_dpmeans.cli.place import reading, resumable
+from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_path, say_tree, seen
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import counted
-from dask_dpmeans.estimators import load
-from dask_dpmeans.location import Location
-from dask_dpmeans.penalty import (
+from dask_dpmeans.selection.penalty import (
     USUAL_PENALTIES,
     PenaltyPath,
     farthest_first,
@@ -35,9 +35,9 @@ from dask_dpmeans.penalty import (
     read_path,
     write_path,
 )
-from dask_dpmeans.progress import progress
-from dask_dpmeans.store import RunStore
-from dask_dpmeans.tree import cluster_tree, write_tree
+from dask_dpmeans.selection.tree import cluster_tree, write_tree
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import RunStore
 
 
 @click.command("penalty", short_help="Find the penalty for about so many clusters.", epilog=DATA)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from dask_dpmeans import run as runs
-from dask_dpmeans.algorithms.spectral import AFFINITIES
+from dask_dpmeans import runs
+from dask_dpmeans.api import DPMeans, Model, dry_run, fit
 from dask_dpmeans.cli.options import (
     DATA,
     ENDS,
@@ -23,17 +23,17 @@ from dask_dpmeans.cli.options import (
     with_options,
 )
 from dask_dpmeans.cli.place import placed, resumable
+from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_estimate, say_result
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.estimate import counted
-from dask_dpmeans.estimators import DPMeans, Model, dry_run, fit
-from dask_dpmeans.graph import CUTS, METHODS, GraphCutDPMeans
-from dask_dpmeans.groups import HDPMeans
-from dask_dpmeans.kernel import KernelDPMeans
-from dask_dpmeans.location import Location
-from dask_dpmeans.progress import progress
-from dask_dpmeans.spectral import SpectralDPMeans
-from dask_dpmeans.store import RunStore
+from dask_dpmeans.estimators.graph_cut import CUTS, METHODS, GraphCutDPMeans
+from dask_dpmeans.estimators.hdp import HDPMeans
+from dask_dpmeans.estimators.kernel import KernelDPMeans
+from dask_dpmeans.estimators.spectral import SpectralDPMeans
+from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import RunStore
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL = (

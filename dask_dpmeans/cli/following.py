@@ -7,9 +7,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dask_dpmeans import shell
 from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.errors import redacted
+from dask_dpmeans.selection import commands
 
 SAID_ANEW = ("data", "search", "seed", "penalty", "force", "as_json")
 """What the next command says for itself."""
@@ -24,9 +24,9 @@ def following(data: str, penalty: float, *, search: bool = False, seed: int | No
         given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
         if given and option.name in known:
             options += _words(option.opts[0], context.params[str(option.name)])
-    names = (shell.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
-    run = next((name for name in names if not os.path.exists(name)), shell.RUN)
-    return shell.next_fit(redacted(data), penalty, search=search, seed=seed, options=options, run=run)
+    names = (commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
+    run = next((name for name in names if not os.path.exists(name)), commands.RUN)
+    return commands.next_fit(redacted(data), penalty, search=search, seed=seed, options=options, run=run)
 
 
 def _words(flag: str, value: Any) -> list[str]:

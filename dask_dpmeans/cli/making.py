@@ -6,14 +6,14 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans import run as runs
+from dask_dpmeans import runs
+from dask_dpmeans.api import DPMeans, fit
 from dask_dpmeans.cli.options import FORCE, with_storage
+from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_result
 from dask_dpmeans.errors import InputError, redacted
 from dask_dpmeans.estimate import counted
-from dask_dpmeans.estimators import DPMeans, fit
-from dask_dpmeans.location import Location
-from dask_dpmeans.progress import progress
+from dask_dpmeans.storage.location import Location
 from dask_dpmeans.synth import KINDS, Synthetic
 
 

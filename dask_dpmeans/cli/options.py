@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from dask_dpmeans.algorithms.metric import METRICS
-from dask_dpmeans.location import check_options
+from dask_dpmeans.methods.dpmeans.metric import METRICS
 from dask_dpmeans.sources import parse_bytes
+from dask_dpmeans.storage.location import check_options
 
 MOST_COLUMNS = 10**6
 """Column numbers that --columns takes, so that a slip of the hand does not fill the memory."""

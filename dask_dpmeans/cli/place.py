@@ -8,9 +8,9 @@ import click
 
 from dask_dpmeans.cli.group import StoppedError
 from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, of_store, redacted
-from dask_dpmeans.location import Location
 from dask_dpmeans.sources import connect, lay_out, own_threads, scheduler_address, why_processes
-from dask_dpmeans.store import RunStore
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import RunStore
 
 
 @contextmanager

@@ -8,18 +8,18 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dask_dpmeans import shell
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
 from dask_dpmeans.cli.place import placed
+from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.export import export
-from dask_dpmeans.location import Location
-from dask_dpmeans.penalty import read_path
-from dask_dpmeans.progress import progress
-from dask_dpmeans.store import RunStore
-from dask_dpmeans.tree import read_tree
+from dask_dpmeans.selection import commands
+from dask_dpmeans.selection.penalty import read_path
+from dask_dpmeans.selection.tree import read_tree
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import RunStore
 
 
 @click.command("show", short_help="Say what a run, path or tree was asked and found.")
@@ -32,7 +32,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
     kind = RunStore.at(place).kind()
     if kind == "path":
         path = read_path(place)
-        say_path(path, store, as_json, shell.after_path(path))
+        say_path(path, store, as_json, commands.after_path(path))
     elif kind == "tree":
         say_tree(read_tree(place), store, as_json)
     else:

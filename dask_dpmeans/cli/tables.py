@@ -8,17 +8,18 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.algorithms import kernel_search, search
-from dask_dpmeans.algorithms.spectral import relaxed_objective
+from dask_dpmeans.cli.progress import elapsed
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.estimate import Estimate, counted, figures
-from dask_dpmeans.location import Location
-from dask_dpmeans.manifest import MIXTURE
-from dask_dpmeans.penalty import PenaltyFor, PenaltyPath
-from dask_dpmeans.progress import elapsed
+from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.kernel import search as kernel_search
+from dask_dpmeans.methods.spectral.relaxation import relaxed_objective
+from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
+from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import format_bytes
-from dask_dpmeans.store import RunStore
-from dask_dpmeans.tree import ClusterTree
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.manifest import MIXTURE
+from dask_dpmeans.storage.run_store import RunStore
 
 
 def describe(run: Location) -> dict[str, Any]:

@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 from typing import Any, Unpack
 
-from dask_dpmeans import outfile
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.location import AnyPlace
 from dask_dpmeans.report import path_page, run_page, tree_page
 from dask_dpmeans.report.origin import located
 from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
-from dask_dpmeans.store import RunStore, with_article
+from dask_dpmeans.storage import outfile
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.run_store import RunStore, with_article
 
 __all__ = ["checked_target", "input_of", "is_graph", "page", "report"]
 
@@ -31,7 +31,8 @@ def report(
 
     Parameters
     ----------
-    store : path or URL of what `fit`, `dask_dpmeans.penalty.write_path` or `dask_dpmeans.tree.write_tree` wrote
+    store : path or URL of a run of `fit`, or of what `dask_dpmeans.selection.penalty.write_path` or
+        `dask_dpmeans.selection.tree.write_tree` wrote
     out : path of a new file
     data : path of the rows, or what `fit` takes; False, optional
         Of a run alone.  By default where the run says that they were, if they still are there: a path of this machine.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.shell import sources
+from dask_dpmeans.selection.commands import sources
 from dask_dpmeans.sources import path_of
 
 AGAIN = "again.zarr"

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
-from dask_dpmeans import plot
+from dask_dpmeans.figures import plot
 
 GENERATOR = '<meta name="generator" content="dask-dpmeans report">'
 """By which a page of ours is known."""

@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans import plot, shell
-from dask_dpmeans.algorithms.path import longest
 from dask_dpmeans.estimate import counted, figures
+from dask_dpmeans.figures import plot
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.location import AnyPlace
-from dask_dpmeans.penalty import PenaltyPath, penalty_path, read_path
+from dask_dpmeans.methods.dpmeans.path import longest
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
-from dask_dpmeans.store import RunStore
+from dask_dpmeans.selection import commands
+from dask_dpmeans.selection.penalty import PenaltyPath, penalty_path, read_path
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.run_store import RunStore
 
 CAPTION = "Clusters, and what they cost, over the penalty"
 SHADED = "; the interval over which their number stands longest is shaded"
@@ -75,7 +76,7 @@ def _result(path: PenaltyPath) -> dict[str, str]:
         found["its ends"] = f"{interval.low:.6g} to {interval.high:.6g}"
         found["its length, in the logarithm"] = f"{interval.length:.2f}"
         found["its middle, a price"] = f"{interval.middle:.9g}"
-        found["what fits with it"] = shell.after_path(path) or ""
+        found["what fits with it"] = commands.after_path(path) or ""
     return found | {"rows that fits saw": f"{'all' if path.full else 'a summary of'} {path.rows_used:,}"}
 
 
@@ -127,23 +128,23 @@ def call(path: PenaltyPath) -> str:
         parts.append(f"np.geomspace({', '.join(map(repr, spaced))})" if spaced else repr(penalties))
     parts += [*(f"{name}={value!r}" for name, value in asked.items()), *origin.parts(path.asked)]
     imports = "import numpy as np\n\n" * (penalties is not None and spaced is not None)
-    imports += "from dask_dpmeans.penalty import penalty_path, write_path\n\n"
+    imports += "from dask_dpmeans.selection.penalty import penalty_path, write_path\n\n"
     inner = "".join(f"    {part},\n" for part in parts)
     return f"{imports}path = penalty_path(\n{inner})\nwrite_path(path, {origin.AGAIN!r})"
 
 
 def command(path: PenaltyPath) -> str | None:
     """The command that makes the path again; None where rows or weights have no path."""
-    asked, spaced, reading = _asked(path), _spaced(path), shell.words(path.asked)
+    asked, spaced, reading = _asked(path), _spaced(path), commands.words(path.asked)
     if reading is None:
         return None
     penalties = asked.pop("penalties", None)
-    words = ["dask-dpmeans", "path", str(shell.sources(path.asked)["data"]), origin.AGAIN]
+    words = ["dask-dpmeans", "path", str(commands.sources(path.asked)["data"]), origin.AGAIN]
     if penalties is not None and spaced is not None:
         words += ["--from", repr(spaced[0]), "--to", repr(spaced[1]), "--number", str(spaced[2])]
     elif penalties is not None:
         words += ["--penalties", ",".join(map(repr, penalties))]
-    return shlex.join([*words, *shell.flags(asked), *reading])
+    return shlex.join([*words, *commands.flags(asked), *reading])
 
 
 def _asked(path: PenaltyPath) -> dict[str, Any]:

@@ -7,24 +7,26 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from dask_dpmeans import plot, shell, views
-from dask_dpmeans import run as runs
+from dask_dpmeans import runs
+from dask_dpmeans.api import DPMeans, Model, load
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 from dask_dpmeans.estimate import counted, figures
-from dask_dpmeans.estimators import DPMeans, Model, load
-from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.graph import GraphCutDPMeans, as_graph
-from dask_dpmeans.groups import HDPMeans
-from dask_dpmeans.kernel import KernelDPMeans
-from dask_dpmeans.kernels.picture import NEAR
-from dask_dpmeans.location import AnyPlace
+from dask_dpmeans.estimators.gibbs import GibbsMixture
+from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans, as_graph
+from dask_dpmeans.estimators.hdp import HDPMeans
+from dask_dpmeans.estimators.kernel import KernelDPMeans
+from dask_dpmeans.estimators.spectral import SpectralDPMeans
+from dask_dpmeans.figures import data as views
+from dask_dpmeans.figures import plot
+from dask_dpmeans.kernels.plot_statistics import NEAR
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
+from dask_dpmeans.selection import commands
+from dask_dpmeans.selection.tree import cluster_tree
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
-from dask_dpmeans.spectral import SpectralDPMeans
-from dask_dpmeans.store import Result, RunStore
-from dask_dpmeans.tree import cluster_tree
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.run_store import Result, RunStore
 
 MOST_LINES, MOST_FEATURES = 100, 12
 """Clusters in the table, the heaviest first, and columns of centers that it has room for."""
@@ -193,7 +195,7 @@ def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource
     """The input, as the fit saw it."""
     if isinstance(model, GraphCutDPMeans):
         return as_source(as_graph(data), sparse=True, **where)
-    beside = shell.sources(result.manifest)
+    beside = commands.sources(result.manifest)
     given = {name: path for name, path in beside.items() if name != "data" and path and os.path.exists(path_of(path))}
     groups = {"groups": given["groups"]} if "groups" in given and isinstance(model, HDPMeans) else {}
     return views.rows_of(data, model, given.get("sample_weight"), **groups, **where)
@@ -292,10 +294,10 @@ def _parameters(model: Model) -> dict[str, str]:
 
 def call(result: Result, model: Model) -> str:
     """Python that makes the run again."""
-    manifest, sources, name = result.manifest, shell.sources(result.manifest), type(model).__name__
+    manifest, sources, name = result.manifest, commands.sources(result.manifest), type(model).__name__
     asked, imports = _asked(model), [f"from dask_dpmeans import {name}, fit"]
     if isinstance(model, GibbsMixture):
-        imports = ["from dask_dpmeans import fit", f"from dask_dpmeans.gibbs import {name}"]
+        imports = ["from dask_dpmeans import fit", f"from dask_dpmeans.estimators.gibbs import {name}"]
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         imports.insert(0, "import zarr\n")
     stored = f"zarr.open_array({(result.store / 'first_centers').shown!r}, mode='r')[:]"
@@ -312,12 +314,12 @@ def command(result: Result, model: Model) -> str | None:
     """The command that makes the run again; None where there is none, or rows or first centers have no path."""
     if type(model) not in COMMANDS:
         return None
-    manifest, sources, asked = result.manifest, shell.sources(result.manifest), _asked(model)
-    reading = shell.words(manifest)
+    manifest, sources, asked = result.manifest, commands.sources(result.manifest), _asked(model)
+    reading = commands.words(manifest)
     if reading is None or (isinstance(model, HDPMeans) and sources["groups"] is None):
         return None
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         return None
-    words = ["dask-dpmeans", COMMANDS[type(model)], str(sources["data"]), origin.AGAIN, *shell.flags(asked)]
+    words = ["dask-dpmeans", COMMANDS[type(model)], str(sources["data"]), origin.AGAIN, *commands.flags(asked)]
     words += ["--groups", str(sources["groups"])] if isinstance(model, HDPMeans) else []
     return shlex.join([*words, *reading])

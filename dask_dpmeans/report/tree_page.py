@@ -4,14 +4,14 @@ import shlex
 
 import numpy as np
 
-from dask_dpmeans import plot
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimate import counted, figures
-from dask_dpmeans.location import AnyPlace
+from dask_dpmeans.figures import plot
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
-from dask_dpmeans.store import RunStore
-from dask_dpmeans.tree import ClusterTree, read_tree
+from dask_dpmeans.selection.tree import ClusterTree, read_tree
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.run_store import RunStore
 
 MOST_LINES, MOST_LEVELS = 100, 12
 """Clusters of the fit in the table, the heaviest first, and levels that it has room for, the highest."""
@@ -87,7 +87,7 @@ def call(tree: ClusterTree) -> str:
     parts += [] if given is None else [repr(given)]
     parts += [] if run is None else [f"run={run!r}"]
     imports = "" if run is None else "from dask_dpmeans import load\n"
-    imports += "from dask_dpmeans.tree import cluster_tree, write_tree\n\n"
+    imports += "from dask_dpmeans.selection.tree import cluster_tree, write_tree\n\n"
     return f"{imports}tree = cluster_tree({', '.join(parts)})\nwrite_tree(tree, {origin.AGAIN!r})"
 
 

@@ -8,20 +8,28 @@ is wrong with values.
 from dask.utils import format_bytes, parse_bytes
 
 from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
+from dask_dpmeans.sources.dataset import RowSource
 from dask_dpmeans.sources.executors import Threads, one_blas_thread
+from dask_dpmeans.sources.formats.lazy import (
+    concatenated,
+    is_lazy,
+    is_stored,
+    known_rows,
+    lazy_map,
+    lazy_rows,
+    opened_rows,
+)
+from dask_dpmeans.sources.formats.parquet import path_of
 from dask_dpmeans.sources.inputs import as_source, featured
 from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
-from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
 from dask_dpmeans.sources.opening import open_groups, refused_table, unwrapped, working_dtype
 from dask_dpmeans.sources.options import Opening, Reading, Stored, Where
-from dask_dpmeans.sources.parquet import path_of
-from dask_dpmeans.sources.reading import why_processes
+from dask_dpmeans.sources.parallel_read_trial import why_processes
+from dask_dpmeans.sources.progress import Pass
 from dask_dpmeans.sources.shards import read_rows
-from dask_dpmeans.sources.source import RowSource
-from dask_dpmeans.sources.storage import Storage, decoded_bytes, decoded_rows, stored_bytes
-from dask_dpmeans.sources.watch import Pass
+from dask_dpmeans.sources.stored_chunks import Storage, decoded_bytes, decoded_rows, stored_bytes
 
 __all__ = [
     "RESIDENT_SHARE",

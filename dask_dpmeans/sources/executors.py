@@ -24,13 +24,13 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
 from threadpoolctl import ThreadpoolController
 
-from dask_dpmeans.blocks import Carried, Shared, Stepwise, finished
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.plan import Carried, Shared, Stepwise, finished
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.held import HeldRows
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
 from dask_dpmeans.sources.lookout import Lookout
+from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Checked, Known, MapJob, Shard, StoredShard
-from dask_dpmeans.sources.watch import Count, OnPass
 
 Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from dask_dpmeans.blocks import Plan, block_height
+from dask_dpmeans.engine.plan import Plan, block_height
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array
-from dask_dpmeans.kernels.survey import Summary, Survey
+from dask_dpmeans.kernels.column_statistics import Summary, Survey
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
-from dask_dpmeans.sources.flaws import check_summary
+from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.layout import lay_out, surveyed
 from dask_dpmeans.sources.loading import shards_of
+from dask_dpmeans.sources.progress import OnPass
+from dask_dpmeans.sources.safety.checks import check_summary
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
-from dask_dpmeans.sources.source import Ledger, RowSource
-from dask_dpmeans.sources.watch import OnPass
 
 
 def as_source(

@@ -12,28 +12,21 @@ from distributed import Client
 from zarr.storage import MemoryStore
 
 from dask_dpmeans import checks
-from dask_dpmeans.blocks import Plan, block_height, shard_blocks
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
-from dask_dpmeans.kernels.survey import SparseSurvey, Summary, Survey
+from dask_dpmeans.kernels.column_statistics import SparseSurvey, Summary, Survey
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
-from dask_dpmeans.sources.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
-from dask_dpmeans.sources.flaws import check_summary, limit_of
+from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
+from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.names import Names, check_names, names_of
-from dask_dpmeans.sources.opening import (
-    NpyFile,
-    check_groups,
-    in_memory,
-    lazy_array,
-    opened_input,
-    working_dtype,
-)
-from dask_dpmeans.sources.parquet import ParquetRows
+from dask_dpmeans.sources.opening import NpyFile, check_groups, in_memory, lazy_array, opened_input, working_dtype
+from dask_dpmeans.sources.progress import OnPass
+from dask_dpmeans.sources.safety.checks import check_summary, limit_of
 from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, aligned, piece_rows
-from dask_dpmeans.sources.storage import has_checksum, plain_store
-from dask_dpmeans.sources.watch import OnPass
+from dask_dpmeans.sources.stored_chunks import has_checksum, plain_store
 
 RESIDENT_SHARE = 0.4
 """Rows are kept in memory where they take no more than this share of it; larger input is read again each pass."""

@@ -12,12 +12,12 @@ from dask.delayed import delayed
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
-from dask_dpmeans.sources.guard import narrowed
+from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
+from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
 from dask_dpmeans.sources.opening import NpyFile, in_memory
-from dask_dpmeans.sources.parquet import ParquetRows
+from dask_dpmeans.sources.safety.guard import narrowed
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.parquet import ParquetRows
+from dask_dpmeans.sources.formats.parquet import ParquetRows
 
 MOST_NAMED = 5
 """Names that an error lists, of each kind."""

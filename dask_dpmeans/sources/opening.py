@@ -14,14 +14,14 @@ from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
-from dask_dpmeans.location import Location
-from dask_dpmeans.sources import guard
-from dask_dpmeans.sources.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
-from dask_dpmeans.sources.csr_files import is_csr_group, open_csr, open_mtx, open_npz
+from dask_dpmeans.sources.formats.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
+from dask_dpmeans.sources.formats.csr_files import is_csr_group, open_csr, open_mtx, open_npz
+from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
-from dask_dpmeans.sources.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
+from dask_dpmeans.sources.safety import guard
 from dask_dpmeans.sources.shards import read_rows
+from dask_dpmeans.storage.location import Location
 
 FILES = (".npy", ".npz", ".mtx", ".mtx.gz")
 """Endings of files that are read from local disks only."""

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict
 from distributed import Client
 
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.sources.watch import OnPass
+from dask_dpmeans.sources.progress import OnPass
 
 
 class Where(TypedDict, total=False):

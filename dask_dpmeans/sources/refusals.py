@@ -8,8 +8,8 @@ import numpy as np
 import zarr
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.location import Location
-from dask_dpmeans.sources.csr_files import is_csr_group
+from dask_dpmeans.sources.formats.csr_files import is_csr_group
+from dask_dpmeans.storage.location import Location
 
 READ = "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of Parquet tables are read"
 OTHER_FILES = {

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse, vstack
 
-from dask_dpmeans.blocks import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
+from dask_dpmeans.engine.in_memory import go_on
+from dask_dpmeans.engine.plan import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
-from dask_dpmeans.held import go_on
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
-from dask_dpmeans.sources.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
+from dask_dpmeans.sources.formats.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
 
 Answer = TypeVar("Answer")
 Raw = npt.NDArray[Any]

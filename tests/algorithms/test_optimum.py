@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables, weights_of
 
 from dask_dpmeans import DPMeans, TooManyClustersError
-from dask_dpmeans.algorithms import dpmeans, search
-from dask_dpmeans.held import HeldRows
-from dask_dpmeans.loop import iterate
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.methods.dpmeans import batch, search
 
 MOST = 8
 """Rows, the most: 4,140 partitions."""
@@ -182,7 +182,7 @@ def test_births_are_compared_where_there_are_neither_trials_nor_moves_of_single_
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
     rng = np.random.default_rng(seed)
     source = HeldRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
-    method, births = search.Method(4.0, seed=seed), ends(source, dpmeans.Method(4.0, tol=0.0))
+    method, births = search.Method(4.0, seed=seed), ends(source, batch.Method(4.0, tol=0.0))
     start = replace(method.init(source), share=len(search.SHARES))
     assert ends(source, method, start).objective <= births.objective
 

@@ -18,10 +18,10 @@ from ratios import Line, Times, interleaved, ratio_line, seconds_line, table, ti
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from dask_dpmeans.blocks import block_height, merge_tree
+from dask_dpmeans.engine.plan import block_height, merge_tree
+from dask_dpmeans.kernels.assign import Scan, merge_scans, scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers, nearest
-from dask_dpmeans.kernels.scan import Scan, merge_scans, scan
 from dask_dpmeans.sources.shards import Prepare, Shard
 
 PENALTY = 1e9

@@ -20,11 +20,11 @@ from out_of_core import MEMORY, PROCESSES, anew, folder, peak_memory
 from ratios import Line, interleaved, ratio_line, same_environment, seconds_line, table, timed
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from dask_dpmeans.algorithms.dpmeans import Openings
-from dask_dpmeans.algorithms.hdp import Method, Requesting, State
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.loop import iterate
-from dask_dpmeans.occ import Round
+from dask_dpmeans.methods.dpmeans.batch import Openings
+from dask_dpmeans.methods.hdp.batch import Method, Requesting, State
 from dask_dpmeans.sources import RowSource, as_source
 
 MOST = 1.5

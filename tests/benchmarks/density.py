@@ -15,8 +15,8 @@ from out_of_core import Layout, folder, passed, stored, sweep_of
 from ratios import Line, interleaved, ratio_line, seconds_line, table, timed
 
 from dask_dpmeans import DPMeans
+from dask_dpmeans.figures.data import Density, density
 from dask_dpmeans.sources import as_source, decoded_bytes
-from dask_dpmeans.views import Density, density
 
 THREADS = 2
 MOST_PASSES = 3

@@ -22,8 +22,8 @@ import click
 import numpy as np
 from ratios import Line, judged, table
 
-from dask_dpmeans.algorithms import search
-from dask_dpmeans.loop import Step, iterate
+from dask_dpmeans.engine.loop import Step, iterate
+from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.synth import Synthetic
 

@@ -31,13 +31,13 @@ from distributed import Client, LocalCluster
 from ratios import Line, interleaved, judged, ratio_line, same_environment, seconds_line, table, timed
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from dask_dpmeans.algorithms.dpmeans import Openings
+from dask_dpmeans.engine.occ import Round, round_of
+from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.scan import Scan
-from dask_dpmeans.occ import Round, round_of
+from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import RowSource, as_source, decoded_bytes
+from dask_dpmeans.sources.dataset import Ledger
 from dask_dpmeans.sources.shards import PIECE_BYTES, Shard
-from dask_dpmeans.sources.source import Ledger
 
 PROCESSES = 2
 MEMORY = "1GB"

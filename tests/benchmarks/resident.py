@@ -21,11 +21,11 @@ from distributed import Client, LocalCluster, wait
 from ratios import Line, interleaved, ratio_line, same_environment, seconds_line, table, timed
 from threadpoolctl import threadpool_limits
 
-from dask_dpmeans.algorithms.dpmeans import Openings
-from dask_dpmeans.blocks import block_height, merge_tree
+from dask_dpmeans.engine.occ import Round, round_of
+from dask_dpmeans.engine.plan import block_height, merge_tree
+from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.scan import Scan
-from dask_dpmeans.occ import Round, round_of
+from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import RowSource, as_source
 from dask_dpmeans.sources.shards import Prepare, Shard
 

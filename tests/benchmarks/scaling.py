@@ -17,13 +17,13 @@ import numpy as np
 from distributed import Client, LocalCluster
 from ratios import Line, Times, interleaved, judged, quartiles, ratio_line, same_environment, table, timed
 
-from dask_dpmeans.algorithms.dpmeans import Openings
-from dask_dpmeans.blocks import Plan, block_height, merge_tree, shard_blocks
-from dask_dpmeans.kernels.cover import Proposals
+from dask_dpmeans.engine.occ import Round, round_of
+from dask_dpmeans.engine.plan import Plan, block_height, merge_tree, shard_blocks
+from dask_dpmeans.kernels.assign import Scan
+from dask_dpmeans.kernels.births import Proposals
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
-from dask_dpmeans.kernels.scan import Scan
-from dask_dpmeans.occ import Round, round_of
+from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.executors import FAN_IN, DaskTasks
 

@@ -12,9 +12,9 @@ from assignment import GEMM, PENALTY, Problem, Shape
 from ratios import Line, Times, interleaved, ratio_line, seconds_line, table, timed
 from threadpoolctl import threadpool_limits
 
-from dask_dpmeans.blocks import block_height, merge_tree
+from dask_dpmeans.engine.plan import block_height, merge_tree
+from dask_dpmeans.kernels.assign import Scan, merge_scans, scan
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.scan import Scan, merge_scans, scan
 from dask_dpmeans.sources.shards import Prepare, Shard
 
 SHAPES = (Shape(200_000, 16, 512, 0.3, 0.0), Shape(200_000, 16, 2048, 0.3, 0.0), Shape(200_000, 2, 512, 0.3, 0.0))

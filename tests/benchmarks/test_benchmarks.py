@@ -25,9 +25,9 @@ import zarr
 from click.testing import CliRunner
 
 from dask_dpmeans import DPMeans
-from dask_dpmeans.algorithms.dpmeans import Method
+from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.distance import Centers, squared_distances
-from dask_dpmeans.kernels.scan import Scan
+from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.synth import Synthetic
 

@@ -12,9 +12,9 @@ import zarr
 from distributed import Client
 from strategies import Nested
 
+from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.held import HeldRows
-from dask_dpmeans.kernels.survey import Survey
+from dask_dpmeans.kernels.column_statistics import Survey
 from dask_dpmeans.sources import as_source, connect
 
 ROWS = np.random.default_rng(0).normal(size=(60_000, 2))

@@ -18,10 +18,10 @@ from strategies import Nested, contents, table, trace
 from zarr.storage import MemoryStore
 
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.algorithms.dpmeans import Method
+from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.loop import iterate
-from dask_dpmeans.penalty import penalty_path
+from dask_dpmeans.methods.dpmeans.batch import Method
+from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.sources import as_source, connect, layout
 from dask_dpmeans.sources.executors import DaskTasks, Threads
 
@@ -183,7 +183,7 @@ class Patient(Nested):
 @pytest.fixture
 def often(monkeypatch):
     """Tell, and look, at every opportunity."""
-    monkeypatch.setattr("dask_dpmeans.sources.watch.EVERY", 0.0)
+    monkeypatch.setattr("dask_dpmeans.sources.progress.EVERY", 0.0)
     monkeypatch.setattr("dask_dpmeans.sources.executors.LOOK", 0.05)
 
 

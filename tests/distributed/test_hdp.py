@@ -9,16 +9,16 @@ import pytest
 import zarr
 from strategies import contents
 
-from dask_dpmeans.algorithms import hdp, hdp_search
+from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import compiled
-from dask_dpmeans.loop import iterate
+from dask_dpmeans.methods.hdp import batch, search
 from dask_dpmeans.sources import as_source, connect
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(0, 4, (12, 2))[RNG.integers(12, size=900)] + RNG.normal(0, 0.5, (900, 2))
 GROUPS = RNG.integers(0, 30, 900)
 WEIGHTS = RNG.choice([0.0, 0.3, 1.0, 2.7], 900)
-METHODS = {"plain": hdp.Method(3.0, 20.0, max_iter=12), "search": hdp_search.Method(3.0, 20.0, max_iter=12)}
+METHODS = {"plain": batch.Method(3.0, 20.0, max_iter=12), "search": search.Method(3.0, 20.0, max_iter=12)}
 
 
 def without_numba():

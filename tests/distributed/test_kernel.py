@@ -10,12 +10,12 @@ import zarr
 from strategies import contents
 
 from dask_dpmeans import InputError
-from dask_dpmeans.algorithms import kernel_search
-from dask_dpmeans.algorithms.kernel import Method
-from dask_dpmeans.approximation import Approximation
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.features.kernel_maps import Approximation
 from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.loop import iterate
+from dask_dpmeans.methods.kernel import search as kernel_search
+from dask_dpmeans.methods.kernel.batch import Method
 from dask_dpmeans.sources import as_source, connect, featured
 
 RNG = np.random.default_rng(0)

@@ -5,18 +5,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from strategies import cut_cost, graphs, seeds
 
-from dask_dpmeans.blocks import merge_tree
+from dask_dpmeans.engine.plan import merge_tree
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.graph import (
-    ALONE,
-    Contraction,
-    Inspection,
-    Moving,
-    Tally,
-    contracted,
-    mixed,
-    partners,
-)
+from dask_dpmeans.kernels.graph import ALONE, Contraction, Inspection, Moving, Tally, contracted, mixed, partners
 
 
 @st.composite

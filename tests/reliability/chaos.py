@@ -28,8 +28,8 @@ import zarr
 from distributed import Client, LocalCluster, SchedulerPlugin
 
 from dask_dpmeans import DPMeans, fit, load
-from dask_dpmeans.algorithms.dpmeans import Openings
 from dask_dpmeans.errors import ClusterLostError
+from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import layout
 
 WORKERS = 3

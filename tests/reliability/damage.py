@@ -16,10 +16,9 @@ from unittest import mock
 
 import click
 
-from dask_dpmeans import DPMeans, InputError, fit, load, synth
-from dask_dpmeans import run as runs
+from dask_dpmeans import DPMeans, InputError, fit, load, runs, synth
 from dask_dpmeans.errors import CorruptStoreError
-from dask_dpmeans.run import write_synthetic
+from dask_dpmeans.runs import write_synthetic
 from dask_dpmeans.synth import Synthetic
 
 METHOD = DPMeans(16.0, random_state=0)

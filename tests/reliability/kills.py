@@ -23,12 +23,12 @@ import zarr
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
 from dask_dpmeans.export import export
-from dask_dpmeans.penalty import penalty_path, write_path
 from dask_dpmeans.report import report
-from dask_dpmeans.run import write_synthetic
-from dask_dpmeans.store import RunStore
+from dask_dpmeans.runs import write_synthetic
+from dask_dpmeans.selection.penalty import penalty_path, write_path
+from dask_dpmeans.selection.tree import cluster_tree, write_tree
+from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.synth import Synthetic
-from dask_dpmeans.tree import cluster_tree, write_tree
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}

@@ -23,10 +23,10 @@ import zarr
 from zarr.storage import LocalStore
 
 from dask_dpmeans import DPMeans, InputError, fit, load
-from dask_dpmeans.algorithms.dpmeans import State
 from dask_dpmeans.errors import CorruptStoreError
-from dask_dpmeans.location import Location
-from dask_dpmeans.store import RunStore
+from dask_dpmeans.methods.dpmeans.batch import State
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import RunStore
 
 METHOD = DPMeans(9.0, random_state=0)
 FAULTS = ("fail", "delay", "duplicate")

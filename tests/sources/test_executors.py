@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Nested
 
-from dask_dpmeans.blocks import Plan, doublings, merge_tree
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.plan import Plan, doublings, merge_tree
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Keys, Literal, Threads
 from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from strategies import Nested, chunkings, contents, seeds, spread, table, tables, trace, weights_of
 from zarr.storage import LocalStore, MemoryStore
 
-from dask_dpmeans.blocks import doublings, merge_tree
+from dask_dpmeans.engine.plan import doublings, merge_tree
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.features import UnitRows
-from dask_dpmeans.kernels.survey import Summary
-from dask_dpmeans.sources import as_source, csr, inputs, layout, shards
+from dask_dpmeans.sources import as_source, inputs, layout, shards
 from dask_dpmeans.sources.executors import DaskTasks, Threads
+from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
 WHOLE = {"write_empty_chunks": True}

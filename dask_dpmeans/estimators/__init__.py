@@ -1,0 +1,1 @@
+"""The scikit-learn side: one file an estimator."""

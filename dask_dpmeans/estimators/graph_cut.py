@@ -1,0 +1,208 @@
+"""scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+
+from dask_dpmeans import checks, runs
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.base import ClustersMixin, seed_of, stepped
+from dask_dpmeans.estimators.callbacks import FRAMES, Tasks, with_callbacks
+from dask_dpmeans.methods.graph_cut import multilevel, sweep
+from dask_dpmeans.sources import as_source, unwrapped, working_dtype
+from dask_dpmeans.storage.run_store import Record, Result
+
+CUTS = ("normalized", "ratio")
+METHODS: dict[str, type[multilevel.Method] | type[sweep.Method]] = {
+    "coarsen": multilevel.Method,
+    "mean": sweep.Method,
+}
+"""By what the fit starts from."""
+
+
+class GraphCutDPMeans(ClustersMixin, BaseEstimator):
+    """Cluster the nodes of a graph by a cut and a price for each cluster, without fixing their number.
+
+    Minimizes cut + penalty * k (Kulis & Jordan 2012, section 5.2), where a cluster adds to the normalized cut the share
+    of its links that leave it, and to the ratio cut the weight of these by its nodes.  By theorem 5.3 that is weighted
+    kernel DP-means.  The result is the same, to the byte, for any chunking, threads and workers.
+
+    What the paper leaves out: a cut is 0 for one cluster and grows with their number, so that with a penalty of 0 or
+    more one cluster is best.  Useful penalties are negative.  In the normalized cut each cluster then pays 1 + penalty
+    and earns the share of its links that stay inside, and penalties lie between -1 and 0.  For the same reason no birth
+    at a threshold pays, and Algorithm 1 stays at its one cluster; so nodes start as clusters and merge.
+
+    Parameters
+    ----------
+    penalty : float
+        The price of a cluster, in units of the cut: lambda' of the paper.  The nearer to 0, the fewer clusters.
+    cut : "normalized" or "ratio", default "normalized"
+        What is minimized.  The normalized cut weighs clusters by their degrees, the ratio cut by their nodes.
+    init : "coarsen" or "mean", default "coarsen"
+        Where the fit starts: "coarsen" from every node a cluster, which merge, move and split by their exact effect on
+        the objective; a fit that converges is never above one with "mean".  "mean" from one cluster of all nodes,
+        Algorithm 1 of the paper to the letter: nodes go to the nearest mean in the kernel's space, and open clusters
+        where weight * distance^2 > lambda.  That is for comparison: see above.
+    max_iter : int, default 300
+        The most steps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+    tol : float, default 1e-4
+        The fit has converged when a step after the last merges lowers the objective by less than this share of cut +
+        abs(penalty) * k.
+    max_clusters : int, optional
+        `TooManyClustersError` where there are more in the end.
+    random_state : int, RandomState instance or None, default None
+        Drawn once and kept in `random_state_`: which nodes move together.
+
+    Attributes
+    ----------
+    labels_ : (n,) int32
+        The cluster of each node.  A node without links has no part in a normalized cut, and the label -1; in the ratio
+        cut it is a cluster of its own.
+    n_clusters_ : int
+    cluster_weights_ : (k,) float64
+        The degrees of the clusters, links inside counted from both ends; their nodes under the ratio cut.
+    cluster_inertias_ : (k,) float64
+        What each cluster adds to the cut.
+    sigma_ : float
+        With init="mean": what the diagonal of the kernel is raised by to make it positive semidefinite, by
+        Gershgorin's circles.
+    cut_, inertia_ : float
+        The cut: the sum of what the clusters add.
+    objective_ : float
+        ``cut_ + penalty * n_clusters_``.
+    n_iter_ : int
+        Steps.
+    n_passes_ : float
+        Passes over the links.
+    history_ : list of `dask_dpmeans.storage.run_store.Record`
+        One a step; inertia is the cut.
+    random_state_, n_features_in_
+        The latter is the number of nodes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_dpmeans import GraphCutDPMeans
+    >>> triangle = np.ones((3, 3)) - np.eye(3)
+    >>> graph = np.kron(np.eye(2), triangle)
+    >>> graph[2, 3] = graph[3, 2] = 1
+    >>> model = GraphCutDPMeans(penalty=-0.5, random_state=0).fit(graph)
+    >>> model.labels_.tolist(), round(model.cut_, 6)
+    ([0, 0, 0, 1, 1, 1], 0.285714)
+    """
+
+    def __init__(
+        self,
+        penalty: float,
+        *,
+        cut: str = "normalized",
+        init: str = "coarsen",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        max_clusters: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.penalty = penalty
+        self.cut = cut
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_clusters = max_clusters
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster the nodes of a graph.
+
+        Parameters
+        ----------
+        X : (n, n) scipy sparse matrix or array, NumPy array, Dask array of CSR chunks, CSR in a Zarr group (the layout
+            of anndata), networkx graph, or the path of a ``.npz``, of a Matrix Market ``.mtx`` or of such a group
+            Weights of links: symmetric, >= 0.  A link of a node to itself stays inside wherever the node goes.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        method = self.method()
+        tasks = Tasks.of(self, X, y, most=method.max_iter)
+        self.random_state_ = seed_of(self.random_state)
+        source = as_source(as_graph(X), sparse=True)
+        self.n_features_in_ = source.plan.n_rows
+        seeded = method.seeded(self.random_state_)
+        found = stepped(source, seeded, tasks, lambda *end: self._reached(lambda model: model._note(*end)))
+        self._note(found.state, found.history)
+        tasks.end()
+        if not found.wanted:
+            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2 + FRAMES)
+        return self
+
+    def _note(self, state: Any, history: list[Record]) -> None:
+        """Note what a fit came to."""
+        self.labels_ = state.labels
+        self._set_fitted(state.weights, state.inertias, history)
+        if isinstance(state, sweep.State):
+            self.sigma_ = state.sigma
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.pairwise = tags.input_tags.positive_only = True
+        return tags
+
+    @property
+    def cut_(self) -> float:
+        """The cut: the sum of what the clusters add."""
+        return self.inertia_
+
+    def _restore(self, result: Result) -> None:
+        """Note what a run came to."""
+        self._restore_clusters(result)
+        if "sigma" in result.arrays:
+            self.sigma_ = float(result.arrays["sigma"][0])
+
+    def method(self) -> multilevel.Method | sweep.Method:
+        """The parameters, checked, as the library's core takes them."""
+        checks.choice("cut", self.cut, CUTS)
+        return METHODS[checks.choice("init", self.init, METHODS)](
+            penalty=checks.number("penalty", self.penalty, ""),
+            normalized=self.cut == "normalized",
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_clusters=self.max_clusters,
+        )
+
+
+def as_graph(graph: Any) -> Any:
+    """A graph as rows of its adjacency matrix, in a form that `as_source` takes."""
+    if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
+        return _adjacency(graph)
+    graph = unwrapped(graph, "graph")
+    if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
+        return graph
+    try:
+        array = np.asarray(graph)
+    except ValueError as error:
+        raise InputError(f"graph is no array of numbers: {error}") from error
+    working_dtype(array.dtype, "graph")
+    if array.ndim != 2:
+        raise InputError(f"the graph must be a square matrix, n x n, got shape {array.shape}")
+    return csr_array(array)
+
+
+def _adjacency(graph: Any) -> csr_array:
+    """That of a networkx graph, its nodes in their own order; several links between two nodes are added up."""
+    if graph.is_directed():
+        raise InputError("the graph is directed: cuts are of undirected graphs; take graph.to_undirected()")
+    numbers = {node: number for number, node in enumerate(graph)}
+    links = [(numbers[a], numbers[b], weight) for a, b, weight in graph.edges(data="weight", default=1.0)]
+    first, second, weights = np.array(links, np.float64).reshape(-1, 3).T
+    ends = first.astype(np.int64), second.astype(np.int64)
+    other = ends[0] != ends[1]
+    rows, columns = np.concatenate([ends[0], ends[1][other]]), np.concatenate([ends[1], ends[0][other]])
+    return csr_array((np.concatenate([weights, weights[other]]), (rows, columns)), shape=(len(numbers),) * 2)

@@ -1,0 +1,1 @@
+"""Features that are learned from the rows before a method sees them."""

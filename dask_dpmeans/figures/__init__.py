@@ -1,0 +1,1 @@
+"""Pictures: the data of each, and its drawing."""

@@ -1,0 +1,96 @@
+"""One pass of rows against given centers: moments of the clusters, and the rows that object."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from dask_dpmeans.kernels.births import Proposals, cover, merge_covers, objects
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray
+from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
+from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, Memory
+from dask_dpmeans.kernels.moments import Moments, cluster_moments, greatest
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The answer of a run of blocks."""
+
+    moments: Moments
+    """Of the clusters that the centers make of the rows."""
+    proposals: Proposals
+    """A cover of the rows that object to every center."""
+    reaches: Float64Array
+    """(k,), the greatest squared distance of a row of each cluster to its center."""
+
+
+def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
+    """Labels and squared distances of a block's rows, (height,) each."""
+    if block.memory is not None and len(centers) >= LEAST_CENTERS:
+        memory: Memory = block.memory.setdefault("assign", Memory())
+        return memory.assign(block.rows, centers, block.scratch)
+    return nearest_squared(block.rows, centers, block.scratch)
+
+
+def scan(block: Block, centers: Centers, penalty: float) -> Scan:
+    """The answer of one block."""
+    labels, squared = assign(block, centers)
+    moments = cluster_moments(block, labels, squared, len(centers))
+    return Scan(moments, propose(block, squared, penalty), greatest(labels, squared, len(centers)))
+
+
+def propose(block: Block, squared: Float64Array, penalty: float) -> Proposals:
+    """A cover of the rows that object to every center, by their squared distances to the nearest, (height,)."""
+    objecting = np.isfinite(penalty) and objects(squared, block.weights, penalty)
+    which = np.flatnonzero(objecting)
+    proposals = Proposals(
+        block.start + which.astype(np.int64),
+        block.rows[which].astype(np.float64),
+        np.ones(len(which)) if block.weights is None else block.weights[which],
+    )
+    return cover(proposals, penalty)
+
+
+def merge_scans(left: Scan, right: Scan, penalty: float) -> Scan:
+    """The answer of two neighboring runs."""
+    return Scan(
+        left.moments + right.moments,
+        merge_covers(left.proposals, right.proposals, penalty),
+        np.maximum(left.reaches, right.reaches),
+    )
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The kernel of a map: the label of each row."""
+
+    centers: Centers
+
+    def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32]]:
+        """Labels, (height,) int32."""
+        return (nearest(block.rows, self.centers, block.scratch).astype(np.int32),)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The kernel of a map: the label of each row, its squared distance, and whether it lies beyond every radius."""
+
+    centers: Centers
+    penalty: float
+
+    def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
+        """Labels (height,) int32, squared distances (height,) and whether these exceed the penalty (height,)."""
+        labels, squared = assign(block, self.centers)
+        return labels.astype(np.int32), squared, squared > self.penalty
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The kernel of a map: the distance of each row to each center."""
+
+    centers: Float64Array
+
+    def __call__(self, block: Block) -> tuple[Float64Array]:
+        """(height, k)."""
+        return (cdist(block.rows, self.centers),)

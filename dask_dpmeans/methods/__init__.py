@@ -1,0 +1,1 @@
+"""The methods of the papers, one folder a family: states, rules and steps."""

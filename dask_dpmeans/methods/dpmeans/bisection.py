@@ -1,0 +1,130 @@
+"""The penalty at which fits give about so many clusters."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from dask_dpmeans.engine.plan import Source, finished
+from dask_dpmeans.methods.dpmeans.farthest_first import traverse
+from dask_dpmeans.methods.dpmeans.path import Fitting, Prices, Radii, Solution, best, envelope, exchange, fitted, hull
+
+STRIDE = 4.0
+"""What a price is multiplied or divided by until the number wanted lies between two."""
+LEAST_SHARE = 2.0**-60
+"""Of the squared error about the mean; no price below it is tried."""
+LEAST_GAIN = 1e-9
+"""Of the objective: what other clusters must gain between two numbers to be looked at."""
+CLOSEST = 1.001
+"""Two radii whose penalties have a smaller ratio are not told apart."""
+
+
+@dataclass(frozen=True)
+class Aimed:
+    """A penalty for a number of clusters, and what else was tried."""
+
+    penalty: float
+    solution: Solution
+    """What the fit gave there."""
+    tried: tuple[tuple[float, int], ...]
+    """Penalties, rising, and the clusters of each."""
+
+
+@dataclass(frozen=True)
+class PriceFor:
+    """Bisection between numbers of clusters, as a job.
+
+    Between two neighbors on the hull of what is known a search goes on at the one penalty at which both cost the same:
+    whatever lies below their edge is found there, and where nothing is no price gives a number between them.
+    """
+
+    fits: Prices
+    wanted: int
+
+    @property
+    def n_fits(self) -> None:
+        """That shows on the way."""
+
+    def __call__(self, rows: Source) -> Aimed:
+        """The middle of the interval over which the number nearest to the one wanted stands, the lower of two."""
+        return finished(self.each(rows))
+
+    def each(self, rows: Source) -> Fitting[Aimed]:
+        """The same, fit by fit."""
+        found, tried = yield from self._bracket(rows)
+        certain: set[tuple[int, int]] = set()
+        while edges := [edge for edge in self._edges(found) if (edge[0].k, edge[1].k) not in certain]:
+            for fewer, more in edges:
+                cut = exchange(fewer, more)
+                tried.append(cut)
+                new = []
+                for start in (fewer, more):
+                    new.append(self.fits.at(rows, cut, start))
+                    yield fitted(cut, new[-1])
+                if best(new, cut).objective(cut) < (1 - LEAST_GAIN) * fewer.objective(cut):
+                    found += new
+                else:
+                    certain.add((fewer.k, more.k))
+        near = min(hull(found), key=lambda each: (abs(each.k - self.wanted), each.k))
+        _, low, high = next(each for each in envelope(found) if each.n_clusters == near.k)
+        low, high = low or high / 2, high if math.isfinite(high) else 2 * low
+        penalty = math.sqrt(low) * math.sqrt(high)
+        return Aimed(penalty, near, tuple((each, best(found, each).k) for each in sorted(tried)))
+
+    def _bracket(self, rows: Source) -> Fitting[tuple[list[Solution], list[float]]]:
+        """Clusters, some of no more than the number wanted, some of more where that can be; and the penalties tried."""
+        total = float(rows.summary.squares.sum())
+        found, tried = [self.fits.at(rows, total, None)], [total]
+        yield fitted(total, found[-1])
+        while min(each.k for each in found) > self.wanted:
+            tried.append(STRIDE * max(tried))
+            found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
+            yield fitted(tried[-1], found[-1])
+        while max(each.k for each in found) <= self.wanted and min(tried) > LEAST_SHARE * total:
+            tried.append(min(tried) / STRIDE)
+            found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
+            yield fitted(tried[-1], found[-1])
+        return found, tried
+
+    def _edges(self, found: list[Solution]) -> list[tuple[Solution, Solution]]:
+        """The edges of the hull that the number wanted lies within, or at an end of."""
+        return [pair for pair in pairwise(hull(found)) if pair[0].k <= self.wanted <= pair[1].k]
+
+
+@dataclass(frozen=True)
+class RadiusFor:
+    """Bisection of the logarithm of the penalty, as a job, from the one that farthest-first traversal gives."""
+
+    fits: Radii
+    wanted: int
+    first: tuple[float, ...]
+    """The mean of all rows, (d,)."""
+
+    @property
+    def n_fits(self) -> None:
+        """That shows on the way."""
+
+    def __call__(self, rows: Source) -> Aimed:
+        """The penalty tried whose number of clusters is nearest to the one wanted, the highest of several."""
+        return finished(self.each(rows))
+
+    def each(self, rows: Source) -> Fitting[Aimed]:
+        """The same, fit by fit."""
+        highest = self.fits.method.geometry.farthest
+        penalty = min(highest, float(traverse(rows, np.array([self.first]), self.wanted).squared[-1]))
+        tried: dict[float, Solution] = {}
+        low, high = 0.0, math.inf
+        while high > CLOSEST * low:
+            tried[penalty] = self.fits.at(rows, penalty)
+            yield fitted(penalty, tried[penalty])
+            k = tried[penalty].k
+            if k == self.wanted:
+                break
+            low, high = (penalty, high) if k > self.wanted else (low, penalty)
+            if high == math.inf:
+                penalty = min(highest, 2 * penalty)
+            else:
+                penalty = math.sqrt(low) * math.sqrt(high) if low else penalty / 2
+        nearest = min(tried, key=lambda each: (abs(tried[each].k - self.wanted), -each))
+        return Aimed(nearest, tried[nearest], tuple((each, tried[each].k) for each in sorted(tried)))

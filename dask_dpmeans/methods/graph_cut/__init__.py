@@ -1,0 +1,1 @@
+"""Normalized and ratio cuts of graphs, without a number of clusters."""

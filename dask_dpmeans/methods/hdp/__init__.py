@@ -1,0 +1,1 @@
+"""The hard Gaussian HDP: several data sets that share clusters."""

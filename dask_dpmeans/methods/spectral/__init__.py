@@ -1,0 +1,1 @@
+"""The spectral relaxation of DP-means."""

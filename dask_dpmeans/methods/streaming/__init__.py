@@ -1,0 +1,1 @@
+"""Methods that see each row once."""

@@ -1,0 +1,1 @@
+"""Choosing a penalty, cutting a tree of clusters, and comparing labels."""

@@ -1,0 +1,63 @@
+"""What was asked, as words of a command, and the command that goes on from what was found."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from dask_dpmeans.selection.penalty import PenaltyPath
+
+OPTIONS = {"random_state": "seed", "n_neighbors": "neighbors", "n_landmarks": "landmarks", "n_components": "components"}
+"""Parameters that the command line calls something else."""
+RUN = "run.zarr"
+"""Where the next command writes."""
+
+
+def sources(manifest: dict[str, Any]) -> dict[str, str | None]:
+    """Paths of the rows, of their groups and weights; None for what is not known."""
+    named = manifest.get("sources")
+    given = named if isinstance(named, dict) else {}
+    found = {name: given.get(name) for name in ("data", "groups", "sample_weight")}
+    return {name: value if isinstance(value, str) else None for name, value in found.items()}
+
+
+def flags(asked: dict[str, Any]) -> list[str]:
+    """Parameters as a command has them."""
+    found = []
+    for name, value in asked.items():
+        flag = "--" + OPTIONS.get(name, name).replace("_", "-")
+        found += [flag] if value is True else [flag, str(value)]
+    return found
+
+
+def words(manifest: dict[str, Any]) -> list[str] | None:
+    """The options of a command that do; None where rows or weights have no path."""
+    given, found = manifest["input"], sources(manifest)
+    if found["data"] is None or (given["weighted"] and found["sample_weight"] is None):
+        return None
+    options = ["--weights", str(found["sample_weight"])] if given["weighted"] else []
+    options += ["--columns", ",".join(map(str, given["columns"]))] if given["columns"] is not None else []
+    return options + (["--scale", "std"] if given["scaled"] else [])
+
+
+def next_fit(
+    data: str, penalty: float, *, search: bool, seed: int | None, options: Sequence[str], run: str = RUN
+) -> str:
+    """Return the command that fits rows with a penalty that was found, quoted for a shell."""
+    how = ["--search"] * search + ([] if seed is None else ["--seed", str(seed)])
+    return shlex.join(["dask-dpmeans", "fit", data, run, "--penalty", repr(float(penalty)), *how, *options])
+
+
+def after_path(path: PenaltyPath) -> str | None:
+    """Return what fits with the penalty that a path of prices proposes: a command, or Python for rows without a path.
+
+    None where the path proposes none.
+    """
+    if path.penalty is None or not path.search:
+        return None
+    metric, options = path.asked["parameters"]["metric"], words(path.asked)
+    if options is None:
+        also = "" if metric == "euclidean" else f", metric={metric!r}"
+        return f"DPMeans({path.penalty!r}, search=True{also}, random_state={path.random_state})"
+    options = ([] if metric == "euclidean" else ["--metric", metric]) + options
+    data = str(sources(path.asked)["data"])
+    return next_fit(data, path.penalty, search=True, seed=path.random_state, options=options)

@@ -1,0 +1,1 @@
+"""Formats of input: CSR rows, Parquet tables, lazy arrays."""

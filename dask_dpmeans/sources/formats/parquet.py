@@ -1,0 +1,285 @@
+"""Rows in Parquet tables: columns of numbers, of which each task reads the row groups that it needs.
+
+``table.parquet`` is a file or a folder of files; ``table.parquet#age,income`` are two of its columns, in this order.
+"""
+
+import os
+import shlex
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.utils import natural_sort_key
+
+from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.storage.location import Location
+
+AVAILABLE = find_spec("pyarrow") is not None
+if AVAILABLE:
+    from pyarrow import parquet, types
+
+SUFFIXES = (".parquet", ".pq")
+LOOKED = 2**24
+"""Numbers that are read to tell which columns can be used, where others cannot."""
+EXACT = 2**53
+"""float64 tells integers apart below this."""
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """Columns of a table whose files each task opens for itself."""
+
+    store_path: str
+    """Where the table is, for messages."""
+    files: tuple[Location, ...]
+    """Of the table, or of the part of it that is needed, in the order of their rows."""
+    starts: tuple[int, ...]
+    """(files + 1,), the global number of the first row of each, and of the one after the last."""
+    names: tuple[str, ...]
+    """Of the columns, in order."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    """Rows of the largest row group, and all columns."""
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+        return len(self.shape)
+
+    def narrowed(self, start: int, stop: int) -> "ParquetRows":
+        """The same rows, but no more files than some of them need."""
+        first, last = bisect_right(self.starts, start) - 1, bisect_left(self.starts, stop)
+        return replace(self, files=self.files[first:last], starts=self.starts[first : last + 1])
+
+    def __getitem__(self, rows: slice) -> np.ndarray[Any, Any]:
+        start, stop, _ = rows.indices(self.shape[0])
+        answer = np.empty((stop - start, len(self.names)), self.dtype)
+        part = self.narrowed(start, stop)
+        for file, first, last in zip(part.files, part.starts[:-1], part.starts[1:], strict=True):
+            for group, columns in _row_groups(file, self.names, last - first, start - first, stop - first):
+                self._fill(answer, first + group - start, columns, start)
+        return answer if self.ndim == 2 else answer[:, 0]
+
+    def _fill(self, answer: np.ndarray[Any, Any], at: int, columns: Any, start: int) -> None:
+        """Put a row group, whose first row is row `at` of the answer, where it belongs."""
+        first, last = max(0, at), min(len(answer), at + columns.num_rows)
+        for number, name in enumerate(self.names):
+            values = columns[name].slice(first - at, last - first)
+            self._check(values, name, start + first)
+            answer[first:last, number] = values.to_numpy()
+
+    def _check(self, values: Any, name: str, start: int) -> None:
+        """Refuse values of a column, the first in row `start`, that no number of its type stands for."""
+        if values.null_count:
+            row = start + int(np.argmax(values.is_null().to_numpy()))
+            raise InputError(
+                f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove or replace such "
+                "rows first"
+            )
+        if types.is_integer(values.type) and self.dtype.kind == "f":
+            numbers = values.to_numpy()
+            beyond = (numbers > EXACT) | (numbers < -EXACT)
+            if beyond.any():
+                row = int(np.argmax(beyond))
+                raise InputError(
+                    f"data holds the integer {numbers[row]} at row {start + row:,}, column {name!r} of "
+                    f"{self.store_path}: beyond 2**53 float64 cannot tell integers apart; subtract an offset, divide, "
+                    "or leave the column out"
+                )
+
+
+def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
+    """The table that a path or URL names, and the columns of it, if any are named; None where it is no table.
+
+    >>> parquet_table("rows/table.parquet#age,income")
+    ('rows/table.parquet', ('age', 'income'))
+    >>> parquet_table("rows#1/table.parquet")
+    ('rows#1/table.parquet', None)
+    """
+    if _is_table(path):
+        return path, None
+    table, mark, names = path.rpartition("#")
+    return (table, tuple(names.split(","))) if mark and _is_table(table) else None
+
+
+def path_of(data: str) -> str:
+    """The path or URL itself, without the columns that it names."""
+    table = parquet_table(data)
+    return data if table is None else table[0]
+
+
+def _is_table(path: str) -> bool:
+    if path.rstrip("/").endswith(SUFFIXES):
+        return True
+    return "://" not in path and any(file.suffix in SUFFIXES for file in _entries(path))
+
+
+def _entries(path: str) -> Iterator[Path]:
+    """What lies in a folder, if it is one."""
+    return Path(path).iterdir() if os.path.isdir(path) else iter(())
+
+
+def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int) -> ParquetRows:
+    """The columns of a table, by default all but its index, as far as the files' metadata tell that they can be read.
+
+    Raises
+    ------
+    InputError
+        What is missing, or no number.
+    """
+    path = place.shown
+    if not AVAILABLE:
+        raise InputError(f"{name}: {path} is a Parquet table, which needs pyarrow: pip install 'dask-dpmeans[parquet]'")
+    try:
+        files = _files(place, name)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the store says
+        raise InputError(f"{name}: there is no Parquet table at {path}: {error}") from error
+    opened = [_footer(file, name) for file in files]
+    chosen = _chosen(opened[0][1], columns, path, name)
+    if dimensions == 1 and len(chosen) != 1:
+        usable = _usable(files, opened)
+        one = [each for each in chosen if each in usable][:1] or usable[:1]
+        raise InputError(f"{name} must be one column, got {', '.join(chosen)}: {_way(path, one)}")
+    kinds = [opened[0][1].field(column).type for column in chosen]
+    for column, kind in zip(chosen, kinds, strict=True):
+        if not _is_number(kind):
+            way = _way(path, _usable(files, opened))
+            raise InputError(f"{name}: column {column!r} of {path} is of type {kind}, no numbers: {way}")
+    for file, (_, schema) in zip(files[1:], opened[1:], strict=True):
+        alike = columns is not None or set(schema.names) == set(opened[0][1].names)
+        if not (alike and all(_type_of(schema, each) == kind for each, kind in zip(chosen, kinds, strict=True))):
+            raise InputError(
+                f"{name}: {file.shown} has not the columns {', '.join(chosen)} as {files[0].shown} has them, or has "
+                f"others: {_way(path, _usable(files, opened))}"
+            )
+    starts = np.cumsum([0, *(metadata.num_rows for metadata, _ in opened)]).tolist()
+    heights = [each.row_group(group).num_rows for each, _ in opened for group in range(each.num_row_groups)]
+    dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
+    width = (len(chosen),) if dimensions == 2 else ()
+    shape, chunks = (starts[-1], *width), (max(heights, default=1) or 1, *width)
+    return ParquetRows(path, tuple(files), tuple(starts), chosen, shape, dtype, chunks)
+
+
+def _files(place: Location, name: str) -> list[Location]:
+    """The files of a table, in the order that Dask has them."""
+    fs, where = place.files()
+    if not fs.exists(where):
+        raise InputError(f"{name}: there is no Parquet table at {place.shown}")
+    if not fs.isdir(where):
+        return [place]
+    inside = [file[len(where.rstrip("/")) :] for file in fs.find(where) if file.endswith(SUFFIXES)]
+    seen = [file for file in inside if not any(part.startswith(("_", ".")) for part in file.split("/"))]
+    if not seen:
+        raise InputError(f"{name}: {place.shown} holds no Parquet files")
+    return [place / file.lstrip("/") for file in sorted(seen, key=natural_sort_key)]
+
+
+def _footer(file: Location, name: str) -> tuple[Any, Any]:
+    """The metadata of a file, and its schema."""
+    fs, where = file.files()
+    try:
+        with fs.open(where, "rb") as handle:
+            opened = parquet.ParquetFile(handle)
+            return opened.metadata, opened.schema_arrow
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: {file.shown} cannot be read as a Parquet file: {error}") from error
+
+
+def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) -> tuple[str, ...]:
+    """The names of the columns to use: by default all, the index of a pandas table excepted, as Dask has it."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    chosen = tuple(each for each in schema.names if each not in index) if columns is None else columns
+    missing = [column for column in chosen if schema.names.count(column) != 1]
+    if missing or not chosen:
+        raise InputError(f"{name}: {path} has no one column {missing}, it has {', '.join(schema.names) or 'none'}")
+    return chosen
+
+
+def _is_number(kind: Any) -> bool:
+    """Whether a column of a type can be read."""
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+
+
+def _type_of(schema: Any, column: str) -> Any:
+    """The type of a column; None where there is none of that name, or there are several."""
+    return schema.field(column).type if schema.names.count(column) == 1 else None
+
+
+def _way(path: str, usable: list[str]) -> str:
+    """What to do where columns cannot be used: how to name those that can, as a shell takes it."""
+    if not usable:
+        return "no column of it holds numbers of one type alone, without nulls, in all of its files"
+    named = shlex.quote(f"{path}#{','.join(usable)}")
+    return f"name those to use, as {named} does"
+
+
+def _usable(files: list[Location], opened: list[tuple[Any, Any]]) -> list[str]:
+    """The columns that can be read: numbers of one type in all files, without nulls and what else is refused.
+
+    Footers tell of nulls and integers of all rows, where they have statistics; the first `LOOKED` numbers are read.
+    """
+    first = opened[0][1]
+    index = (first.pandas_metadata or {}).get("index_columns", [])
+    named = [each for each in first.names if each not in index and not set(each) & set(",#")]
+    alike = [each for each in named if len({_type_of(schema, each) for _, schema in opened}) == 1]
+    usable = [each for each in alike if _type_of(first, each) is not None and _is_number(_type_of(first, each))]
+    for metadata, _ in opened:
+        flawed = {each for group in range(metadata.num_row_groups) for each in _flawed(metadata.row_group(group))}
+        usable = [each for each in usable if each not in flawed]
+    left = LOOKED
+    for file, (metadata, _) in zip(files, opened, strict=True):
+        for _, columns in _row_groups(file, tuple(usable), metadata.num_rows, 0, metadata.num_rows):
+            usable = [each for each in usable if _is_whole(columns[each])]
+            left -= columns.num_rows * max(1, len(usable))
+            if left < 0 or not usable:
+                return usable
+    return usable
+
+
+def _flawed(group: Any) -> Iterator[str]:
+    """The columns of a row group whose statistics tell of nulls, or of integers that float64 does not hold."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        told = column.statistics
+        if told is None:
+            continue
+        ends = [told.min, told.max] if told.has_min_max else []
+        large = any(isinstance(end, int) and abs(end) > EXACT for end in ends)
+        if large or (told.has_null_count and told.null_count):
+            yield column.path_in_schema
+
+
+def _is_whole(values: Any) -> bool:
+    """Whether the values of a column can all be used."""
+    if values.null_count:
+        return False
+    numbers = values.to_numpy()
+    if types.is_integer(values.type):
+        return not ((numbers > EXACT) | (numbers < -EXACT)).any()
+    return bool(np.isfinite(numbers).all())
+
+
+def _row_groups(
+    file: Location, names: tuple[str, ...], n_rows: int, start: int, stop: int
+) -> Iterator[tuple[int, Any]]:
+    """The first row and the columns of each row group of a file that holds rows from `start` to before `stop`."""
+    fs, where = file.files()
+    with fs.open(where, "rb") as handle:
+        opened = parquet.ParquetFile(handle, page_checksum_verification=True)
+        if opened.metadata.num_rows != n_rows:
+            raise CorruptStoreError(
+                f"{file.shown} has {opened.metadata.num_rows:,} rows, it had {n_rows:,}: it has changed"
+            )
+        first = 0
+        for number in range(opened.num_row_groups):
+            height = opened.metadata.row_group(number).num_rows
+            if first < stop and first + height > start:
+                yield first, opened.read_row_group(number, columns=list(names), use_threads=False)
+            first += height

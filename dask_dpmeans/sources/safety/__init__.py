@@ -1,0 +1,1 @@
+"""Checks of input: missing and oversized chunks, values that are no numbers."""

@@ -1,0 +1,84 @@
+"""What is said of values that cannot be used: which they are, where they stand, and what to do."""
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import zarr
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.column_statistics import MOST_GROUPS, Flaw, Summary
+from dask_dpmeans.sources.shards import Prepare
+
+EXACT_INTEGERS = 2.0**53
+"""float64 tells integers apart below this."""
+
+
+def limit_of(dtype: np.dtype[Any]) -> float:
+    """What values must lie strictly within."""
+    return EXACT_INTEGERS if dtype.kind in "iu" else np.inf
+
+
+def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
+    """What is wrong with a value, where, and what to do."""
+    if flaw.column == -2:
+        kinds = "data sets" if groups_are == "groups" else groups_are
+        return (
+            f"{groups_are} holds {flaw.value} at {place}: {kinds} are numbered from 0 to below {MOST_GROUPS:,}, "
+            f"as np.unique({groups_are}, return_inverse=True) does"
+        )
+    if flaw.column == -1:
+        return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"
+    if np.isfinite(flaw.value):
+        return (
+            f"data holds the integer {flaw.value:.0f} at {place}: beyond 2**53 float64 cannot tell integers apart; "
+            "subtract an offset, or divide"
+        )
+    kind = "NaN" if np.isnan(flaw.value) else "infinity"
+    return f"data contains {kind} ({flaw.value}) at {place}: remove or replace such rows first"
+
+
+def check_summary(
+    summary: Summary, rows: Any, prepare: Prepare, centers: Float64Array | None, groups_are: str = "groups"
+) -> None:
+    """Refuse what the first pass found wrong."""
+    columns, features = prepare.columns, prepare.features
+    if summary.flaw is not None:
+        flaw = summary.flaw
+        if features is not None and flaw.column == -3:
+            raise InputError(features.complaint(f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"))
+        column = "" if flaw.column < 0 else f", column {flaw.column if columns is None else columns[flaw.column]}"
+        place = f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}{column}"
+        raise InputError(describe_flaw(flaw, place, groups_are))
+    if summary.weight == 0:
+        raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
+    if summary.weight == np.inf:
+        raise InputError("the sum of sample_weight overflows float64: divide the weights by a constant first")
+    if prepare.sparse:
+        if not np.isfinite([summary.sums, summary.squares]).all():
+            raise InputError("sums of the values of rows overflow float64: divide the data by a constant first")
+        return
+    widest = summary.overflowing(centers, float(np.finfo(prepare.dtype).max))
+    if widest is not None:
+        raise InputError(
+            f"squared distances overflow float64: column {_column(widest, prepare)} reaches from "
+            f"{summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by a constant first"
+        )
+
+
+def _column(column: int, prepare: Prepare) -> int:
+    """A column's number in the input, or among the features."""
+    return column if prepare.columns is None or prepare.features is not None else prepare.columns[column]
+
+
+def _chunk_of(rows: Any, row: int) -> str:
+    """Which chunk of the input holds a row."""
+    if isinstance(rows, da.Array):
+        starts = np.cumsum((0, *rows.chunks[0]))
+        chunk = int(np.searchsorted(starts, row, side="right")) - 1
+        return f" (chunk {chunk}, its row {row - int(starts[chunk]):,})"
+    if isinstance(rows, zarr.Array):
+        chunk, within = divmod(row, int(rows.chunks[0]))
+        return f" (chunk {chunk}, its row {within:,})"
+    return ""

@@ -1,0 +1,105 @@
+"""How input is stored: sizes, chunks and codecs, from the metadata alone."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store
+
+from dask_dpmeans.engine.plan import Plan
+from dask_dpmeans.sources.formats.csr import StoredCsr, row_bytes_of, stored_values
+
+MOST_SIZES = 10_000
+"""Files or objects of an array whose sizes are asked for, one by one."""
+COMPRESSORS = {"zstd", "blosc", "lz4", "gzip", "zlib", "bz2", "lzma", "pcodec", "zfpy"}
+CHECKSUMS = {"crc32c", "crc32", "adler32", "fletcher32", "jenkins_lookup3", "gzip", "zlib", "bz2", "lzma"}
+"""Codecs that check what they decode, whatever they are told; zstd does where it is told to."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How the rows of a Zarr array are stored."""
+
+    chunk_rows: int
+    """Rows that are decoded at once, of a chunk or of one inside a Zarr shard."""
+    chunk_columns: int
+    compressors: tuple[str, ...]
+    """Names, as the metadata has them."""
+    checksummed: bool
+    """Whether any codec has a checksum of the values."""
+
+    @classmethod
+    def of(cls, rows: Any) -> "Storage | None":
+        """What the metadata says; None for what is no Zarr array."""
+        if not isinstance(rows, zarr.Array):
+            return None
+        compressors = tuple(name for name, _ in codecs_of(rows.metadata.to_dict()) if name in COMPRESSORS)
+        chunk_rows, chunk_columns = (min(size, n) for size, n in zip(rows.chunks, rows.shape, strict=True))
+        return cls(chunk_rows, chunk_columns, compressors, has_checksum(rows))
+
+
+def has_checksum(array: "zarr.Array[Any]") -> bool:
+    """Whether any codec of an array has a checksum of the values."""
+    codecs = codecs_of(array.metadata.to_dict())
+    return any(name in CHECKSUMS or bool(settings.get("checksum")) for name, settings in codecs)
+
+
+def plain_store(array: "zarr.Array[Any]") -> Store:
+    """The store of an array, without the guard around it."""
+    plain: Store = getattr(array.store, "plain", array.store)
+    return plain
+
+
+def stored_bytes(array: Any) -> int | None:
+    """Bytes of an array in its store, its metadata included; None where the store cannot say without reading it."""
+    if isinstance(array, StoredCsr):
+        sizes = [stored_bytes(each) for each in array.arrays]
+        return None if None in sizes else sum(filter(None, sizes))
+    if not isinstance(array, zarr.Array):
+        return decoded_bytes(array)
+    grid = array.shards or array.chunks
+    n_files = math.prod(-(-n // size) for n, size in zip(array.shape, grid, strict=True))
+    if type(plain_store(array)).getsize is Store.getsize or n_files > MOST_SIZES:
+        return None
+    try:
+        return int(array.nbytes_stored()) or None
+    except (OSError, ValueError, NotImplementedError):  # a store that cannot list what it holds
+        return None
+
+
+def decoded_bytes(array: Any) -> int:
+    """Bytes of an array in memory."""
+    if stored_values(array) is not None:
+        return int(array.shape[0] * row_bytes_of(array))
+    return math.prod(array.shape) * int(array.dtype.itemsize)
+
+
+def decoded_rows(plan: Plan, chunk_rows: int) -> int:
+    """Rows that a pass decodes: a chunk counts once for each shard that it reaches into.
+
+    >>> decoded_rows(Plan(n_rows=100, block_rows=10, shard_blocks=2), 20)
+    100
+    >>> decoded_rows(Plan(n_rows=100, block_rows=10, shard_blocks=2), 50)
+    300
+    """
+    starts = np.arange(0, plan.n_rows, plan.shard_rows)
+    stops = np.minimum(starts + plan.shard_rows, plan.n_rows)
+    return int(np.minimum(-(-stops // chunk_rows) * chunk_rows, plan.n_rows).sum()) - int(
+        (starts // chunk_rows * chunk_rows).sum()
+    )
+
+
+def codecs_of(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names and settings of the codecs that values go through; those of a Zarr shard's index are left out."""
+    found = metadata.get("codecs") or [*(metadata.get("filters") or ()), metadata.get("compressor")]
+    for codec in filter(None, found):
+        settings = codec.get("configuration", codec)
+        if "codec" in settings:  # one within `BoundedCodec`
+            yield from codecs_of({"codecs": [settings["codec"]]})
+            continue
+        yield codec.get("name", codec.get("id")).removeprefix("numcodecs."), settings
+        if "codecs" in settings:
+            yield from codecs_of(settings)

@@ -1,0 +1,1 @@
+"""Outputs as Zarr groups: locations, locks, checksummed arrays, runs."""

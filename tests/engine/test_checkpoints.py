@@ -1,0 +1,149 @@
+"""Fits of rows in memory that were stopped go on from where they were, to the same bytes."""
+
+import contextlib
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_dpmeans.engine import checkpoints
+from dask_dpmeans.engine.checkpoints import Bookmark, digest
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.loop import iterate, last_state
+from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.path import Prices, Radii
+from dask_dpmeans.methods.dpmeans.search import Crossovers, Restart
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import Files
+
+ROWS = np.random.default_rng(0).normal(size=(400, 2))
+METHOD = search.Method(3.0, coreset_rows=0, max_iter=search.NO_LIMIT)
+
+
+class Memory(dict):
+    """A shelf in memory."""
+
+    load = dict.get
+    save = dict.__setitem__
+
+
+class Stopping:
+    """A check that stops the work like Ctrl-C when it is asked for the n-th time."""
+
+    def __init__(self, number):
+        self.left = number
+
+    def __call__(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def bytes_of(answer):
+    if isinstance(answer, list):
+        return [bytes_of(each) for each in answer]
+    state = answer.end if hasattr(answer, "end") and answer.end is not None else answer
+    return [np.asarray(getattr(state, each.name)).tobytes() for each in fields(state) if each.name != "end"]
+
+
+def crossovers():
+    rows = HeldRows(ROWS, None)
+    return Crossovers(METHOD, [Restart(METHOD.seeded(seed), 1)(rows) for seed in (1, 2)])
+
+
+JOBS = {
+    "restart": Restart(METHOD, tries=1),
+    "crossovers": crossovers(),
+    "prices": Prices(METHOD, (1.0, 8.0, 60.0), optimism=2.0),
+    "radii": Radii(batch.Method(1.0), (1.0, 4.0, 9.0)),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+@settings(max_examples=15, deadline=None)
+@given(stops=st.lists(st.integers(1, 60), max_size=4))
+def test_a_fit_that_was_stopped_wherever_goes_on_to_the_same_bytes(name, stops):
+    shelf = Memory()
+    for number in stops:
+        with contextlib.suppress(KeyboardInterrupt):
+            JOBS[name](HeldRows(ROWS, None, check=Stopping(number), shelf=shelf))
+    assert bytes_of(JOBS[name](HeldRows(ROWS, None, shelf=shelf))) == bytes_of(JOBS[name](HeldRows(ROWS, None)))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_what_has_ended_is_not_done_again_and_what_was_begun_is_not_begun_anew(name, monkeypatch):
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    whole, rest, again = (Stopping(10**9) for _ in range(3))
+    JOBS[name](HeldRows(ROWS, None, check=whole))
+    passes, shelf = 10**9 - whole.left, Memory()
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        JOBS[name](HeldRows(ROWS, None, check=Stopping(passes - 1), shelf=shelf))
+    JOBS[name](HeldRows(ROWS, None, check=rest, shelf=shelf))
+    assert 10**9 - rest.left < passes
+    JOBS[name](HeldRows(ROWS, None, check=again, shelf=shelf))
+    assert 10**9 - again.left <= len(JOBS[name].penalties if name == "radii" else [1]) + 1
+
+
+def test_a_fit_that_is_stopped_after_its_last_step_is_at_its_end(monkeypatch):
+    method, shelf, whole = batch.Method(1.0), Memory(), Memory()
+    wanted = last_state(HeldRows(ROWS, None), method)
+    last_state(HeldRows(ROWS, None, shelf=whole), method)
+    monkeypatch.setattr(checkpoints, "EVERY", math.inf)
+    steps = iterate(HeldRows(ROWS, None), method)
+    monkeypatch.setattr("dask_dpmeans.engine.loop.iterate", lambda *_: interrupted_after(steps))
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        last_state(HeldRows(ROWS, None, shelf=shelf), method)
+    monkeypatch.undo()
+    assert shelf.keys() == whole.keys()
+    assert bytes_of(last_state(HeldRows(ROWS, None, shelf=shelf), method)) == bytes_of(wanted)
+
+
+def interrupted_after(steps):
+    yield from steps
+    raise KeyboardInterrupt
+
+
+@given(seed=st.integers(0, 3), penalty=st.sampled_from([1.0, 2.0]), weights=st.sampled_from([None, 1.0, 2.0]))
+@settings(max_examples=20, deadline=None)
+def test_a_shelf_serves_the_very_same_fit_alone(seed, penalty, weights):
+    shelf = Memory()
+    Restart(METHOD, 1)(HeldRows(ROWS, None, shelf=shelf))
+    given_weights = None if weights is None else np.full(len(ROWS), weights)
+    other = Restart(replace(METHOD, penalty=penalty, seed=seed), 1)
+    found = other(HeldRows(ROWS[::-1].copy(), given_weights, shelf=shelf))
+    assert bytes_of(found) == bytes_of(other(HeldRows(ROWS[::-1].copy(), given_weights)))
+
+
+@settings(deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
+def test_damage_to_what_is_kept_changes_nothing(place, bit, cut):
+    shelf = Memory()
+    Bookmark(shelf, "a").note({"x": np.arange(9.0)}, over=True)
+    damaged = bytearray(shelf["a"])
+    if cut:
+        damaged = damaged[: int(place * len(damaged))]
+    else:
+        damaged[int(place * len(damaged))] ^= 1 << bit
+    shelf["a"] = bytes(damaged)
+    assert Bookmark(shelf, "a").reached() is None
+
+
+def test_files_keep_what_they_are_told_on_disks_and_in_object_stores(tmp_path):
+    for place in (Location.at(tmp_path / "a" / "b"), Location.at("memory://journal/b")):
+        shelf = Files(place)
+        assert shelf.load("x") is None
+        for content in (b"one", b"another"):
+            shelf.save("x", content)
+            assert shelf.load("x") == content
+        assert place.names() == ["x"]
+
+
+def test_a_digest_tells_values_types_and_shapes_apart():
+    parts = [0, 0.0, -0.0, False, None, "0", (), (0,), ((0,),), (0, 0), math.inf, METHOD, replace(METHOD, tol=0.5)]
+    arrays = [np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.float32), np.zeros((1, 2)), -np.zeros(2)]
+    found = [digest(part) for part in [*parts, *arrays]]
+    assert len(set(found)) == len(found)
+    assert digest(1, 2) != digest(12) != digest((1, 2))

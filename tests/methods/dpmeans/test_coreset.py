@@ -1,0 +1,352 @@
+import math
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import chunkings, contents, seeds
+
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.kernels.assign import scan
+from dask_dpmeans.kernels.block import Block
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.methods.dpmeans import coreset, search
+from dask_dpmeans.methods.dpmeans.batch import inertia_of
+from dask_dpmeans.methods.dpmeans.coreset import SEEDS, Drawn, Sensitivity, Uniform, d2_seeds
+from dask_dpmeans.methods.dpmeans.search import Method
+from dask_dpmeans.sources import as_source
+from dask_dpmeans.synth import Synthetic
+
+
+def blobs(n, k=12, seed=0):
+    data = Synthetic("blobs", n, 2, k, seed)
+    return np.concatenate([rows for _, rows, _ in data.parts()]), data.centers
+
+
+def coreset_of(source, seed, most):
+    sensitivity, passes = Sensitivity.of(source, seed)
+    return sensitivity.coreset(source, most), passes + 1
+
+
+def drawn_bytes(source, seed, most):
+    core, passes = coreset_of(source, seed, most)
+    assert passes == 3
+    return core.rows.dtype.str, core.rows.tobytes(), core.weights.tobytes()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_over_seeds_a_coreset_is_right_about_weight_mean_and_squared_error(weighted):
+    """Each draw is unbiased, so that the mean of many comes within a few standard errors."""
+    rows, centers = blobs(4000)
+    rng = np.random.default_rng(0)
+    weights = rng.choice([0.0, 0.2, 1.0, 5.0], len(rows)) if weighted else None
+    each = np.ones(len(rows)) if weights is None else weights
+    elsewhere = rng.uniform(0, 30, (5, 2))
+    source = HeldRows(rows, weights)
+    cores = [coreset_of(source, seed, 400)[0] for seed in range(60)]
+    for figure, truth in (
+        (lambda core: core.weights.sum(), each.sum()),
+        (lambda core: core.weights @ core.rows[:, 0].astype(float), each @ rows[:, 0].astype(float)),
+        (lambda core: inertia_of(core, centers), inertia_of(source, centers)),
+        (lambda core: inertia_of(core, elsewhere), inertia_of(source, elsewhere)),
+    ):
+        found = np.array([figure(core) for core in cores])
+        assert abs(found.mean() - truth) < 5 * found.std() / math.sqrt(len(found))
+        assert found.std() < 0.15 * truth
+    assert all(200 < len(core.rows) < 600 for core in cores)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 300), st.integers(40, 200), seeds)
+def test_rows_without_weight_are_never_drawn_and_others_keep_theirs_where_all_are(n, most, seed):
+    rng = np.random.default_rng(seed)
+    rows, weights = rng.normal(size=(n, 2)), rng.choice([0.0, 0.5, 2.0], n)
+    weights[rng.integers(n)] = 1.0
+    core, _ = coreset_of(HeldRows(rows, weights), seed % 1000, most)
+    known = {tuple(row): weight for row, weight in zip(rows.tolist(), weights, strict=True)}
+    drawn = [known[tuple(row)] for row in core.rows.tolist()]
+    assert all(weight > 0 for weight in drawn)
+    assert all(after >= before for before, after in zip(drawn, core.weights, strict=True))
+    everything, _ = coreset_of(HeldRows(rows, weights), seed % 1000, 10**9)
+    assert everything.rows.tolist() == rows[weights > 0].tolist()
+    assert everything.weights.tolist() == weights[weights > 0].tolist()
+
+
+def test_where_nothing_is_drawn_the_mean_stands_for_all_rows():
+    rows, weights = blobs(100)[0], np.full(100, 0.5)
+    source = HeldRows(rows, weights)
+    core, _ = coreset_of(source, 0, 0)
+    assert core.rows.tolist() == source.summary.mean[np.newaxis].tolist()
+    assert core.weights.tolist() == [50.0]
+
+
+@pytest.mark.parametrize("rows", [np.full((40, 2), 3.0), np.zeros((1, 1))])
+def test_rows_of_one_place_make_a_coreset(rows):
+    source = HeldRows(rows, None)
+    core, _ = coreset_of(source, 0, 10**6)
+    assert core.rows.tolist() == rows.tolist()
+    assert np.mean([coreset_of(source, seed, 20)[0].weights.sum() for seed in range(200)]) == pytest.approx(
+        len(rows), rel=0.15
+    )
+
+
+@settings(max_examples=8)
+@given(st.data(), st.integers(1, 2), st.sampled_from([np.float32, np.float64]))
+def test_the_chunking_does_not_show_in_a_coreset(data, threads, dtype):
+    rows = blobs(600)[0].astype(dtype)
+    weights = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.0], 600)
+    expected = drawn_bytes(as_source(rows, weights, threads=1, block_rows=64), 3, 100)
+    assert drawn_bytes(as_source(rows, weights, threads=threads, block_rows=64), 3, 100) == expected
+    lazy = da.from_array(rows, chunks=(data.draw(chunkings(600)), data.draw(chunkings(2, False))))
+    assert drawn_bytes(as_source(lazy, weights, block_rows=64), 3, 100) == expected
+
+
+def test_seeds_of_the_draw_differ_and_a_coreset_keeps_the_units_of_the_source():
+    rows = blobs(600)[0]
+    source = HeldRows(rows, None, np.array([2.0, 3.0]))
+    assert drawn_bytes(source, 0, 100) == drawn_bytes(source, 0, 100) != drawn_bytes(source, 1, 100)
+    assert coreset_of(source, 0, 100)[0].scale.tolist() == [2.0, 3.0]
+
+
+@settings(max_examples=15)
+@given(st.integers(1, 6), st.integers(10, 100), st.booleans(), seeds)
+def test_the_expected_draws_are_the_sensitivities_in_quarters(k, most, weighted, seed):
+    """Of n rows: a quarter by their own errors, one by those of their cells, a half by the weights of these."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(200, 2))
+    weights = rng.choice([0.0, 0.5, 2.0], 200) if weighted else None
+    each = np.ones(200) if weights is None else weights
+    seeds_of = rows[rng.integers(200, size=k)]
+    block = Block(0, rows, weights)
+    cells = scan(block, Centers(seeds_of), math.inf)
+    draw = Sensitivity(Centers(seeds_of), cells.moments, 0).draw(most)
+    squared = ((rows[:, np.newaxis] - seeds_of) ** 2).sum(axis=2)
+    labels, least = squared.argmin(axis=1), squared.min(axis=1)
+    total = each @ least
+    cell_weights, cell_errors = np.bincount(labels, each, k), np.bincount(labels, each * least, k)
+    alive = np.count_nonzero(cell_weights)
+    for label, error in zip(labels, least, strict=True):
+        if cell_weights[label] > 0:
+            shares = error / total, cell_errors[label] / total / cell_weights[label], 2 / cell_weights[label] / alive
+            found = draw.of_distances * error + draw.of_cells[label]
+            assert found == pytest.approx(most / 4 * sum(shares), rel=1e-9)
+    assert each @ (draw.of_distances * least + draw.of_cells[labels]) == pytest.approx(most, rel=1e-9)
+
+
+def test_a_uniform_draw_takes_rows_of_weight_and_makes_up_for_the_others():
+    rows, weights = np.arange(4000.0)[:, np.newaxis], np.tile([0.0, 3.0], 2000)
+    drawn = Uniform(0.25, 7).chunk(Block(0, rows, weights))
+    assert (drawn.rows[:, 0] % 2 == 1).all()
+    assert set(drawn.weights) == {12.0}
+    assert 400 < len(drawn.rows) < 600
+    elsewhere = Uniform(0.25, 7).chunk(Block(4096, rows, weights))
+    assert drawn.rows.tolist() != elsewhere.rows.tolist()
+
+
+def test_seeds_are_rows_apart_and_no_more_than_there_are_places():
+    places = np.array([[0.0], [5.0], [9.0]])
+    sample = Drawn(np.repeat(places, 4, axis=0), np.ones(12))
+    for seed in range(5):
+        found = d2_seeds(sample, SEEDS, np.random.default_rng(seed))
+        assert sorted(found.tolist()) == places.tolist()
+    assert len(d2_seeds(sample, 2, np.random.default_rng(0))) == 2
+    weightless = Drawn(sample.rows, np.repeat([1.0, 0.0, 1.0], 4))
+    assert sorted(d2_seeds(weightless, 9, np.random.default_rng(0)).tolist()) == [[0.0], [9.0]]
+
+
+# The search that starts on a coreset
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    """A sample of 1000 rows, and no trials on more than that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coreset, "SAMPLE_ROWS", 1000)
+        patch.setattr(search, "TRIALS_BELOW", 1000)
+        patch.setattr(search, "TRIALS_AFTER_BELOW", 1000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def large():
+    rows, centers = blobs(5000)
+    return rows, centers, [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500))]
+
+
+def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
+    rows, _, states = large
+    for state in states:
+        squared = ((rows[:, np.newaxis].astype(np.float64) - state.centers) ** 2).sum(axis=2)
+        labels = squared.argmin(axis=1)
+        np.testing.assert_array_equal(state.weights, np.bincount(labels))
+        np.testing.assert_allclose(state.inertias, np.bincount(labels, squared.min(axis=1)), rtol=1e-12)
+        assert state.objective == math.fsum(state.inertias) + 300.0 * len(state.centers)
+    assert squared.min(axis=1).max() <= 300.0
+    assert not any(state.moves[3:].any() for state in states)
+
+
+@pytest.mark.parametrize(("limit", "shares"), [(4999, 0), (5000, search.LAST_SHARES)])
+def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(large, monkeypatch, limit, shares):
+    rows, _, states = large
+    monkeypatch.setattr(search, "TRIALS_AFTER_BELOW", limit)
+    found = [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500))]
+    assert len(search.SHARES) - found[0].share == shares
+    assert found[0].tries == search.TRIES_AFTER
+    assert found[-1].objective <= states[-1].objective
+    assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
+
+
+def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
+    rows, centers, states = large
+    monkeypatch.setattr(search, "TRIALS_BELOW", 10_000)
+    whole = [step.state for step in iterate(HeldRows(rows, None), Method(300.0))][-1]
+    assert states[-1].objective <= 1.01 * whole.objective
+    assert states[-1].rows_read < whole.rows_read / 3
+    assert states[-1].objective <= inertia_of(HeldRows(rows, None), centers) + 300.0 * len(centers)
+
+
+class Counted(HeldRows):
+    """Held rows that count how often they are folded."""
+
+    folds = 0
+
+    def fold(self, reduction, blocks=None, name="fold"):
+        Counted.folds += blocks is None
+        return super().fold(reduction, blocks, name)
+
+
+def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(large):
+    rows, _, states = large
+    Counted.folds = 0
+    method = Method(300.0, coreset_rows=500)
+    for step in iterate(Counted(rows, None), method):
+        assert step.state.rows_read == Counted.folds * len(rows)
+        if step.state.step == 1 and not step.converged:
+            assert Counted.folds == 1 + 3 + 1  # survey, coreset, probe
+    assert step.state.rows_read == states[-1].rows_read
+
+
+def first(rows, **parameters):
+    return contents(next(iter(iterate(HeldRows(rows, None), Method(300.0, **parameters)))).state)
+
+
+def test_a_coreset_is_taken_where_it_is_asked_for_and_no_centers_are_given():
+    rows, centers = blobs(1000)
+    assert first(rows) == first(rows, coreset_rows=0)
+    assert first(rows, coreset_rows=300)["rows_read"] == 5 * len(rows)
+    assert first(rows, coreset_rows=300, centers=centers) == first(rows, centers=centers)
+
+
+def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(monkeypatch):
+    rows, _ = blobs(4000)
+    monkeypatch.setattr(search, "CORESET_ABOVE", 3999)
+    monkeypatch.setattr(search, "LEAST_CORESET", 400)
+    sizes = []
+    coreset_of_size = Sensitivity.coreset
+    monkeypatch.setattr(Sensitivity, "coreset", lambda *given: sizes.append(given[2]) or coreset_of_size(*given))
+    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 100)
+    assert first(rows)["rows_read"] == (1 + 2 + 2 + 1) * len(rows)  # survey, sensitivity, two coresets, probe
+    assert sizes[0] == 400
+    assert 900 <= sizes[1] <= 1500  # twelve clusters, or nearly
+    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 1)
+    assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)
+    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 1000)
+    assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)  # no second one, of half the rows or more
+    assert 900 <= len(first(rows)["centers"]) / 16 * 100 <= 1500
+    monkeypatch.setattr(search, "CORESET_ABOVE", 4000)
+    assert first(rows)["rows_read"] == 2 * len(rows)
+
+
+def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
+    rows = blobs(1500)[0]
+    weights = np.random.default_rng(0).choice([0.0, 0.3, 1.0, 2.0], len(rows))
+    method = Method(100.0, coreset_rows=300, seed=4)
+    expected, *others = (
+        [contents(step.state) | {"end": step.converged} for step in iterate(source, method)]
+        for source in (
+            as_source(rows, weights, threads=1, block_rows=128),
+            as_source(rows, weights, threads=2, block_rows=128),
+            as_source(da.from_array(rows, chunks=(333, 1)), weights, block_rows=128),
+        )
+    )
+    assert all(other == expected for other in others)
+
+
+def test_it_goes_on_from_any_step_to_the_same_end(large):
+    rows, _, states = large
+    for state in states[:-1]:
+        *_, last = iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500), state)
+        assert contents(last.state) == contents(states[-1])
+
+
+def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
+    rows = np.concatenate([blobs(3000)[0], [[60.0, 60.0]]])
+    source = HeldRows(np.ascontiguousarray(rows), None)
+    last = [step.state for step in iterate(source, Method(900.0, coreset_rows=500))][-1]
+    assert [60.0, 60.0] in last.centers.tolist()
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    """A function of a seed: the first state of a search, and the ends of the searches of its coreset."""
+    rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
+    core = HeldRows(rows[::2].copy(), None)
+    monkeypatch.setattr(Sensitivity, "coreset", lambda *_: core)
+    penalties = []
+    crossovers = search.Crossovers.__call__
+
+    def watched(job, rows):
+        penalties.append(job.method.penalty)
+        return crossovers(job, rows)
+
+    monkeypatch.setattr(search.Crossovers, "__call__", watched)
+
+    def searched(seed):
+        method = Method(150.0, tol=0.01, coreset_rows=100, seed=seed)
+        state = next(iter(iterate(HeldRows(rows, None), method))).state
+        alone = Method(penalties[-1], tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT)
+        own = [search.Restart(alone.seeded(each), search.TRIES_ON_CORESET) for each in search.restart_seeds(seed)]
+        return core, penalties[-1], state, [restart(core) for restart in own]
+
+    return searched
+
+
+@pytest.mark.parametrize("seed", [6, 8])
+def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch, ends, seed):
+    monkeypatch.setattr(search, "CROSSOVERS", 0)
+    _, _, state, found = ends(seed)
+    assert len({end.objective for end in found}) == len(found)
+    assert state.centers.tolist() == min(found, key=lambda end: end.objective).centers.tolist()
+
+
+def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
+    core = HeldRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
+    alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
+    gains = []
+    for seed in range(6):
+        found = [search.Restart(alone.seeded(each), 1)(core) for each in search.restart_seeds(seed)]
+        best = search.Crossovers(alone.seeded(seed), found)(core)
+        assert best.objective == pytest.approx(inertia_of(core, best.centers) + 100.0 * len(best.centers), rel=1e-12)
+        gains.append(min(end.objective for end in found) - best.objective)
+    assert min(gains) >= 0
+    assert sum(gain > 0.001 * best.objective for gain in gains) >= 2
+
+
+def test_a_coreset_of_many_rows_sees_neither_trials_nor_crossovers(monkeypatch):
+    core = HeldRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
+    alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
+    monkeypatch.setattr(search, "TRIALS_BELOW", 499)
+    found = [search.Restart(alone.seeded(each), 2)(core) for each in (1, 2)]
+    without = [search.Restart(alone.seeded(each), 0)(core) for each in (1, 2)]
+    assert [contents(end) | {"tries": 0} for end in found] == [contents(end) for end in without]
+    assert search.Crossovers(alone, found)(core) is min(found, key=lambda end: end.objective)
+
+
+def test_a_cluster_costs_more_on_a_coreset_for_its_mean_fits_few_rows(ends):
+    core, penalty, _, _ = ends(0)
+    start = search.Restart(Method(150.0, tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT), 0)(core)
+    inertia = inertia_of(core, start.centers)
+    assert penalty == pytest.approx(150.0 + 2 * inertia / len(core.rows), rel=1e-12)
+    assert penalty > 160.0

@@ -1,0 +1,498 @@
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+from strategies import TAME, chunkings, contents, seeds, spread, tables, weights_of
+
+from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
+from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.kernels.assign import Labels
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.search import KINDS, TRIES, Method, Restart, State
+from dask_dpmeans.sources import as_source
+from dask_dpmeans.storage.run_store import Record, RunStore
+from dask_dpmeans.synth import Synthetic
+
+FEWER = settings(max_examples=12)
+SETS = {
+    "overlapping blobs": (Synthetic("blobs", 400, 2, 30, 0), 20.0),
+    "blobs in 8 columns": (Synthetic("blobs", 300, 8, 5, 1), 100.0),
+    "outliers": (Synthetic("outliers", 1000, 2, 4, 2), 90.0),
+    "no clusters": (Synthetic("uniform", 300, 2, 1, 3), 150.0),
+    "one column": (Synthetic("blobs", 300, 1, 8, 4), 8.0),
+}
+
+
+def rows_of(name):
+    data, penalty = SETS[name]
+    return np.concatenate([rows for _, rows, _ in data.parts()]), penalty
+
+
+def states_of(source, method):
+    return [step.state for step in iterate(source, method)]
+
+
+def trace(source, method, state=None):
+    """All that a search yields but the seconds, step by step, to the byte."""
+    return [contents(step.state) | {"end": step.converged} for step in iterate(source, method, state)]
+
+
+def labels_of(source, centers):
+    parts = {}
+    source.map(Labels(Centers(centers)), lambda start, answers: parts.update({start: answers[0]}))
+    return np.concatenate([parts[start] for start in sorted(parts)])
+
+
+def squared_to(rows, centers):
+    """(n, k) squared distances, column after column."""
+    squared = np.zeros((len(rows), len(centers)))
+    for column in range(rows.shape[1]):
+        squared += (rows[:, column, np.newaxis].astype(np.float64) - centers[:, column]) ** 2
+    return squared
+
+
+def partition_objective(rows, labels, penalty):
+    """Of a partition, about its means."""
+    parts = [rows[labels == label].astype(np.float64) for label in np.unique(labels)]
+    return math.fsum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) + penalty * len(parts)
+
+
+def planted(seed, d=2, k=7, each=40):
+    """Rows of deviation 0.5 around points of a grid of pitch 20, in any order, and their true labels."""
+    rng = np.random.default_rng(seed)
+    points = 20.0 * rng.permutation(np.stack(np.meshgrid(*[np.arange(9)] * d), axis=-1).reshape(-1, d))[:k]
+    truth = rng.permutation(np.repeat(np.arange(k), each))
+    return points[truth] + 0.5 * rng.standard_normal((len(truth), d)), truth
+
+
+def same_partition(one, other):
+    pairs = set(zip(one.tolist(), other.tolist(), strict=True))
+    return len(pairs) == len(set(one.tolist())) == len(set(other.tolist()))
+
+
+@pytest.mark.parametrize("penalty", [100.0, 2000.0])
+@pytest.mark.parametrize(("seed", "d"), [(0, 1), (1, 2), (2, 2), (3, 3)])
+def test_the_planted_optimum_is_found_at_a_price_below_what_a_blob_is_worth(seed, d, penalty):
+    """Be its root, 45, more than the 20 from blob to blob, so that no row objects."""
+    rows, truth = planted(seed, d)
+    model = DPMeans(penalty, search=True, random_state=seed, tol=0.0).fit(rows)
+    assert same_partition(model.labels_, truth)
+    assert model.objective_ == pytest.approx(partition_objective(rows, truth, penalty), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", SETS)
+def test_a_search_ends_no_higher_than_births_alone(name, seed):
+    rows, penalty = rows_of(name)
+    source = HeldRows(rows, None)
+    found = states_of(source, Method(penalty, seed=seed))[-1]
+    assert found.objective <= states_of(source, batch.Method(penalty))[-1].objective
+
+
+def optimum(values, penalty):
+    """The least objective of all partitions of one column, whose clusters are runs of the sorted values."""
+    values = np.sort(values)
+    ones, squares = np.append(0.0, np.cumsum(values)), np.append(0.0, np.cumsum(values**2))
+    best = [0.0]
+    for stop in range(1, len(values) + 1):
+        starts = np.arange(stop)
+        errors = squares[stop] - squares[:stop] - (ones[stop] - ones[:stop]) ** 2 / (stop - starts)
+        best.append(float((np.array(best) + errors).min()) + penalty)
+    return best[-1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_one_column_a_search_ends_near_the_optimum_of_dynamic_programming(seed):
+    rng = np.random.default_rng(seed)
+    values, penalty = rng.uniform(0, 20, 10)[rng.integers(10, size=200)] + rng.standard_normal(200), 4.0
+    found = states_of(HeldRows(values[:, np.newaxis], None), Method(penalty, seed=seed))[-1].objective
+    least = optimum(values, penalty)
+    assert least * (1 - 1e-12) <= found <= 1.02 * least
+
+
+@st.composite
+def fits(draw, most=60):
+    """Any rows and weights, as held rows and a method."""
+    rows = draw(tables(rows=(1, most), kinds=TAME))
+    weights = draw(weights_of(len(rows), (0.0, 1e-3, 0.3, 1.0, 7.7)))
+    penalty = draw(st.sampled_from([0.03, 0.3, 3.0])) * spread(rows)
+    method = Method(penalty, tol=draw(st.sampled_from([0.0, 1e-4])), seed=draw(seeds))
+    return rows, weights, HeldRows(rows, weights), method
+
+
+@FEWER
+@given(fits())
+def test_moves_gain_what_the_history_says_at_least_and_no_move_gains_nothing(fit):
+    *_, source, method = fit
+    for before, after in pairwise(states_of(source, method)[:-1]):
+        assert after.gains.sum() <= before.objective - after.objective + 1e-9 * before.objective
+        assert ((after.moves[:3] > 0) == (after.gains != 0)).all()
+
+
+def test_a_delete_gains_what_it_claims_though_the_means_of_its_receivers_move():
+    rows = np.array([[0.0], [1.2]])
+    model = DPMeans(10.0, search=True, init=[[0.0], [1.0]], random_state=0).fit(rows)
+    first, second, *_ = model.history_
+    assert second.deletes == 1
+    assert 0 < second.delete_gain <= first.objective - second.objective
+
+
+@settings(max_examples=25)
+@given(fits())
+def test_every_committed_state_is_lower_and_what_its_centers_give(fit):
+    rows, weights, source, method = fit
+    each = np.ones(len(rows)) if weights is None else weights
+    *steps, last = iterate(source, method)
+    states = [step.state for step in steps]
+    assert all(after.objective < before.objective for before, after in pairwise(states))
+    assert [state.step for state in states] == list(range(1, len(states) + 1))
+    for state in states:
+        squared = squared_to(rows, state.centers)
+        labels, k = squared.argmin(axis=1), len(state.centers)
+        sums = np.bincount(labels, each, minlength=k)
+        inertias = np.bincount(labels, each * squared.min(axis=1), minlength=k)
+        np.testing.assert_allclose(state.weights, sums, rtol=1e-13)
+        np.testing.assert_allclose(state.inertias, inertias, rtol=1e-12)
+        assert state.objective == math.fsum(state.inertias) + method.penalty * k
+        assert sums.min() > 0
+    assert last.converged
+    assert contents(replace(last.state, rows_read=0)) == contents(replace(states[-1], rows_read=0))
+
+
+@settings(max_examples=25)
+@given(fits())
+def test_in_a_converged_search_every_row_of_weight_one_lies_within_the_radius(fit):
+    rows, weights, source, method = fit
+    last = list(iterate(source, method))[-1]
+    squared = squared_to(rows, last.state.centers).min(axis=1)
+    assert last.converged
+    assert (squared * (1.0 if weights is None else np.minimum(1.0, weights))).max() <= method.penalty
+
+
+def as_dask(rows, weights, data):
+    array = da.from_array(rows, chunks=(data.draw(chunkings(len(rows))), data.draw(chunkings(rows.shape[1], False))))
+    return as_source(array, weights, block_rows=8)
+
+
+def as_zarr(rows, weights, data):
+    made = zarr.create_array({}, shape=rows.shape, chunks=(data.draw(st.integers(1, 50)), 1), dtype=rows.dtype)
+    made[:] = rows
+    return as_source(made, weights, block_rows=8, threads=data.draw(st.integers(1, 2)))
+
+
+def as_numpy(rows, weights, data):
+    return as_source(rows, weights, block_rows=8, threads=data.draw(st.integers(1, 2)))
+
+
+@pytest.mark.parametrize("form", [as_numpy, as_zarr, as_dask])
+@settings(max_examples=3)
+@given(data=st.data(), seed=st.integers(0, 2))
+def test_chunks_threads_and_forms_do_not_show_in_any_byte(form, data, seed):
+    """Nor do shards: two threads have more of them."""
+    rng = np.random.default_rng(seed)
+    rows, weights = planted(seed, 2, 3, 12)[0].astype(np.float32), rng.choice([0.0, 0.3, 1.0, 2.0], 36)
+    method = Method(30.0, seed=seed)
+    expected = trace(as_source(rows, weights, block_rows=8, threads=1), method)
+    assert trace(form(rows, weights, data), method) == expected
+
+
+@FEWER
+@given(fits(40), st.data())
+def test_a_search_that_goes_on_from_any_step_takes_the_same_steps(fit, data):
+    _, _, source, method = fit
+    steps = trace(source, method)
+    states = states_of(source, method)[:-1]
+    at = data.draw(st.integers(1, len(states)))
+    assert trace(source, method, states[at - 1]) == steps[at:]
+
+
+@FEWER
+@given(fits(40), st.sampled_from([0.25, 2.0]))
+def test_units_by_powers_of_two_do_not_show(fit, unit):
+    rows, weights, source, method = fit
+    stretched = HeldRows(np.ascontiguousarray(rows * rows.dtype.type(unit)), weights)
+    found = states_of(stretched, replace(method, penalty=unit**2 * method.penalty))
+    for one, other in zip(states_of(source, method), found, strict=True):
+        assert (unit * one.centers).tolist() == other.centers.tolist()
+        assert unit**2 * one.objective == other.objective
+
+
+@FEWER
+@given(tables(rows=(1, 40), kinds=TAME), seeds)
+def test_weights_and_the_penalty_count_in_one_unit(rows, seed):
+    weights = np.random.default_rng(seed).choice([1.0, 3.0, 8.0], len(rows))
+    method = Method(0.3 * spread(rows), seed=seed)
+    one = states_of(HeldRows(rows, weights), replace(method, penalty=64.0 * method.penalty))
+    other = states_of(HeldRows(rows, 4.0 * weights), replace(method, penalty=256.0 * method.penalty))
+    # Births alone look at the weight of one row.
+    if not any(len(state.opened) for state in one + other):
+        assert [state.centers.tobytes() for state in one] == [state.centers.tobytes() for state in other]
+        assert [4.0 * state.objective for state in one] == [state.objective for state in other]
+
+
+def test_integer_weights_find_the_planted_optimum_of_repeated_rows():
+    rows, truth = planted(0, 2, 5, 20)
+    times = np.random.default_rng(1).integers(1, 5, len(rows))
+    weighted = DPMeans(200.0, search=True, random_state=0, tol=0.0).fit(rows, sample_weight=times)
+    repeated = DPMeans(200.0, search=True, random_state=0, tol=0.0).fit(np.repeat(rows, times, axis=0))
+    assert same_partition(weighted.labels_, truth)
+    assert same_partition(np.repeat(weighted.labels_, times), repeated.labels_)
+    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12)
+
+
+def test_one_seed_gives_one_answer_and_seeds_differ():
+    rows, penalty = rows_of("no clusters")
+    source = HeldRows(rows, None)
+    traces = [trace(source, Method(penalty, tol=1e-2, seed=seed)) for seed in (0, 1, 0)]
+    assert traces[0] == traces[2]
+    assert traces[0][-1]["centers"] != traces[1][-1]["centers"]
+    assert trace(source, Method(penalty, tol=1e-2).seeded(1)) == traces[1]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_moves_add_up_to_the_number_of_clusters(name):
+    rows, penalty = rows_of(name)
+    for before, after in pairwise(states_of(HeldRows(rows, None), Method(penalty))[:-1]):
+        merges, splits, deletes, *trials = after.moves.tolist()
+        assert sum(trials) in (0, 1)
+        assert not (sum(trials) and merges + splits + deletes + len(after.opened))
+        if not sum(trials):
+            change = splits - merges - deletes + len(after.opened) - after.deaths
+            assert len(after.centers) - len(before.centers) == change
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_merges_and_splits_gain_what_the_history_says_at_least(name):
+    rows, penalty = rows_of(name)
+    said = 0
+    for before, after in pairwise(states_of(HeldRows(rows, None), Method(penalty))[:-1]):
+        if not after.moves[2]:
+            said += np.count_nonzero(after.gains)
+            assert after.gains.sum() <= (before.objective - after.objective) * (1 + 1e-9)
+    assert said
+
+
+def test_the_first_step_is_the_mean_of_all_rows_and_what_it_costs():
+    rows, penalty = rows_of("outliers")
+    first = next(iter(iterate(HeldRows(rows, None), Method(penalty)))).state
+    np.testing.assert_allclose(first.centers[0], rows.mean(axis=0, dtype=np.float64), rtol=1e-12)
+    inertia = ((rows - rows.mean(axis=0, dtype=np.float64)) ** 2).sum()
+    assert first.objective == pytest.approx(inertia + penalty, rel=1e-12)
+    assert (first.moves.tolist(), first.rows_read) == ([0] * 6, 2 * len(rows))
+
+
+@pytest.mark.parametrize("tol", [0.0, 1e-4, 0.05])
+@pytest.mark.parametrize("name", ["overlapping blobs", "outliers"])
+def test_at_the_end_means_gain_less_than_tol(name, tol):
+    rows, penalty = rows_of(name)
+    last = list(iterate(HeldRows(rows, None), Method(penalty, tol=tol)))[-1]
+    squared = squared_to(rows, last.state.centers)
+    labels = squared.argmin(axis=1)
+    gained = last.state.objective - partition_objective(rows, labels, penalty)
+    assert last.converged
+    assert gained <= max(tol, 1e-12) * last.state.objective
+
+
+def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol(monkeypatch):
+    monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)  # moves of single rows follow on these passes
+    rows = np.concatenate([rows for _, rows, _ in Synthetic("uniform", 3000, 2, 1, 3).parts()])
+    source, method = HeldRows(rows, None), Method(1500.0, tol=1e-3, seed=1)
+    coarse = Restart(method, TRIES)(source)
+    *states, _ = states_of(source, method)
+    number = [state.objective for state in states].index(coarse.objective)
+    assert not any(state.moves.any() for state in states[number + 1 :])
+    falls = [1 - after.objective / before.objective for before, after in pairwise(states[number:])]
+    assert len(falls) >= 3
+    assert all(fall >= 1e-5 for fall in falls[:-1])
+    assert 0 < falls[-1] < 1e-5
+
+
+def test_a_coarser_tol_ends_sooner_and_higher():
+    rows, penalty = rows_of("overlapping blobs")
+    fine, coarse = (states_of(HeldRows(rows, None), Method(penalty, tol=tol))[-1] for tol in (1e-4, 0.1))
+    assert coarse.rows_read < fine.rows_read / 2
+    assert coarse.objective > fine.objective
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_max_iter_cuts_a_search_short_and_says_so(most):
+    rows, penalty = rows_of("overlapping blobs")
+    whole = states_of(HeldRows(rows, None), Method(penalty))
+    with pytest.warns(ConvergenceWarning, match=f"max_iter={most} before it converged"):
+        model = DPMeans(penalty, search=True, max_iter=most, random_state=0).fit(rows)
+    assert model.n_iter_ == most
+    assert model.cluster_centers_.tobytes() == whole[most - 1].centers.tobytes()
+    assert model.labels_.tolist() == squared_to(rows, model.cluster_centers_).argmin(axis=1).tolist()
+
+
+def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand():
+    rows, _ = planted(1)
+    source = HeldRows(rows, None)
+    assert len(states_of(source, Method(100.0, max_clusters=40))[-1].centers) == 7
+    steps = []
+
+    def follow():
+        steps.extend(contents(step.state) for step in iterate(source, Method(100.0, max_clusters=6)))
+
+    with pytest.raises(
+        TooManyClustersError,
+        match=r"^penalty=100 makes at least \d clusters, more than max_clusters=6: raise the penalty, or max_clusters$",
+    ):
+        follow()
+    assert steps == [contents(state) for state in states_of(source, Method(100.0))[: len(steps)]]
+    assert steps
+
+
+def test_a_search_starts_from_given_centers_in_the_units_of_the_input():
+    rows, truth = planted(2)
+    centers = np.stack([rows[truth == label].mean(axis=0) for label in range(7)])
+    first, *_ = states_of(HeldRows(rows / [2.0, 4.0], None, np.array([2.0, 4.0])), Method(5.0, centers=centers))
+    assert first.centers.tolist() == (centers / [2.0, 4.0]).tolist()
+    model = DPMeans(100.0, search=True, init=centers, random_state=0).fit(rows)
+    assert model.labels_.tolist() == truth.tolist()
+    assert model.history_[0].n_clusters == 7
+
+
+def test_a_search_from_births_ends_lower_than_these():
+    rows, penalty = rows_of("overlapping blobs")
+    births = DPMeans(penalty).fit(rows)
+    found = DPMeans(penalty, search=True, init=births, random_state=0).fit(rows)
+    assert found.history_[0].objective == births.objective_
+    assert found.objective_ < births.objective_
+
+
+def test_given_centers_without_rows_leave_at_once():
+    rows = np.array([[0.0], [1.0], [10.0]])
+    first = states_of(HeldRows(rows, None), Method(4.0, centers=np.array([[0.0], [99.0], [10.0], [98.0]])))[0]
+    assert (first.centers.tolist(), first.deaths, first.weights.tolist()) == ([[0.0], [10.0]], 2, [2.0, 1.0])
+    assert first.objective == 1.0 + 2 * 4.0
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_one_row_is_one_cluster(d):
+    model = DPMeans(2.0, search=True).fit(np.full((1, d), 0.1))
+    assert (model.cluster_centers_.tolist(), model.objective_) == ([[0.1] * d], 2.0)
+
+
+def test_rows_of_one_place_are_one_cluster():
+    model = DPMeans(1e-9, search=True).fit(np.full((50, 2), 3.0))
+    assert (model.cluster_centers_.tolist(), model.objective_) == ([[3.0, 3.0]], 1e-9)
+    assert model.cluster_weights_.tolist() == [50.0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_a_small_price_every_place_of_repeated_rows_is_a_cluster(seed):
+    places = np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0], [5.0, 6.0], [-9.0, 3.0]])
+    rows = np.random.default_rng(seed).permutation(np.repeat(places, 6, axis=0))
+    model = DPMeans(0.5, search=True, random_state=seed).fit(rows)
+    assert sorted(model.cluster_centers_.tolist()) == sorted(places.tolist())
+    assert model.objective_ == 5 * 0.5
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_at_a_huge_price_all_rows_are_one_cluster(name):
+    rows, _ = rows_of(name)
+    model = DPMeans(1e9, search=True, random_state=0).fit(rows)
+    assert model.n_clusters_ == 1
+    np.testing.assert_allclose(model.cluster_centers_[0], rows.mean(axis=0, dtype=np.float64), rtol=1e-12)
+
+
+def test_rows_far_beyond_the_radius_open_clusters_of_their_own():
+    rows = np.concatenate([np.random.default_rng(0).standard_normal((200, 2)), [[12.0, 0.0], [0.0, -12.0]]])
+    model = DPMeans(120.0, search=True, random_state=0).fit(rows)
+    assert model.cluster_weights_[model.labels_[-2:]].tolist() == [1.0, 1.0]
+
+
+def test_a_state_comes_back_from_a_store_to_the_bit_and_goes_on_to_the_same_end(tmp_path):
+    rows, penalty = rows_of("one column")
+    source, method = HeldRows(rows, None), Method(penalty)
+    steps, store = list(iterate(source, method)), RunStore.at(tmp_path / "run.zarr")
+    store.begin({"format": 1})
+    history = []
+    for number, step in enumerate(steps[:-1], 1):
+        history.append(Record.of(step.state, len(rows), step.seconds))
+        store.commit(step.state, history, step.converged)
+        state, records, converged = store.restore(State)
+        assert (contents(state), records, converged) == (contents(step.state), history, step.converged)
+        if number in (1, len(steps) // 2, len(steps) - 1):
+            end = list(iterate(source, method, state))[-1]
+            assert contents(end.state) == contents(steps[-1].state)
+
+
+def test_the_history_counts_moves_trials_and_passes():
+    rows, penalty = rows_of("overlapping blobs")
+    model = DPMeans(penalty, search=True, random_state=0).fit(rows)
+    states = states_of(HeldRows(rows, None), Method(penalty))
+    for record, state in zip(model.history_, states[:-1], strict=True):
+        moves = record.merges, record.splits, record.deletes, record.openings, record.closings, record.swaps
+        assert moves == tuple(state.moves)
+        assert (record.merge_gain, record.split_gain, record.delete_gain) == tuple(state.gains)
+        assert record.objective == state.objective
+    assert sum(record.openings + record.closings + record.swaps for record in model.history_) >= len(KINDS) - 1
+    assert model.n_passes_ == states[-1].rows_read / len(rows) + 1
+    assert model.history_[-1].passes == model.n_passes_ - 1
+
+
+class InterruptError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("steps", [1, 9])
+def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(tmp_path, steps):
+    rows, penalty = rows_of("one column")
+    model = DPMeans(penalty, search=True, random_state=5)
+
+    def on_step(number, record, n_rows):
+        if number == steps:
+            raise InterruptError("as asked")
+
+    whole = fit(rows, tmp_path / "whole.zarr", model)
+    with pytest.raises(InterruptError, match="as asked"):
+        fit(rows, tmp_path / "run.zarr", model, on_step=on_step)
+    resumed = fit(rows, tmp_path / "run.zarr", DPMeans(penalty, search=True), resume=True)
+    for name, array in zarr.open_group(tmp_path / "whole.zarr", mode="r").arrays():
+        if name != "seconds":
+            assert zarr.open_array(tmp_path / "run.zarr" / name)[...].tobytes() == array[...].tobytes(), name
+    assert resumed.n_passes_ == whole.n_passes_
+    assert resumed.get_params()["search"] is load(tmp_path / "whole.zarr").get_params()["search"] is True
+    with pytest.raises(InputError, match="begun with another method"):
+        fit(rows, tmp_path / "run.zarr", DPMeans(penalty, random_state=5), resume=True)
+
+
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_search_is_true_or_false(value):
+    with pytest.raises(InputError, match=f"search must be True or False, got {value!r}"):
+        DPMeans(1.0, search=value).fit(np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("factor", [1e-170, 1e160])
+def test_weights_and_the_penalty_may_be_in_any_unit(factor):
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    plain = DPMeans(0.1, search=True, random_state=0).fit(rows)
+    scaled = DPMeans(0.1 * factor, search=True, random_state=0).fit(rows, sample_weight=np.full(50, factor))
+    assert scaled.objective_ / factor == pytest.approx(plain.objective_, rel=0.03)
+
+
+def test_a_run_is_not_resumed_with_another_seed(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.warns(ConvergenceWarning, match="before it converged"):
+        fit(rows, tmp_path / "run.zarr", DPMeans(0.1, search=True, max_iter=1, random_state=5))
+    with pytest.raises(InputError, match="was begun with seed 5, not 6: leave the seed out"):
+        fit(rows, tmp_path / "run.zarr", DPMeans(0.1, search=True, random_state=6), resume=True)
+    resumed = fit(rows, tmp_path / "run.zarr", DPMeans(0.1, search=True), resume=True)
+    assert resumed.random_state_ == 5
+    assert resumed.objective_ == DPMeans(0.1, search=True, random_state=5).fit(rows).objective_
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(InputError, match="random_state must be an integer >= 0, a RandomState or None, got -1"):
+        DPMeans(1.0, search=True, random_state=-1).fit(np.eye(3))

@@ -1,0 +1,652 @@
+"""Runs on object stores: what holds on a local disk holds in a bucket."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import boto3
+import numpy as np
+import pytest
+import xarray
+import zarr
+from click.testing import CliRunner
+from distributed import Client, LocalCluster
+from fsspec.implementations.memory import MemoryFileSystem
+from moto.server import ThreadedMotoServer
+from s3fs import S3FileSystem
+
+from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
+from dask_dpmeans.cli import main
+from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.errors import LockLostError
+from dask_dpmeans.methods.dpmeans import batch
+from dask_dpmeans.runs import write_synthetic
+from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
+from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
+from dask_dpmeans.sources import as_source
+from dask_dpmeans.sources.safety import guard
+from dask_dpmeans.storage import lock
+from dask_dpmeans.storage.arrays import create_group
+from dask_dpmeans.storage.location import Location, overlapping
+from dask_dpmeans.storage.run_store import Record, RunStore
+from dask_dpmeans.synth import Synthetic
+
+SECRET = "not-to-be-seen"
+
+
+@pytest.fixture(autouse=True)
+def quick_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the kernel's locks a job waits a quarter of this for another that began at the same moment."""
+    monkeypatch.setattr(lock, "BEAT", 0.1)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of an S3 server on loopback, with one bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "me", "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=address, **keys).create_bucket(Bucket="bucket")
+    yield address
+    server.stop()
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """A folder that is new, on a local disk, in memory, or in a bucket."""
+    if request.param == "local":
+        return Location.at(tmp_path)
+    if request.param == "memory":
+        return Location.at(f"memory://{tmp_path.name}")
+    return in_bucket(request.getfixturevalue("endpoint"), tmp_path)
+
+
+@pytest.fixture
+def bucket(endpoint: str, tmp_path: Path) -> Location:
+    """A folder that is new, in a bucket."""
+    return in_bucket(endpoint, tmp_path)
+
+
+def in_bucket(endpoint: str, tmp_path: Path) -> Location:
+    return Location.at(f"s3://bucket/{tmp_path.name}", {"endpoint_url": endpoint, "key": "me", "secret": SECRET})
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.uniform(-4, 4, (8, 3))[rng.integers(8, size=3000)] + rng.standard_normal((3000, 3))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def wanted(rows: np.ndarray) -> DPMeans:
+    return model().fit(rows)
+
+
+def model(seed: int | None = 0, penalty: float = 16.0) -> DPMeans:
+    """A fit of few steps."""
+    return DPMeans(penalty, tol=0.03, random_state=seed)
+
+
+def put(place: Location, rows: np.ndarray) -> Location:
+    zarr.create_array(place.store(), data=rows, chunks=(700, *rows.shape[1:]))
+    return place
+
+
+def keys(place: Location) -> list[str]:
+    fs, where = place.files()
+    fs.invalidate_cache()
+    return sorted(path.removeprefix(where).strip("/") for path in fs.find(where))
+
+
+def same(model: Any, wanted: DPMeans) -> None:
+    np.testing.assert_array_equal(model.cluster_centers_, wanted.cluster_centers_)
+    np.testing.assert_array_equal(np.asarray(model.labels_), wanted.labels_)
+    assert model.objective_ == wanted.objective_
+
+
+class InterruptError(Exception):
+    pass
+
+
+def interrupted_after(steps: int) -> Any:
+    def on_step(number: int, record: Record, n_rows: int) -> None:
+        if number == steps:
+            raise InterruptError
+
+    return on_step
+
+
+# ---------------------------------------------------------------- what holds on a disk
+
+
+def test_a_fit_from_store_to_store_is_that_in_memory_and_leaves_no_lock(
+    folder: Location, rows: np.ndarray, wanted: DPMeans
+) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    same(fit(data, run, model()), wanted)
+    same(load(run), wanted)
+    assert "lock" not in keys(run)
+    out = folder / "out.zarr"
+    assert predict(run, data, out).n_rows == 3000
+    np.testing.assert_array_equal(zarr.open_array((out / "label").store(), mode="r")[:], wanted.labels_)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_run_goes_on_to_the_same_end(folder: Location, rows: np.ndarray, wanted: DPMeans, steps: int) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    with pytest.raises(InterruptError):
+        fit(data, run, model(), on_step=interrupted_after(steps))
+    assert RunStore.at(run).committed() == steps
+    with pytest.raises(InputError, match="has not finished: --resume goes on with it"):
+        load(run)
+    with pytest.raises(InputError, match="holds a run: --resume goes on with it, --force removes it first"):
+        fit(data, run, model())
+    same(fit(data, run, model(None), resume=True), wanted)
+
+
+def test_force_removes_a_run_and_nothing_else(folder: Location, rows: np.ndarray) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    fit(data, run, model())
+    before = keys(folder)
+    assert fit(data, run, model(), force=True).penalty == 16.0
+    assert keys(folder) == before
+    fs, where = run.files()
+    fs.pipe_file(f"{where}/notes.txt", b"precious")
+    with pytest.raises(InputError, match=r"also holds notes.txt, no output of ours: move that away first"):
+        fit(data, run, model(None), force=True)
+    assert RunStore.at(run).finished()
+    with pytest.raises(InputError, match="no output of ours, so it is never removed"):
+        fit(rows, data, model(), force=True)
+
+
+def test_old_steps_are_removed(folder: Location, rows: np.ndarray) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    found = fit(data, run, model())
+    steps = {key.split("/")[1] for key in keys(run) if key.startswith("steps/0")}
+    assert found.n_iter_ > 3
+    assert steps == {f"{number:06d}" for number in (found.n_iter_ - 1, found.n_iter_)}
+
+
+def test_damage_is_an_error_that_names_the_array(folder: Location, rows: np.ndarray) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    fit(data, run, model())
+    fs, where = run.files()
+    name = f"{where}/cluster_centers/c/0/0"
+    content = fs.cat_file(name)
+    for harmed in (content[:-3], bytes([content[0] ^ 1]) + content[1:], None):
+        if harmed is None:
+            fs.rm_file(name)
+        else:
+            fs.pipe_file(name, harmed)
+        with pytest.raises(CorruptStoreError, match="cluster_centers"):
+            load(run)
+
+
+def test_of_two_jobs_on_one_run_the_second_is_refused(folder: Location, rows: np.ndarray) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    refused: list[str] = []
+
+    def second(number: int, *_: Any) -> None:
+        if number == 1:
+            with pytest.raises(InputError, match="is being written by another job") as found:
+                fit(data, run, model(None), resume=True)
+            refused.append(str(found.value))
+
+    fit(data, run, model(), on_step=second)
+    assert len(refused) == 1
+
+
+def test_of_two_jobs_that_commit_the_same_step_one_does(folder: Location, rows: np.ndarray) -> None:
+    first, second = [step.state for step in iterate(as_source(rows), batch.Method(16.0))][:2]
+    store = RunStore.at(folder / "run.zarr")
+    store.begin({"format": 1})
+    records = [Record.of(state, 3000, 0.0) for state in (first, second)]
+    store.commit(first, records[:1], False, "one")
+    store.commit(second, records, False, "one")
+    with pytest.raises(LockLostError, match="another job has committed step 2 of"):
+        store.commit(second, records, False, "other")
+    assert store.committed() == 2
+    store.commit(second, records, False, "one")  # as if the answer to the first time had been lost
+
+
+def test_what_a_dead_job_left_after_the_last_commit_does_not_count(
+    folder: Location, rows: np.ndarray, wanted: DPMeans
+) -> None:
+    data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
+    with pytest.raises(InterruptError):
+        fit(data, run, model(), on_step=interrupted_after(2))
+    fs, where = run.files()
+    fs.copy(f"{where}/steps/000002/", f"{where}/steps/000099/", recursive=True)
+    word = json.loads(fs.cat_file(f"{where}/steps/000002/zarr.json"))
+    foreign = {"dask_dpmeans": word["attributes"]["dask_dpmeans"] | {"run": "an older one", "committed": 99}}
+    fs.rm_file(f"{where}/steps/000099/zarr.json")
+    create_group(run / "steps/000099", foreign)
+    assert RunStore.at(run).committed() == 2
+    same(fit(data, run, model(None), resume=True), wanted)
+    assert not any("000099" in key for key in keys(run))
+
+
+def test_what_a_job_commits_that_stood_still_while_another_began_anew_counts_for_nothing(
+    folder: Location, rows: np.ndarray
+) -> None:
+    data, run = put(folder / "data.zarr", rows), RunStore.at(folder / "run.zarr")
+
+    def stand_still(number: int, *_: Any) -> None:
+        if number == 1:
+            manifest = run.manifest()
+            run.remove()
+            run.begin(manifest)
+        assert run.committed() == 0
+        if number == 2:
+            raise InterruptError
+
+    with pytest.raises(InterruptError):
+        fit(data, run.location, model(), on_step=stand_still)
+
+
+def test_a_run_that_was_begun_anew_goes_on_whatever_a_job_left_that_stood_still(
+    folder: Location, rows: np.ndarray
+) -> None:
+    old, new, last = [step.state for step in iterate(as_source(rows), batch.Method(16.0))][:3]
+    old, store = replace(old, step=2), RunStore.at(folder / "run.zarr")
+    store.begin({"format": 1})
+    before = store.name()
+    (store / "steps").remove()
+    store.begin({"format": 1})
+    records = [Record.of(state, 3000, 0.0) for state in (old, new, last)]
+    store.commit(old, records[:2], False, "old", before)
+    assert store.committed() == 0
+    store.commit(new, records[:2], False, "new")
+    assert store.restore(batch.State)[0].objective == new.objective
+    with pytest.raises(LockLostError, match="another job has committed step 2 of"):
+        store.commit(old, records[:2], False, "old", before)
+    with pytest.raises(CorruptStoreError, match="steps/000002/state was written over by a job that stood still"):
+        store.restore(batch.State)
+    store.commit(last, records, False, "new")
+    assert store.restore(batch.State)[0].objective == last.objective
+
+
+def test_a_job_that_stood_still_removes_no_step_of_a_run_begun_anew(folder: Location, rows: np.ndarray) -> None:
+    new, old = [step.state for step in iterate(as_source(rows), batch.Method(16.0))][:2]
+    store, records = RunStore.at(folder / "run.zarr"), [Record.of(state, 3000, 0.0) for state in (new, old)]
+    store.begin({"format": 1})
+    store.commit(new, records[:1], False, "new")
+    store.commit(replace(old, step=9), records, False, "old", "the run before")
+    assert store.committed() == 1
+    assert store.restore(batch.State)[0].objective == new.objective
+
+
+def test_paths_and_trees_are_written(folder: Location, rows: np.ndarray) -> None:
+    data = put(folder / "data.zarr", rows)
+    write_path(penalty_path(data, [10.0, 100.0], random_state=0), folder / "path.zarr")
+    write_tree(cluster_tree(model().fit(rows)), folder / "tree.zarr")
+    for name in ("path.zarr", "tree.zarr"):
+        group = zarr.open_group((folder / name).store(), mode="r")
+        assert len(group["penalty"][:]) >= 2
+        assert "steps" not in group
+
+
+class CutError(Exception):
+    """Ends a job as it removes."""
+
+
+@contextmanager
+def removal_that_ends(number: int, seed: int) -> Iterator[list[int]]:
+    """The n-th removal of files removes some of them, drawn at random, in any order, and nothing happens after it."""
+    calls: list[int] = []
+    whole, draw = Location.remove, random.Random(seed)
+
+    def cut(place: Location, entries: Any = None) -> None:
+        given = list(entries)
+        calls.append(len(given))
+        if len(calls) == number:
+            whole(place, draw.sample(given, draw.randint(0, len(given))))
+            raise CutError
+        whole(place, given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Location, "remove", cut)
+        yield calls
+
+
+@pytest.mark.parametrize("kind", ["run", "path"])
+def test_an_output_that_was_removed_in_part_is_ours_until_it_is_gone(
+    folder: Location, rows: np.ndarray, kind: str
+) -> None:
+    def write(place: Location, penalty: float, **how: bool) -> bytes:
+        if kind == "run":
+            return fit(rows, place, model(penalty=penalty), **how).cluster_centers_.tobytes()
+        write_path(penalty_path(rows, [penalty], random_state=0), place, **how)
+        return b"".join(each.tobytes() for each in read_path(place).centers)
+
+    wanted = write(folder / "wanted", 16.0)
+    for number in range(1, 4):
+        for how in ({}, {"force": True}, {"resume": True})[: 3 if kind == "run" else 2]:
+            target = folder / f"{number}-{'-'.join(how)}"
+            write(target, 9.0)
+            with removal_that_ends(number, number) as calls, pytest.raises(CutError):
+                write(target, 16.0, force=True)
+            assert len(calls) == number
+            if number > 1 or not RunStore.at(target).finished():  # else all of the old output is there
+                with pytest.raises(InputError, match="has not finished"):
+                    RunStore.at(target).whole(kind).__enter__()
+            else:
+                how = {"force": True}
+            assert write(target, 16.0, **how) == wanted
+            assert not any("removed" in key for key in keys(target))
+
+
+# ---------------------------------------------------------------- buckets alone
+
+
+def test_workers_read_and_write_a_bucket_with_the_options_of_the_job(
+    bucket: Location, rows: np.ndarray, wanted: DPMeans
+) -> None:
+    data, run = put(bucket / "data.zarr", rows), bucket / "run.zarr"
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        same(fit(data.url, run.url, model(), client=client, storage_options=run.options), wanted)
+    same(load(run.url, storage_options=run.options), wanted)
+
+
+def test_xarray_opens_a_run_in_a_bucket(bucket: Location, rows: np.ndarray, wanted: DPMeans) -> None:
+    fit(put(bucket / "data.zarr", rows), bucket / "run.zarr", model())
+    with xarray.open_zarr((bucket / "run.zarr").store()) as opened:
+        np.testing.assert_array_equal(opened["cluster_centers"], wanted.cluster_centers_)
+
+
+def call(*arguments: Any) -> Any:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("given", ["options", "environment"])
+def test_commands_work_in_a_bucket(
+    bucket: Location, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    data, run, out = put(bucket / "data.zarr", rows).url, f"{bucket.url}/run.zarr", f"{bucket.url}/out.zarr"
+    endpoint, options = bucket.options["endpoint_url"], []
+    if given == "options":
+        options = [part for key, value in bucket.options.items() for part in ("--storage-option", f"{key}={value}")]
+    else:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    said = [
+        call("fit", data, run, "--penalty", 16, "--tol", 0.03, "--seed", 0, *options),
+        call("predict", run, data, out, *options),
+        call("show", run, *options),
+    ]
+    if given == "options":
+        said += [
+            call("fit", data, run, "--penalty", 16, "--tol", 0.03, "--init", run, "--force", *options),
+            call("fit", data, run, "--penalty", 16, "--dry-run", *options),
+            call("tree", run, f"{bucket.url}/tree.zarr", *options),
+            call("path", data, f"{bucket.url}/path.zarr", "--penalties", "10,100", "--full", *options),
+            call("penalty", data, "-k", 3, *options),
+            call("synth", "uniform", f"{bucket.url}/synth.zarr", "--rows", 10, *options),
+        ]
+    for each in said:
+        assert each.exit_code == 0, each.output
+        assert SECRET not in each.output
+
+
+def test_no_key_is_kept_or_told(bucket: Location, rows: np.ndarray) -> None:
+    run = bucket / "run.zarr"
+    fit(put(bucket / "data.zarr", rows), run, model())
+    fs, where = run.files()
+    assert not any(SECRET.encode() in fs.cat_file(f"{where}/{key}") for key in keys(run))
+    assert SECRET not in repr(run)
+    with pytest.raises(InputError, match="there is no Zarr array") as found:
+        fit(bucket / "nothing.zarr", bucket / "other.zarr", model(None))
+    assert SECRET not in str(found.value)
+
+
+def test_a_store_that_cannot_be_reached_is_an_error_and_not_an_empty_one(
+    bucket: Location, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3FileSystem, "retries", 1)
+    once = {"config_kwargs": {"retries": {"max_attempts": 0}}}
+    silent = Location.at(bucket.url, bucket.options | once | {"endpoint_url": "http://127.0.0.1:1"})
+    with pytest.raises(OSError, match="does not answer"):
+        fit(rows, silent / "run.zarr", model(None))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense://bucket/run.zarr", "cannot be reached: Protocol not known: nonsense"),
+        ("http://127.0.0.1:1/run.zarr", "cannot be written by that protocol: give another output"),
+    ],
+)
+def test_places_that_cannot_be_are_refused(rows: np.ndarray, url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fit(rows, url, model(None))
+
+
+def test_files_are_read_from_disks_only() -> None:
+    with pytest.raises(InputError, match=r"s3://bucket/rows.npy would have to be on a local disk: copy it there"):
+        as_source("s3://bucket/rows.npy")
+
+
+def test_an_output_within_the_input_is_refused_there_too(bucket: Location, rows: np.ndarray) -> None:
+    data = put(bucket / "data.zarr", rows)
+    with pytest.raises(InputError, match="lie one within the other"):
+        fit(data, data / "run.zarr", model(None))
+    assert overlapping(bucket / "a", bucket / "a/b")
+    assert not overlapping(bucket / "a", bucket / "ab")
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket: Location, rows: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"s3://nowhere/run.zarr/lock cannot be written: The specified bucket"):
+        fit(rows, Location.at("s3://nowhere/run.zarr", bucket.options), model(None))
+
+
+@pytest.mark.parametrize("options", [{"nonsense": 1}, {"client_kwargs": {"nonsense": 1}}, {"max_concurrency": "x"}])
+def test_options_that_the_file_system_does_not_know_are_named(rows: np.ndarray, options: dict[str, Any]) -> None:
+    run = Location.at("s3://bucket/run.zarr", options)
+    for call_of in (lambda: fit(rows, run, model(None)), lambda: load(run)):
+        with pytest.raises(InputError, match=r"s3://bucket/run.zarr.* cannot be reached.*(nonsense|not supported)"):
+            call_of()
+
+
+def test_options_are_refused_where_nothing_is_at_a_url(tmp_path: Path, rows: np.ndarray) -> None:
+    np.save(tmp_path / "rows.npy", rows)
+    data, run, options = tmp_path / "rows.npy", tmp_path / "run.zarr", {"anon": True}
+    path = penalty_path(rows, [16.0, 64.0])
+    for refused in (
+        lambda: fit(data, run, model(None), storage_options=options),
+        lambda: load(run, storage_options=options),
+        lambda: predict(run, data, tmp_path / "out.zarr", storage_options=options),
+        lambda: write_path(path, tmp_path / "path.zarr", storage_options=options),
+        lambda: read_path(tmp_path / "path.zarr", storage_options=options),
+        lambda: write_tree(cluster_tree(model().fit(rows)), tmp_path / "tree.zarr", storage_options=options),
+        lambda: read_tree(tmp_path / "tree.zarr", storage_options=options),
+        lambda: write_synthetic(Synthetic("uniform", 10, 2, 0, 0), tmp_path / "synth.zarr", storage_options=options),
+    ):
+        with pytest.raises(InputError, match="storage options are for URLs, and no URL is given here: leave anon out"):
+            refused()
+    for command in (["fit", data, run, "--penalty", 16], ["show", run], ["synth", "uniform", tmp_path / "synth.zarr"]):
+        said = call(*command, "--storage-option", "anon=true")
+        assert said.exit_code == 2
+        assert "leave anon out" in said.output
+    assert fit(data, "memory://only/run.zarr", model(), storage_options={"skip_instance_cache": True}).n_clusters_ > 1
+
+
+@pytest.mark.parametrize("beginning", ["file://", "local://"])
+def test_urls_of_this_machine_are_paths(tmp_path: Path, beginning: str) -> None:
+    assert Location.at(f"{beginning}{tmp_path}/a b") == Location(f"{tmp_path}/a b")
+
+
+@pytest.mark.parametrize("name", ["run*.zarr", "run?.zarr", "run[1].zarr"])
+def test_an_output_by_whose_name_others_could_be_removed_is_refused(rows: np.ndarray, name: str) -> None:
+    fit(rows, "memory://shared/run1.zarr", model())
+    with pytest.raises(InputError, match=r"holds one of \* \? \[, by which more could be removed: give another output"):
+        fit(rows, f"memory://shared/{name}", model(None))
+    assert load("memory://shared/run1.zarr").n_clusters_ > 1
+
+
+def test_a_store_that_does_not_answer_fails_at_one_question_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def no_answer(self: Any, path: str, **_: Any) -> bytes:
+        asked.append(path)
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", no_answer)
+    monkeypatch.setattr(guard, "PAUSES", (0.0, 0.0))
+    with pytest.raises(InputError, match=r"data: memory://silent/rows\.zarr does not answer: no answer"):
+        as_source("memory://silent/rows.zarr")
+    assert [path.strip("/") for path in asked] == ["silent/rows.zarr/zarr.json"] * 3
+
+
+class SilentError(Exception):
+    """As the packages that ask stores raise them."""
+
+
+SilentError.__module__ = "botocore.exceptions"
+
+
+def test_a_store_that_falls_silent_in_a_fit_stops_it_and_it_can_go_on(
+    tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "rows.npy", rows)
+    command = ["fit", tmp_path / "rows.npy", "memory://silent/run.zarr", "--penalty", 16, "--tol", 0.03, "--seed", 0]
+    answering = {name: getattr(MemoryFileSystem, name) for name in ("pipe_file", "cat_file", "ls")}
+
+    def silent(*_: Any, **__: Any) -> None:
+        raise SilentError("no answer")
+
+    def fall_silent(self: Any, path: str, value: bytes, **how: Any) -> None:
+        if "000003" in path:
+            for name in answering:
+                monkeypatch.setattr(MemoryFileSystem, name, silent)
+            silent()
+        answering["pipe_file"](self, path, value, **how)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", fall_silent)
+    stopped = call(*command)
+    assert stopped.exit_code == 3, stopped.output
+    assert "no answer; the same command with --resume goes on with memory://silent" in stopped.output
+    refused = call(*command)
+    assert refused.exit_code == 1
+    assert "memory://silent/run.zarr does not answer: no answer" in refused.output
+    for name, answer in answering.items():
+        monkeypatch.setattr(MemoryFileSystem, name, answer)
+    monkeypatch.setattr(lock, "LEASE", 0.2)
+    assert call(*command, "--resume").exit_code == 0
+    same(load("memory://silent/run.zarr"), wanted)
+
+
+@pytest.mark.parametrize("text", ["endpoint", "=value"])
+def test_an_option_without_a_value_is_wrong_use(text: str) -> None:
+    result = call("show", "run.zarr", "--storage-option", text)
+    assert result.exit_code == 2
+    assert f"'{text}' is no option such as anon=true" in " ".join(result.output.split())
+
+
+def test_of_many_that_create_a_file_one_does(folder: Location) -> None:
+    fs, where = folder.files()
+    fs.makedirs(where, exist_ok=True)
+    done: list[int] = []
+
+    def create(number: int) -> None:
+        try:
+            (folder / "file").create(b"x" * number)
+            done.append(number)
+        except FileExistsError:
+            pass
+
+    threads = [Thread(target=create, args=(number,)) for number in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 1
+    assert fs.cat_file(f"{where}/file") == b"x" * done[0]
+
+
+def test_a_file_system_without_conditional_writes_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = MemoryFileSystem.pipe_file
+
+    def unconditional(self: Any, path: str, value: bytes) -> None:
+        plain(self, path, value)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", unconditional)
+    place = Location.at("memory://plain/file")
+    place.create(b"first")
+    with pytest.raises(FileExistsError, match="memory://plain/file"):
+        place.create(b"second")
+    assert place.files()[0].cat_file(place.files()[1]) == b"first"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    failing = False
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        if self.failing and "/c/" in self.path:
+            self.send_error(500)
+        else:
+            super().do_GET()
+
+
+class Forbidding(Quiet):
+    """Lets nobody ask for what lies beside the rows."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/data.zarr/"):
+            super().do_GET()
+        else:
+            self.send_error(403)
+
+
+def test_rows_are_read_over_http_where_nothing_beside_them_may_be_asked_for(
+    tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "PAUSES", (60.0,))  # it is not asked again
+    put(Location.at(tmp_path / "data.zarr"), rows)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Forbidding, directory=tmp_path)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/data.zarr"
+            same(fit(url, tmp_path / "run.zarr", model()), wanted)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_rows_are_read_over_http(
+    tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(Location.at(tmp_path / "data.zarr"), rows)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/data.zarr"
+            same(fit(url, tmp_path / "run.zarr", model()), wanted)
+            with monkeypatch.context() as patch:
+                patch.setattr(Quiet, "failing", True)
+                patch.setattr(guard, "PAUSES", (0.01,))
+                with pytest.raises(OSError, match=r"rows 0 to 3,000 of .* cannot be read: 500, message='Internal"):
+                    as_source(url)
+            (tmp_path / "data.zarr/c/2/0").unlink()
+            with pytest.raises(CorruptStoreError, match=r"chunk c/2/0 of .*data.zarr.* is missing"):
+                as_source(url)
+        finally:
+            server.shutdown()
+            thread.join()

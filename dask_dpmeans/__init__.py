@@ -8,15 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dask_dpmeans.api import DPMeans, dry_run, fit, load
+    from dask_dpmeans.api.cost import Estimate
+    from dask_dpmeans.api.fitting import dry_run, fit
+    from dask_dpmeans.api.loading import load
+    from dask_dpmeans.api.prediction import predict
     from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
-    from dask_dpmeans.estimate import Estimate
+    from dask_dpmeans.estimators.dpmeans import DPMeans
     from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans
     from dask_dpmeans.estimators.hdp import HDPMeans
     from dask_dpmeans.estimators.kernel import KernelDPMeans
     from dask_dpmeans.estimators.spectral import SpectralDPMeans
     from dask_dpmeans.estimators.streaming import OnlineDPMeans, SplitMergeDPMeans
-    from dask_dpmeans.runs import predict
     from dask_dpmeans.selection import metrics, penalty
 
 __version__ = "0.1.0"

@@ -63,3 +63,6 @@ class LockLostError(_RedactedError, RuntimeError):
 
 class AbandonedError(RuntimeError):
     """Nobody waits for what a thread works on: who did was stopped."""
+
+
+NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"

@@ -16,7 +16,7 @@ import psutil
 from dask.distributed import Client, LocalCluster
 
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.runs import write_synthetic
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.synth import Synthetic
 
 CENTERS, COLUMNS = 50, 32

@@ -17,7 +17,7 @@ import numpy as np
 from dask.distributed import Client, LocalCluster
 
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.runs import write_synthetic
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.synth import Synthetic
 
 

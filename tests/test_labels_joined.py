@@ -57,7 +57,7 @@ def test_the_readme_labels_from_an_exported_model(folder: Path, frame: pd.DataFr
     X = frame[["age", "income"]].to_numpy()
     fit(X, "run.zarr", DPMeans(1.0), scale="std", columns=[1, 0])
     names: dict[str, object] = {"X": X}
-    exec(snippet("from dask_dpmeans.export import"), names)
+    exec(snippet("from dask_dpmeans.api.export import"), names)
     expected = load("run.zarr").predict(X)
     np.testing.assert_array_equal(names["labels"], expected)
     np.testing.assert_array_equal(names["served"], expected)

@@ -32,10 +32,10 @@ from dask_dpmeans import (
     load,
     predict,
 )
-from dask_dpmeans.api import dry_run
+from dask_dpmeans.api.export import as_json, as_pipeline
+from dask_dpmeans.api.fitting import dry_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.export import as_json, as_pipeline
 from dask_dpmeans.selection.metrics import partition
 from dask_dpmeans.selection.penalty import (
     farthest_first,

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, KernelDPMeans, OnlineDPMeans, SpectralDPMeans, fit
+from dask_dpmeans.api.export import as_json
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.export import as_json
 from dask_dpmeans.storage.manifest import FORMAT
 from dask_dpmeans.storage.run_store import Record
 

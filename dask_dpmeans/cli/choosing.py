@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.api import load
+from dask_dpmeans.api.loading import load
 from dask_dpmeans.cli.following import following
 from dask_dpmeans.cli.options import (
     DATA,
@@ -25,7 +25,6 @@ from dask_dpmeans.cli.place import reading, resumable
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_path, say_tree, seen
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimate import counted
 from dask_dpmeans.selection.penalty import (
     USUAL_PENALTIES,
     PenaltyPath,
@@ -38,6 +37,7 @@ from dask_dpmeans.selection.penalty import (
 from dask_dpmeans.selection.tree import cluster_tree, write_tree
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.text import counted
 
 
 @click.command("penalty", short_help="Find the penalty for about so many clusters.", epilog=DATA)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from dask_dpmeans import runs
-from dask_dpmeans.api import DPMeans, Model, dry_run, fit
+from dask_dpmeans.api import prediction
+from dask_dpmeans.api.fitting import Model, dry_run, fit
 from dask_dpmeans.cli.options import (
     DATA,
     ENDS,
@@ -26,7 +26,7 @@ from dask_dpmeans.cli.place import placed, resumable
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_estimate, say_result
 from dask_dpmeans.errors import redacted
-from dask_dpmeans.estimate import counted
+from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.graph_cut import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.estimators.kernel import KernelDPMeans
@@ -34,6 +34,7 @@ from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.text import counted
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL = (
@@ -298,7 +299,7 @@ def predict_command(
     RunStore.at(fitted).result()
     RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
     with placed(data, fill_missing, False, **where) as work, progress(as_json) as shown:
-        found = runs.predict(fitted, data, target, groups=groups, force=force, on_pass=shown.watch, **work)
+        found = prediction.predict(fitted, data, target, groups=groups, force=force, on_pass=shown.watch, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:

@@ -6,15 +6,16 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans import runs
-from dask_dpmeans.api import DPMeans, fit
+from dask_dpmeans.api import synthetic
+from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_result
 from dask_dpmeans.errors import InputError, redacted
-from dask_dpmeans.estimate import counted
+from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.synth import KINDS, Synthetic
+from dask_dpmeans.text import counted
 
 
 @click.command("synth", short_help="Write synthetic rows and their true labels.")
@@ -38,7 +39,7 @@ def synth_command(
 ) -> None:
     """Write synthetic rows and their true labels: OUT/rows and OUT/truth."""
     synthetic = Synthetic(kind, rows, features, centers, seed)
-    runs.write_synthetic(synthetic, out, force=force, storage_options=storage_options)
+    synthetic.write_synthetic(synthetic, out, force=force, storage_options=storage_options)
     click.echo(f"{counted(rows, 'row')} of {counted(features, 'column')}: {redacted(out)}/rows")
 
 
@@ -54,7 +55,7 @@ def demo_command(folder: str) -> None:
     data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
     blobs = Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
     click.echo(f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows")
-    runs.write_synthetic(blobs, data, force=True)
+    synthetic.write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
     with progress(False) as shown:
         told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}

@@ -8,13 +8,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from dask_dpmeans.api.export import export
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
 from dask_dpmeans.cli.place import placed
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
 from dask_dpmeans.errors import redacted
-from dask_dpmeans.export import export
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import read_path
 from dask_dpmeans.selection.tree import read_tree

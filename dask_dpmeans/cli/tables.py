@@ -8,9 +8,9 @@ from typing import Any
 import click
 import numpy as np
 
+from dask_dpmeans.api.cost import Estimate
 from dask_dpmeans.cli.progress import elapsed
 from dask_dpmeans.errors import redacted
-from dask_dpmeans.estimate import Estimate, counted, figures
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.kernel import search as kernel_search
 from dask_dpmeans.methods.spectral.relaxation import relaxed_objective
@@ -20,6 +20,7 @@ from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.manifest import MIXTURE
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.text import counted, figures
 
 
 def describe(run: Location) -> dict[str, Any]:

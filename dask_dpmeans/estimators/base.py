@@ -12,11 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks, runs
+from dask_dpmeans import checks, errors
 from dask_dpmeans.engine.loop import Algorithm, Step, iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks
-from dask_dpmeans.features.transform import Learned, Recipe
+from dask_dpmeans.estimators.transform import Learned, Recipe
 from dask_dpmeans.kernels.assign import Distances, Labels
 from dask_dpmeans.kernels.block import Block, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
@@ -163,7 +163,7 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
         found = stepped(learned.source, method, tasks, lambda *end: self._reached(lambda model: note(model, *end)))
         note(self, found.state, found.history)
         if not found.wanted:
-            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3 + FRAMES)
+            warnings.warn(errors.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3 + FRAMES)
 
     def _note(
         self, learned: Learned, rows: Any, groups: Any, method: Algorithm[Any], state: Any, history: list[Record]

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
-from dask_dpmeans import checks, runs
+from dask_dpmeans import checks, errors
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of, stepped
 from dask_dpmeans.estimators.callbacks import FRAMES, Tasks, with_callbacks
@@ -140,7 +140,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         self._note(found.state, found.history)
         tasks.end()
         if not found.wanted:
-            warnings.warn(runs.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2 + FRAMES)
+            warnings.warn(errors.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2 + FRAMES)
         return self
 
     def _note(self, state: Any, history: list[Record]) -> None:

@@ -13,7 +13,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.features.kernel_maps import Approximation, approximation_of
+from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.hdp import PredictedLabels, Prices, Sharing
 from dask_dpmeans.methods.hdp import batch
@@ -78,7 +78,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
     ----------
     cluster_centers_ : (g, d) float64
         The global centers; with an approximation (g, n_components), among the features.
-    features_ : dask_dpmeans.features.kernel_maps.KernelFeatures
+    features_ : dask_dpmeans.estimators.kernel_maps.KernelFeatures
         Of an approximation.
     labels_ : (n,) int32
         The global cluster of each row; a lazy Dask array where the input is one, or a ``zarr.Array``.

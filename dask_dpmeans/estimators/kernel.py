@@ -12,7 +12,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.features.kernel_maps import Approximation, approximation_of
+from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, ImplicitDistances, ImplicitInertia, ImplicitLabels
 from dask_dpmeans.methods.dpmeans import batch, search
@@ -94,7 +94,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         Of the exact form: the rows, weights and labels that the centers are made of.
     cluster_centers_ : (k, n_components) float64
         Of an approximation: the centers among the features.
-    features_ : dask_dpmeans.features.kernel_maps.KernelFeatures
+    features_ : dask_dpmeans.estimators.kernel_maps.KernelFeatures
         Of an approximation.
     n_iter_, n_passes_, history_, random_state_, n_features_in_
         As `DPMeans` has them.

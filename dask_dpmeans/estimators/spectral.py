@@ -12,8 +12,8 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.features.embedding import Eigenvectors
-from dask_dpmeans.features.transform import Learned
+from dask_dpmeans.estimators.embedding import Eigenvectors
+from dask_dpmeans.estimators.transform import Learned
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective

@@ -14,12 +14,12 @@ import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimate import counted
 from dask_dpmeans.figures import data
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
 from dask_dpmeans.selection.penalty import PenaltyPath
 from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import Stored
+from dask_dpmeans.text import counted
 
 try:
     import networkx

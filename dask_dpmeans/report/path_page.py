@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.estimate import counted, figures
 from dask_dpmeans.figures import plot
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.path import longest
@@ -15,6 +14,7 @@ from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import PenaltyPath, penalty_path, read_path
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.text import counted, figures
 
 CAPTION = "Clusters, and what they cost, over the penalty"
 SHADED = "; the interval over which their number stands longest is shaded"

@@ -7,10 +7,12 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from dask_dpmeans import runs
-from dask_dpmeans.api import DPMeans, Model, load
+from dask_dpmeans import errors
+from dask_dpmeans.api import description, prediction
+from dask_dpmeans.api.fitting import Model
+from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
-from dask_dpmeans.estimate import counted, figures
+from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans, as_graph
 from dask_dpmeans.estimators.hdp import HDPMeans
@@ -27,6 +29,7 @@ from dask_dpmeans.selection.tree import cluster_tree
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import Result, RunStore
+from dask_dpmeans.text import counted, figures
 
 MOST_LINES, MOST_FEATURES = 100, 12
 """Clusters in the table, the heaviest first, and columns of centers that it has room for."""
@@ -134,7 +137,7 @@ def cluster_table(model: Model, names: list[str]) -> Table:
 def warnings_of(result: Result, model: Model) -> list[str]:
     """What a reader should know of a run, its rows aside."""
     over = result.manifest["converged"] or isinstance(model, GibbsMixture)  # a chain has no end of its own
-    said = [] if over else [runs.NOT_CONVERGED.format(model.max_iter).capitalize() + "."]
+    said = [] if over else [errors.NOT_CONVERGED.format(model.max_iter).capitalize() + "."]
     weights, graph = model.cluster_weights_, isinstance(model, GraphCutDPMeans)
     alone = weights == 1
     if result.manifest["input"]["weighted"] or (isinstance(model, GraphCutDPMeans) and model.cut == "normalized"):
@@ -212,7 +215,7 @@ def _changed(result: Result, model: Model, source: RowSource) -> bool:
         and source.plan.block_rows == fitted["block_rows"]  # sums are of the same runs of rows
         and not (fitted["weighted"] or learned)
     )
-    return comparable and runs.fingerprint(source.summary) != fitted["fingerprint"]
+    return comparable and description.fingerprint(source.summary) != fitted["fingerprint"]
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
@@ -220,7 +223,7 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
     if views.radius(model) is None or not hasattr(model, "cluster_centers_"):
         return []
     penalty, word = result.manifest["parameters"]["penalty"], views.price(model)
-    near, beyond = views.edge(source, runs.predictions(result), penalty)
+    near, beyond = views.edge(source, prediction.predictions(result), penalty)
     said = []
     if beyond:
         said.append(f"{counted(beyond, 'row')} of weight 1 or more beyond the radius of every cluster.")

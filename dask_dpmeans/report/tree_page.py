@@ -5,13 +5,13 @@ import shlex
 import numpy as np
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimate import counted, figures
 from dask_dpmeans.figures import plot
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.selection.tree import ClusterTree, read_tree
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.text import counted, figures
 
 MOST_LINES, MOST_LEVELS = 100, 12
 """Clusters of the fit in the table, the heaviest first, and levels that it has room for, the highest."""

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from dask_dpmeans import checks
-from dask_dpmeans.brief import brief
+from dask_dpmeans.api.description import asked as asked_of
+from dask_dpmeans.api.description import fingerprint, sources_of
+from dask_dpmeans.api.job import check_resumable, seed_for
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
@@ -34,13 +36,12 @@ from dask_dpmeans.methods.dpmeans.path import (
     summary_of,
 )
 from dask_dpmeans.methods.hdp.batch import check_sets
-from dask_dpmeans.runs import asked as asked_of
-from dask_dpmeans.runs import check_resumable, fingerprint, seed_for, sources_of
 from dask_dpmeans.sources import Reading, RowSource, as_source
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT
 from dask_dpmeans.storage.run_store import RunStore, new_group
+from dask_dpmeans.text import brief
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
 """Rows of a summary, about, or so many for each cluster: as the search's own coreset has them."""

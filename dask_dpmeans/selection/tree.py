@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans import checks
-from dask_dpmeans.brief import brief
+from dask_dpmeans.api.description import versions
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
@@ -21,9 +21,9 @@ from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.methods.dpmeans.metric import metric_of
-from dask_dpmeans.runs import versions
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options, shown_path
 from dask_dpmeans.storage.run_store import RunStore, new_group
+from dask_dpmeans.text import brief
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
 OF_CLUSTERS = ("cluster_centers", "cluster_weights", "cluster_inertias")

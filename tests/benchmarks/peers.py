@@ -53,8 +53,8 @@ from ratios import Line, judged, same_environment, table
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from dask_dpmeans import DPMeans
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
-from dask_dpmeans.runs import write_synthetic
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.synth import Synthetic
 

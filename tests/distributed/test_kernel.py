@@ -11,7 +11,7 @@ from strategies import contents
 
 from dask_dpmeans import InputError
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.features.kernel_maps import Approximation
+from dask_dpmeans.estimators.kernel_maps import Approximation
 from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.kernel import search as kernel_search

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from strategies import contents
 
 from dask_dpmeans import load
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import compiled
 from dask_dpmeans.methods.dpmeans.search import Method
-from dask_dpmeans.runs import write_synthetic
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, connect
 from dask_dpmeans.sources.executors import DaskTasks

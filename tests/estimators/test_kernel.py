@@ -24,7 +24,7 @@ from strategies import chunkings, contents
 from dask_dpmeans import DPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.features.kernel_maps import Approximation
+from dask_dpmeans.estimators.kernel_maps import Approximation
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.sources import as_source, featured

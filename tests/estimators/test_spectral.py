@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from dask_dpmeans import DPMeans, InputError, SpectralDPMeans, dry_run, fit, load, predict
 from dask_dpmeans.cli import main
-from dask_dpmeans.features import embedding
+from dask_dpmeans.estimators import embedding
 
 SHUFFLED = [f"check_sample_weight_equivalence_on_{form}_data" for form in ("dense", "sparse")]
 ORDER = dict.fromkeys(SHUFFLED, "it shuffles the rows, and births follow their order")

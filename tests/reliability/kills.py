@@ -22,9 +22,9 @@ import numpy as np
 import zarr
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
-from dask_dpmeans.export import export
+from dask_dpmeans.api.export import export
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.report import report
-from dask_dpmeans.runs import write_synthetic
 from dask_dpmeans.selection.penalty import penalty_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, write_tree
 from dask_dpmeans.storage.run_store import RunStore

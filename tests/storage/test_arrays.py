@@ -13,7 +13,7 @@ import zarr
 from distributed import Client, LocalCluster
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load, predict
-from dask_dpmeans.runs import write_synthetic
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.selection.metrics import adjusted_rand_score
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_path(penalty_path(ROWS, [5.0, 9.0, 20.0], random_state=0), folder / "path")
     write_tree(cluster_tree(load(folder / "run"), [50.0, 500.0]), folder / "tree")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dask_dpmeans.runs.PART_ROWS", 256)
+        patch.setattr("dask_dpmeans.api.job.PART_ROWS", 256)
         patch.setattr("dask_dpmeans.synth.PART_ROWS", 256)
         write_synthetic(Synthetic("blobs", 1000, 2, 3, seed=0), folder / "synth")
     return folder

@@ -23,11 +23,11 @@ from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import LockLostError
 from dask_dpmeans.methods.dpmeans import batch
-from dask_dpmeans.runs import write_synthetic
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 from dask_dpmeans.sources import as_source

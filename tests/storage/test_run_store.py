@@ -16,9 +16,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
+from dask_dpmeans.api.description import fingerprint
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch
-from dask_dpmeans.runs import fingerprint, write_synthetic
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.arrays import MARKER, signed
 from dask_dpmeans.storage.manifest import FORMAT
@@ -420,7 +421,7 @@ def test_a_fit_that_dies_while_writing_labels_is_not_whole_and_goes_on(
 ) -> None:
     other = tmp_path / "other.zarr"
     with monkeypatch.context() as patch:
-        patch.setattr("dask_dpmeans.runs.Writer", lambda arrays: FailingWriter())
+        patch.setattr("dask_dpmeans.api.job.Writer", lambda arrays: FailingWriter())
         with pytest.raises(OSError, match="disk full"):
             fit(data, other, DPMeans(16.0, random_state=0))
     with pytest.raises(InputError, match="has not finished"):

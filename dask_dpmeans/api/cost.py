@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dask_dpmeans import runs
+from dask_dpmeans.api import description
+from dask_dpmeans.api import job as runs
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.occ import settle
@@ -33,6 +34,7 @@ from dask_dpmeans.sources import (
 )
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.text import counted
 
 SAMPLE_BLOCKS = 8
 """Blocks of the first shard that are read and scanned, at most."""
@@ -190,30 +192,6 @@ def _moved(rows: HeldRows, method: search.Method, price: float, most: int) -> se
     return step.state
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "shard"), counted(1000, "shard")
-    ('1 shard', '1,000 shards')
-    """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def figures(values: Any, digits: int = 6) -> list[str]:
-    """Numbers of one column: whole ones as counts are, with separators; where one is not, all to so many digits.
-
-    >>> figures([1055.0, 3.0]), figures([1055.372, 3.0])
-    (['1,055', '3'], ['1055.37', '3'])
-    """
-    numbers = np.asarray(values, np.float64).tolist()
-    whole = all(number.is_integer() and abs(number) < MOST_WHOLE for number in numbers)
-    return [f"{number:,.0f}" if whole else f"{number:.{digits}g}" for number in numbers]
-
-
-MOST_WHOLE = 10.0**12
-"""Larger numbers are written to some digits, be they whole."""
-
-
 def dry_run(
     data: Any,
     run: AnyPlace,
@@ -241,7 +219,7 @@ def dry_run(
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)
     if resume:
-        asked = runs.asked(method, seed, layout, scaled=scale is not None, weighted=sample_weight is not None)
+        asked = description.asked(method, seed, layout, scaled=scale is not None, weighted=sample_weight is not None)
         runs.check_resumable(store, asked)
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, sample_rows(layout), scale)

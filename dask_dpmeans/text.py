@@ -1,9 +1,34 @@
-"""A `repr` of a result in a line or two: numbers as they are, arrays by their types and shapes."""
+"""Text for people: numbers with their nouns, columns of figures, short reprs."""
 
 from collections.abc import Sized
 from typing import Any
 
 import numpy as np
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "shard"), counted(1000, "shard")
+    ('1 shard', '1,000 shards')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def figures(values: Any, digits: int = 6) -> list[str]:
+    """Numbers of one column: whole ones as counts are, with separators; where one is not, all to so many digits.
+
+    >>> figures([1055.0, 3.0]), figures([1055.372, 3.0])
+    (['1,055', '3'], ['1055.37', '3'])
+    """
+    numbers = np.asarray(values, np.float64).tolist()
+    whole = all(number.is_integer() and abs(number) < MOST_WHOLE for number in numbers)
+    return [f"{number:,.0f}" if whole else f"{number:.{digits}g}" for number in numbers]
+
+
+MOST_WHOLE = 10.0**12
+"""Larger numbers are written to some digits, be they whole."""
+
 
 MOST = 60
 """Characters of a value that is no array."""

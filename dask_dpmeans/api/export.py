@@ -15,8 +15,9 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, Normalizer
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans.api import DPMeans, load
+from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.streaming import OnlineDPMeans, SplitMergeDPMeans
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.storage.location import AnyPlace

@@ -9,7 +9,7 @@ from sklearn.neighbors import kneighbors_graph
 from threadpoolctl import threadpool_limits
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.features.transform import Learned
+from dask_dpmeans.estimators.transform import Learned
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.spectral.relaxation import Embedding, Spectrum, linear, nystroem, of_matrix, symmetric

@@ -16,9 +16,10 @@ from strategies import table
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore, WrapperStore
 
-from dask_dpmeans import DPMeans, InputError, dry_run, estimate, fit
+from dask_dpmeans import DPMeans, InputError, dry_run, fit
+from dask_dpmeans.api import cost
+from dask_dpmeans.api.cost import Sample, estimated, shard_seconds
 from dask_dpmeans.engine.plan import Plan
-from dask_dpmeans.estimate import Sample, estimated, shard_seconds
 from dask_dpmeans.sources import Storage, as_source, decoded_rows, lay_out, stored_bytes
 
 N, BLOCK_ROWS = 1024, 16
@@ -174,7 +175,7 @@ def test_the_price_of_a_sample_keeps_to_the_data_when_rows_are_repeated(run):
 def test_a_search_that_would_take_long_is_stopped_and_the_estimate_says_so(run, monkeypatch):
     rows, model = far_apart(2000, 200), DPMeans(3.0, search=True, random_state=0)
     assert "with which a search of 2,000 rows ends" in dry_run(rows, run, model).basis
-    monkeypatch.setattr("dask_dpmeans.estimate.SEARCH_PRODUCTS", 40 * 2000 * 128)
+    monkeypatch.setattr("dask_dpmeans.api.cost.SEARCH_PRODUCTS", 40 * 2000 * 128)
     found = dry_run(rows, run, model)
     assert 40 < found.sample_clusters <= 80
     assert "at which a search of 2,000 rows was stopped; all rows may have many more" in found.basis
@@ -224,7 +225,7 @@ def test_no_more_than_a_few_blocks_of_a_large_shard_are_read(run, tmp_path):
     rows = stored(np.tile(ROWS, (16, 1)), tmp_path / "rows.zarr", (128, 4))
     found = dry_run(rows, run, MODEL, threads=1, block_rows=BLOCK_ROWS)
     assert found.shard_rows == 2048
-    assert found.sample_rows == estimate.SAMPLE_BLOCKS * BLOCK_ROWS
+    assert found.sample_rows == cost.SAMPLE_BLOCKS * BLOCK_ROWS
     found = dry_run(rows, run, MODEL, threads=1, block_rows=BLOCK_ROWS, memory_limit=10_000)
     assert found.sample_rows == 3 * BLOCK_ROWS  # 48 rows take 768 of the 1,000 bytes that a thread may hold
 
@@ -371,7 +372,7 @@ def test_rows_that_a_pass_decodes(n_rows, height, blocks, chunk_rows):
 def advice_on(chunks, sample=SAMPLE, model=MODEL, n_rows=N, threads=1, memory_limit=10**9, **options):
     rows = zarr.create_array({}, shape=(n_rows, 4), chunks=chunks, dtype=np.float32, **options)
     layout, _ = lay_out(rows, threads=threads, memory_limit=memory_limit, block_rows=BLOCK_ROWS)
-    return estimate.advice(layout, Storage.of(rows), sample, model.method())
+    return cost.advice(layout, Storage.of(rows), sample, model.method())
 
 
 GOOD = [
@@ -442,7 +443,7 @@ def test_an_estimate_of_a_local_store_opens_its_path(rows, run, tmp_path):
 
 def test_processes_are_advised_where_threads_would_wait_for_one_another(rows, run, monkeypatch):
     asked = []
-    monkeypatch.setattr(estimate, "why_processes", lambda layout: asked.append(layout) or "threads wait")
+    monkeypatch.setattr(cost, "why_processes", lambda layout: asked.append(layout) or "threads wait")
     (*_, found) = dry_run(rows, run, MODEL).advice
     assert re.fullmatch(r"threads wait: pass a client of processes, as Client\(n_workers=\d+, .*=1\)", found)
     assert [layout.plan.n_rows for layout in asked] == [N]

@@ -11,7 +11,7 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.features.transform import Arrays, Learned
+from dask_dpmeans.estimators.transform import Arrays, Learned
 from dask_dpmeans.kernels.block import Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit

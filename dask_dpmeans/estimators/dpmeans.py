@@ -1,33 +1,23 @@
-"""scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
+"""The scikit-learn estimator of DP-means."""
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar, Unpack, get_args
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks, estimate, runs
+from dask_dpmeans import checks
+from dask_dpmeans.api.loading import load
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimate import Estimate
-from dask_dpmeans.estimators.base import CentersMixin, checked_rows, note_columns, seed_of
+from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.estimators.gibbs import GibbsMixture, parameters_of
-from dask_dpmeans.estimators.graph_cut import METHODS, GraphCutDPMeans, as_graph
 from dask_dpmeans.estimators.hdp import HDPMeans
-from dask_dpmeans.estimators.kernel import KernelDPMeans
-from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.methods import gibbs
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.hdp import search as hdp_search
-from dask_dpmeans.methods.kernel import search as kernel_search
-from dask_dpmeans.sources import Reading, check_centers, lazy_rows, names_of
-from dask_dpmeans.storage.location import AnyPlace, Location, check_options
-from dask_dpmeans.storage.manifest import as_written
-from dask_dpmeans.storage.run_store import Record, Result, RunStore
+from dask_dpmeans.sources import check_centers, names_of
+from dask_dpmeans.storage.location import Location
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -178,181 +168,6 @@ class DPMeans(CentersMixin, BaseEstimator):
 
 INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or the path of a finished run'
 """What first centers may be given as."""
-KERNEL = ("kernel", "gamma", "degree", "coef0", "approximation", "n_components")
-"""Parameters of kernels and their approximations that a run keeps beside those of its method."""
-
-Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
-AnyModel = TypeVar("AnyModel", bound=Model)
-
-
-class FitOptions(Reading, total=False):
-    """What else `fit` may be told."""
-
-    on_step: Callable[[int, Record, int], None]
-
-
-def fit(
-    data: Any,
-    run: AnyPlace,
-    method: AnyModel,
-    *,
-    groups: Any = None,
-    sample_weight: Any = None,
-    resume: bool = False,
-    force: bool = False,
-    **options: Unpack[FitOptions],
-) -> AnyModel:
-    """Fit from a store to a store, and open the result.
-
-    Parameters
-    ----------
-    data : path or URL of a Zarr array, of a Zarr group of CSR rows, or of a ``.npy`` or ``.npz`` file
-        Or anything that `DPMeans.fit` takes.
-    run : path of the run store to write
-    method : an estimator, its parameters; callbacks that it was given are not called
-    groups : like `data`, one-dimensional: the number of each row's data set, for `HDPMeans`
-    sample_weight : like `data`, one-dimensional, optional
-    resume : go on with the run that is there from its last committed step
-    force : remove the run that is there; nothing but a run of ours is ever removed
-    **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
-        to wait where the cluster has no worker), threads, memory_limit (bytes of this process), storage_options (what
-        fsspec takes for URLs: endpoints, credentials), on_step (called each step with its number, its
-        `dask_dpmeans.storage.run_store.Record` and the number of rows), on_pass (called while a pass runs, up to four times a
-        second, with a `dask_dpmeans.sources.Pass`)
-
-    Returns
-    -------
-    A fitted estimator, as `load` gives it.
-    """
-    if not isinstance(method, Model):
-        names = ", ".join(each.__name__ for each in get_args(Model))
-        raise InputError(f"method must be one of {names}, with its parameters, got {checks.shown(method)}")
-    if groups is not None and not isinstance(method, HDPMeans):
-        raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
-    if isinstance(method, GraphCutDPMeans):
-        refused = {"sample_weight": sample_weight, **{name: options.get(name) for name in ("columns", "scale")}}
-        given = [name for name, value in refused.items() if value is not None]
-        if given:
-            raise InputError(f"{' and '.join(given)} cannot be used on a graph: its links have weights themselves")
-    check_options(options.get("storage_options"), data, run, groups, sample_weight, getattr(method, "init", None))
-    runs.fit(
-        as_graph(data) if isinstance(method, GraphCutDPMeans) else data,
-        run,
-        method.method(),
-        seed=None if method.random_state is None else seed_of(method.random_state),
-        groups=groups,
-        sample_weight=sample_weight,
-        recipe=method._recipe(),
-        center_names=center_names(method.init) if isinstance(method, DPMeans) else None,
-        resume=resume,
-        force=force,
-        **options,
-    )
-    found: Any = load(Location.at(run, options.get("storage_options")))  # of the class of `method`, which was stored
-    return found
-
-
-def dry_run(
-    data: Any,
-    run: AnyPlace,
-    method: DPMeans,
-    *,
-    sample_weight: Any = None,
-    resume: bool = False,
-    force: bool = False,
-    **options: Unpack[Reading],
-) -> Estimate:
-    """What `fit` would work on with the same arguments, and what a pass would cost; nothing is written.
-
-    It refuses what `fit` refuses, as far as the metadata and the first rows tell: at most 8 blocks of the first shard
-    are read and scanned, with the clusters that they open.  An existing run is not refused, but noted.
-
-    Parameters
-    ----------
-    data : as `fit` takes it, but no Dask array or DataFrame
-    run, method, sample_weight, resume, force, **options : as `fit` takes them, `on_step` excepted
-
-    Returns
-    -------
-    Estimate
-    """
-    if not isinstance(method, DPMeans):
-        raise InputError(f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
-    return estimate.dry_run(
-        data,
-        run,
-        method.method(),
-        seed=None if method.random_state is None else seed_of(method.random_state),
-        sample_weight=sample_weight,
-        center_names=center_names(method.init),
-        resume=resume,
-        force=force,
-        **options,
-    )
-
-
-def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> Model:
-    """The fitted estimator of a finished run; its labels are a lazy Dask array.
-
-    Parameters
-    ----------
-    run : path or URL of the run store
-    storage_options : what fsspec takes for a URL: endpoints, credentials
-
-    Raises
-    ------
-    InputError
-        Where there is no finished run of ours.
-    CorruptStoreError
-        Where something in it is missing or does not match its checksum.
-    """
-    check_options(storage_options, run)
-    result = RunStore.at(run, storage_options).result()
-    with as_written(result.store.location):
-        return _loaded(result)
-
-
-def _loaded(result: Result) -> Model:
-    """The fitted estimator of a result."""
-    model = _unfitted(result)
-    model.method()  # which refuses parameters that are none
-    model.random_state_ = result.manifest["random_state"]
-    note_columns(model, result.manifest["input"]["shape"][1], result.manifest.get("column_names"))
-    model.feature_columns_ = result.manifest["input"]["columns"]
-    model.feature_scale_ = result.arrays.get("feature_scale")
-    model.features_ = runs.features_of(result)
-    model._restore(result)
-    model.n_passes_ = result.manifest["n_passes"]
-    model.labels_ = lazy_rows(result.open_labels())
-    return model
-
-
-def _unfitted(result: Result) -> Model:
-    """The estimator that a run was asked for."""
-    parameters, method = result.manifest["parameters"], result.manifest["method"]
-    if method == gibbs.Method.name:
-        return GibbsMixture(**parameters_of(parameters), random_state=result.manifest["random_state"])
-    shared = {name: parameters[name] for name in ("max_iter", "tol", "max_clusters")}
-    shared["random_state"] = result.manifest["random_state"]
-    shared["search"] = method in (search.Method.name, hdp_search.Method.name, kernel_search.Method.name)
-    asked = {name: parameters[name] for name in KERNEL if name in parameters}
-    if result.shared:
-        return HDPMeans(parameters["local_penalty"], parameters["global_penalty"], **asked, **shared)
-    if asked:
-        return KernelDPMeans(parameters["penalty"], **asked, **shared)
-    if "normalized" in parameters:
-        del shared["search"]
-        cut = "normalized" if parameters["normalized"] else "ratio"
-        init = next(name for name, each in METHODS.items() if each.name == method)
-        return GraphCutDPMeans(parameters["penalty"], cut=cut, init=init, **shared)
-    if "spectrum" in parameters:
-        return SpectralDPMeans(**parameters["spectrum"], threshold=parameters["penalty"], **shared)
-    return DPMeans(
-        parameters["penalty"],
-        metric=parameters["metric"],
-        init="mean" if parameters["centers"] is None else result.arrays["first_centers"],
-        **shared,
-    )
 
 
 def first_centers(init: Any) -> Float64Array | None:

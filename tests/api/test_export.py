@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 
 from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, KernelDPMeans, OnlineDPMeans, SpectralDPMeans, fit, load
+from dask_dpmeans.api.export import as_json, as_pipeline, export
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.export import as_json, as_pipeline, export
 
 FITS: dict[str, tuple[DPMeans, dict[str, Any]]] = {
     "plain": (DPMeans(9.0, random_state=0), {}),

@@ -1,0 +1,1 @@
+"""From stores to stores: fit, predict, load, dry run, export."""

@@ -1,0 +1,129 @@
+"""scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack, get_args
+
+from dask_dpmeans import checks
+from dask_dpmeans.api import cost, job
+from dask_dpmeans.api.cost import Estimate
+from dask_dpmeans.api.loading import load
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.base import seed_of
+from dask_dpmeans.estimators.dpmeans import DPMeans, center_names
+from dask_dpmeans.estimators.gibbs import GibbsMixture
+from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans, as_graph
+from dask_dpmeans.estimators.hdp import HDPMeans
+from dask_dpmeans.estimators.kernel import KernelDPMeans
+from dask_dpmeans.estimators.spectral import SpectralDPMeans
+from dask_dpmeans.sources import Reading
+from dask_dpmeans.storage.location import AnyPlace, Location, check_options
+from dask_dpmeans.storage.run_store import Record
+
+Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+
+class FitOptions(Reading, total=False):
+    """What else `fit` may be told."""
+
+    on_step: Callable[[int, Record, int], None]
+
+
+def fit(
+    data: Any,
+    run: AnyPlace,
+    method: AnyModel,
+    *,
+    groups: Any = None,
+    sample_weight: Any = None,
+    resume: bool = False,
+    force: bool = False,
+    **options: Unpack[FitOptions],
+) -> AnyModel:
+    """Fit from a store to a store, and open the result.
+
+    Parameters
+    ----------
+    data : path or URL of a Zarr array, of a Zarr group of CSR rows, or of a ``.npy`` or ``.npz`` file
+        Or anything that `DPMeans.fit` takes.
+    run : path of the run store to write
+    method : an estimator, its parameters; callbacks that it was given are not called
+    groups : like `data`, one-dimensional: the number of each row's data set, for `HDPMeans`
+    sample_weight : like `data`, one-dimensional, optional
+    resume : go on with the run that is there from its last committed step
+    force : remove the run that is there; nothing but a run of ours is ever removed
+    **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
+        to wait where the cluster has no worker), threads, memory_limit (bytes of this process), storage_options (what
+        fsspec takes for URLs: endpoints, credentials), on_step (called each step with its number, its
+        `dask_dpmeans.storage.run_store.Record` and the number of rows), on_pass (called while a pass runs, up to four times a
+        second, with a `dask_dpmeans.sources.Pass`)
+
+    Returns
+    -------
+    A fitted estimator, as `load` gives it.
+    """
+    if not isinstance(method, Model):
+        names = ", ".join(each.__name__ for each in get_args(Model))
+        raise InputError(f"method must be one of {names}, with its parameters, got {checks.shown(method)}")
+    if groups is not None and not isinstance(method, HDPMeans):
+        raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
+    if isinstance(method, GraphCutDPMeans):
+        refused = {"sample_weight": sample_weight, **{name: options.get(name) for name in ("columns", "scale")}}
+        given = [name for name, value in refused.items() if value is not None]
+        if given:
+            raise InputError(f"{' and '.join(given)} cannot be used on a graph: its links have weights themselves")
+    check_options(options.get("storage_options"), data, run, groups, sample_weight, getattr(method, "init", None))
+    job.fit(
+        as_graph(data) if isinstance(method, GraphCutDPMeans) else data,
+        run,
+        method.method(),
+        seed=None if method.random_state is None else seed_of(method.random_state),
+        groups=groups,
+        sample_weight=sample_weight,
+        recipe=method._recipe(),
+        center_names=center_names(method.init) if isinstance(method, DPMeans) else None,
+        resume=resume,
+        force=force,
+        **options,
+    )
+    found: Any = load(Location.at(run, options.get("storage_options")))  # of the class of `method`, which was stored
+    return found
+
+
+def dry_run(
+    data: Any,
+    run: AnyPlace,
+    method: DPMeans,
+    *,
+    sample_weight: Any = None,
+    resume: bool = False,
+    force: bool = False,
+    **options: Unpack[Reading],
+) -> Estimate:
+    """What `fit` would work on with the same arguments, and what a pass would cost; nothing is written.
+
+    It refuses what `fit` refuses, as far as the metadata and the first rows tell: at most 8 blocks of the first shard
+    are read and scanned, with the clusters that they open.  An existing run is not refused, but noted.
+
+    Parameters
+    ----------
+    data : as `fit` takes it, but no Dask array or DataFrame
+    run, method, sample_weight, resume, force, **options : as `fit` takes them, `on_step` excepted
+
+    Returns
+    -------
+    Estimate
+    """
+    if not isinstance(method, DPMeans):
+        raise InputError(f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
+    return cost.dry_run(
+        data,
+        run,
+        method.method(),
+        seed=None if method.random_state is None else seed_of(method.random_state),
+        sample_weight=sample_weight,
+        center_names=center_names(method.init),
+        resume=resume,
+        force=force,
+        **options,
+    )

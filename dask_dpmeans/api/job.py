@@ -1,0 +1,214 @@
+"""The job around the loop: from rows to a run store."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from dask_dpmeans import checks
+from dask_dpmeans.api.description import _described, asked, fingerprint, sources_of
+from dask_dpmeans.engine.loop import Algorithm, Sampler, iterate
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
+from dask_dpmeans.estimators.transform import Arrays, Learned, Recipe
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.sources import Names, RowSource, as_source, check_centers, check_names
+from dask_dpmeans.storage.arrays import Writer
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.lock import Lock, only_job
+from dask_dpmeans.storage.run_store import Draft, Record, RunStore
+
+
+def fit(
+    data: Any,
+    run: AnyPlace,
+    method: Algorithm[Any],
+    *,
+    seed: int | None,
+    groups: Any = None,
+    sample_weight: Any = None,
+    recipe: Recipe | None = None,
+    center_names: Names | None = None,
+    resume: bool = False,
+    force: bool = False,
+    on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
+    storage_options: Mapping[str, Any] | None = None,
+    **where: Any,
+) -> None:
+    """Fit, and write each step and the result to a run store.
+
+    Parameters
+    ----------
+    data, groups, sample_weight : what `as_source` takes
+    run : path or URL of the store
+    method : parameters and steps
+    seed : stored with the run; None to draw one, or to take that of the run that is gone on with
+    recipe : what the method is to see in place of the rows
+    center_names : what the columns of the method's first centers are called, where that is known
+    resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
+        it is, unless it stopped at a lower `max_iter`
+    force : remove the run that is there; nothing but a run of ours is ever removed
+    on_step : called with the number and record of each committed step, and the number of rows
+    storage_options : what fsspec takes for the URLs among these
+    **where : columns, scale, client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
+
+    Raises
+    ------
+    InputError
+        Data, parameters or paths that cannot be used, or another job at work on the run; nothing was written.
+    LockLostError
+        Another job has taken the run, as this one stood still for too long.
+    """
+    if not callable(on_step):
+        raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
+    store = RunStore.at(run, storage_options)
+    if recipe is not None:
+        recipe.check_weights(sample_weight)
+    inputs = [data, groups, sample_weight]
+    store.check_target("run", inputs, force=force, resume=resume)
+    with only_job(store.location) as lock:
+        store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
+        where = where | {"storage_options": storage_options}
+        source = as_source(data, sample_weight, groups=groups, features=method.features, sparse=method.sparse, **where)
+        check_centers(center_names, source.column_names, source.prepare.columns)
+        seed = seed_for(store, seed, resume)
+        method = method.seeded(seed)
+        manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
+        manifest["parameters"] |= {} if recipe is None else _described(recipe.parameters)
+        manifest["input"]["fingerprint"] = fingerprint(source.summary)
+        manifest["input"]["n_groups"] = source.summary.n_groups
+        manifest["sources"] = sources_of(data, groups, sample_weight)
+        if resume:
+            check_resumable(store, manifest)  # before the work
+            manifest["column_names"] = _resumed_names(store, source.column_names)
+            if _stands(store, method):
+                return
+        learned = Learned(source) if recipe is None else recipe.learn(source, seed)
+        converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
+    if not (converged or isinstance(method, Sampler)):
+        warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
+
+
+def _fit(
+    store: RunStore,
+    lock: Lock,
+    manifest: dict[str, Any],
+    learned: Learned,
+    scale: Arrays,
+    method: Algorithm[Any],
+    resume: bool,
+    on_step: Callable[[int, Record, int], None],
+) -> bool:
+    """Whether the fit has converged, once its result stands."""
+    source = learned.source
+    state, history, converged = _begin(store, manifest, source, method, resume)
+    if store.finished():
+        store.reopen()
+    name = store.name()
+    lock.check()  # so that it is the name of this job's run
+    kept = replace(source, shelf=store.shelf()) if state is None else source
+    for step in () if converged else iterate(kept, method, state):
+        state, converged = step.state, step.converged
+        record = Record.of(state, source.plan.n_rows, step.seconds)
+        lock.check()
+        if len(history) < state.step:
+            history.append(record)
+            store.commit(state, history, converged, lock.owner, name)
+            on_step(state.step, record, source.plan.n_rows)
+        else:
+            history[-1] = replace(history[-1], passes=record.passes)
+    draft, plan = Draft(store), source.plan
+    labels = draft.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
+    draft.keep({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
+    if learned.rows is not None:
+        _write_embedding(draft, learned.rows, plan.chunk_rows)
+    lock.check()
+    passes = history[-1].passes + 1 + learned.passes
+    manifest = manifest | {"converged": converged, "n_passes": passes, **learned.figures}
+    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, history, manifest)
+    return converged
+
+
+def _scale_of(source: RowSource, learned: Learned) -> Arrays:
+    """What columns were divided by, if anything; of features there may be another number."""
+    same = learned.source.prepare.features is None and learned.rows is None
+    return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
+
+
+def seed_for(store: RunStore, seed: int | None, resume: bool) -> int:
+    """The seed given, that of the run to go on with, or one drawn."""
+    if not (resume and store.begun()):
+        return int(np.random.default_rng().integers(2**31)) if seed is None else seed
+    begun = int(store.manifest()["random_state"])
+    if seed not in (None, begun):
+        raise InputError(f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it")
+    return begun
+
+
+def _begin(
+    store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
+) -> tuple[Any, list[Record], bool]:
+    """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
+    if resume and store.begun():
+        store.discard()
+        if not store.committed():
+            return None, [], False
+        state, history, converged = store.restore(method.state)
+        _check_unchanged(store, source, method, state)
+        return state, history, converged
+    method.init(source)
+    store.remove()
+    store.begin(manifest)
+    return None, [], False
+
+
+def _stands(store: RunStore, method: Algorithm[Any]) -> bool:
+    """Whether a result stands that no further step can follow."""
+    if not (store.finished() and store.begun()):
+        return False
+    _, history, converged = store.restore(method.state)
+    return converged or len(history) >= method.max_iter
+
+
+def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:
+    """Refuse rows on which the committed centers give another objective than the one committed, in any bit."""
+    objective = method.score(source, state)
+    if objective != state.objective:
+        raise InputError(
+            f"the last step of {store.path} has the objective {state.objective!r}, but on these rows its centers give "
+            f"{objective!r}: the input has changed, or this is another type of CPU; use --force to start anew"
+        )
+
+
+def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
+    """Refuse to go on with a run of other data or other parameters, as far as `here` says; limits may change."""
+    if store.finished() and not (store.begun() or store.idle()):
+        raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
+    if not store.begun():
+        return
+    there = store.manifest()
+    for key in ("method", "parameters", "input"):
+        before, now = ({"": run[key]} if key == "method" else run[key] for run in (there, here))
+        changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
+        if changed:
+            names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
+            other = "other parameters" if key == "parameters" else f"another {key}"
+            raise InputError(f"{store.path} was begun with {other}: {names}; use --force to start anew")
+
+
+def _resumed_names(store: RunStore, here: Names | None) -> list[str] | None:
+    """What the columns are called of a run that is gone on with, as it was begun, where that is known."""
+    there = store.manifest().get("column_names") if store.begun() else None
+    if there is not None:
+        check_names(here, there, "the run")
+        return list(there)
+    return None if here is None else list(here)
+
+
+def _write_embedding(draft: Draft, rows: Float64Array, chunk_rows: int) -> None:
+    """Write the rows of the embedding, which nothing else makes."""
+    kept = draft.create_rows("embedding", rows.shape, chunk_rows, rows.dtype, ("row", "component"))
+    draft.keep({"embedding": kept}, [Writer((kept,))(0, (rows,))])

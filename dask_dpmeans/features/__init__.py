@@ -1,1 +1,0 @@
-"""Features that are learned from the rows before a method sees them."""

@@ -20,9 +20,9 @@ import numpy as np
 import zarr
 
 from dask_dpmeans import DPMeans, fit
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.selection.penalty import farthest_first
-from dask_dpmeans.storage.run_store import Record
 
 SIDE = 256
 """Pixels of an image, each way."""

@@ -19,12 +19,13 @@ from zarr.codecs import ZstdCodec
 from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.cli import HOMES, main, place
 from dask_dpmeans.cli.progress import PlainLines, TerminalLine, progress
+from dask_dpmeans.engine.history import GAINS, MOVES, Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
 from dask_dpmeans.storage.lock import only_job
-from dask_dpmeans.storage.run_store import GAINS, MOVES, Files, Record, RunStore
+from dask_dpmeans.storage.run_store import Files, RunStore
 from dask_dpmeans.synth import Synthetic
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dask_dpmeans import load
-from dask_dpmeans.storage.run_store import INTEGERS, Record, RunStore
+from dask_dpmeans.engine.history import INTEGERS, Record
+from dask_dpmeans.storage.run_store import RunStore
 
 TOLERANCE = 1e-12
 """Relative to the largest of an array: what another CPU or BLAS may round otherwise.  Labels are the same."""

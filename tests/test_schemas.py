@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, KernelDPMeans, OnlineDPMeans, SpectralDPMeans, fit
 from dask_dpmeans.api.export import as_json
 from dask_dpmeans.cli import main
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.storage.manifest import FORMAT
-from dask_dpmeans.storage.run_store import Record
 
 ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * 9
 RUNS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -7,6 +7,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.api import cost, job
 from dask_dpmeans.api.cost import Estimate
 from dask_dpmeans.api.loading import load
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans, center_names
@@ -17,7 +18,6 @@ from dask_dpmeans.estimators.kernel import KernelDPMeans
 from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
-from dask_dpmeans.storage.run_store import Record
 
 Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -55,7 +55,7 @@ def fit(
     **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
         to wait where the cluster has no worker), threads, memory_limit (bytes of this process), storage_options (what
         fsspec takes for URLs: endpoints, credentials), on_step (called each step with its number, its
-        `dask_dpmeans.storage.run_store.Record` and the number of rows), on_pass (called while a pass runs, up to four times a
+        `dask_dpmeans.engine.history.Record` and the number of rows), on_pass (called while a pass runs, up to four times a
         second, with a `dask_dpmeans.sources.Pass`)
 
     Returns

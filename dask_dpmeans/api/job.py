@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import _described, asked, fingerprint, sources_of
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
@@ -19,7 +20,7 @@ from dask_dpmeans.sources import Names, RowSource, as_source, check_centers, che
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.run_store import Draft, Record, RunStore
+from dask_dpmeans.storage.run_store import Draft, RunStore
 
 
 def fit(

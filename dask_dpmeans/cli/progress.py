@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Self
 
 import click
 
+from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.sources import Pass
-from dask_dpmeans.storage.run_store import MOVES, Record
 
 REDRAW = 0.25
 """Seconds between two looks at what a terminal shows."""

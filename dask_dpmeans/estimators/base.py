@@ -13,6 +13,7 @@ from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, errors
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, Step, iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks
@@ -36,7 +37,7 @@ from dask_dpmeans.sources import (
     unwrapped,
 )
 from dask_dpmeans.storage.arrays import Writer
-from dask_dpmeans.storage.run_store import Record, Result
+from dask_dpmeans.storage.run_store import Result
 
 MOST_SEED = 2**32 - 1
 """The largest that NumPy's `RandomState` takes, and with it scikit-learn."""

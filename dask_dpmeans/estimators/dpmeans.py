@@ -90,7 +90,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         Sweeps, or steps of the search.
     n_passes_ : float
         Passes over the rows; one over a part of them counts as that part.
-    history_ : list of `dask_dpmeans.storage.run_store.Record`
+    history_ : list of `dask_dpmeans.engine.history.Record`
         One a sweep or step: objective, inertia, clusters, births, deaths, moves of the search and what they gained,
         passes, seconds.
     random_state_ : int

@@ -7,13 +7,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.estimators.base import ClustersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.methods.gibbs import Method, State, gathered, limit_concentration
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.storage.run_store import Record, Result
+from dask_dpmeans.storage.run_store import Result
 
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
 
@@ -73,7 +74,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         Sweeps.
     n_passes_ : float
         Passes over the rows.
-    history_ : list of `dask_dpmeans.storage.run_store.Record`
+    history_ : list of `dask_dpmeans.engine.history.Record`
         One a sweep; the objective goes up and down.
     random_state_, n_features_in_ : int
 

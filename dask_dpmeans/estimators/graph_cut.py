@@ -10,12 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from dask_dpmeans import checks, errors
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of, stepped
 from dask_dpmeans.estimators.callbacks import FRAMES, Tasks, with_callbacks
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
 from dask_dpmeans.sources import as_source, unwrapped, working_dtype
-from dask_dpmeans.storage.run_store import Record, Result
+from dask_dpmeans.storage.run_store import Result
 
 CUTS = ("normalized", "ratio")
 METHODS: dict[str, type[multilevel.Method] | type[sweep.Method]] = {
@@ -79,7 +80,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         Steps.
     n_passes_ : float
         Passes over the links.
-    history_ : list of `dask_dpmeans.storage.run_store.Record`
+    history_ : list of `dask_dpmeans.engine.history.Record`
         One a step; inertia is the cut.
     random_state_, n_features_in_
         The latter is the number of nodes.

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import checked_rows
 from dask_dpmeans.estimators.gibbs import GibbsMixture
@@ -25,7 +26,6 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.plot_statistics import Adjacency, Covariance, Edge, Histogram, Plane
 from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import RowSource, Stored, as_source
-from dask_dpmeans.storage.run_store import MOVES, Record
 
 # A fit
 
@@ -50,7 +50,7 @@ def history(model: Any) -> History:
 
     Parameters
     ----------
-    model : a fitted estimator with `history_`, or a list of `dask_dpmeans.storage.run_store.Record`
+    model : a fitted estimator with `history_`, or a list of `dask_dpmeans.engine.history.Record`
     """
     records: list[Record] = model if _is_history(model) else _attribute(model, "history_", "steps")
     if not records:

@@ -101,7 +101,7 @@ def history(model: Any, figure: AnyFigure | None = None) -> AnyFigure:
 
     Parameters
     ----------
-    model : a fitted estimator with `history_`, or a list of `dask_dpmeans.storage.run_store.Record`
+    model : a fitted estimator with `history_`, or a list of `dask_dpmeans.engine.history.Record`
     figure : Figure or SubFigure, optional
 
     Returns

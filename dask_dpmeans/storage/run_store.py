@@ -53,6 +53,7 @@ import numpy as np
 import zarr
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.history import INTEGERS, Record
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.methods.dpmeans.metric import METRICS
@@ -87,65 +88,6 @@ PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 State = TypeVar("State", bound=Any)
 
 
-@dataclass(frozen=True)
-class Record:
-    """One committed step of a fit, as the history keeps it."""
-
-    objective: float
-    """Inertia + penalty * k."""
-    inertia: float
-    """Squared error, in squared units of the rows times weight."""
-    n_clusters: int
-    n_local_clusters: int
-    """Uses of clusters by data sets, of the HDP; 0 elsewhere."""
-    births: int
-    """Clusters opened in the step."""
-    deaths: int
-    """Clusters left without weight in it."""
-    merges: int
-    """Pairs of clusters that became one, by the search."""
-    splits: int
-    """Clusters that became two."""
-    deletes: int
-    """Clusters whose rows went to their neighbors."""
-    openings: int
-    """Trials that opened clusters, settled and were kept: 0 or 1, as the next two."""
-    closings: int
-    """Trials that deleted clusters."""
-    swaps: int
-    """Trials that did both, moves of single rows and a step to what births alone end with among them."""
-    merge_gain: float
-    """What the merges lowered the objective by."""
-    split_gain: float
-    """What the splits did, before the means moved."""
-    delete_gain: float
-    """What the deletes did at least."""
-    passes: float
-    """Passes since the start; one over a part of the rows counts as that part, one that need not read shards as one."""
-    seconds: float
-    """What the step took; the one figure that differs from run to run."""
-
-    @classmethod
-    def of(cls, state: Any, n_rows: int, seconds: float) -> "Record":
-        """The record of a state; what its method does not count is 0."""
-        return cls(
-            objective=state.objective,
-            inertia=math.fsum(state.inertias),
-            n_clusters=len(state.weights),
-            n_local_clusters=getattr(state, "n_local_clusters", 0),
-            births=state.births,
-            deaths=state.deaths,
-            **_named(MOVES, getattr(state, "moves", np.zeros(len(MOVES), np.int64))),
-            **_named(GAINS, getattr(state, "gains", np.zeros(len(GAINS)))),
-            passes=state.rows_read / n_rows,
-            seconds=seconds,
-        )
-
-
-MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
-GAINS = ("merge_gain", "split_gain", "delete_gain")
-INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
-"""Columns of the history that hold integers."""
 FINITE = ("objective", "inertia", "n_clusters", "passes", "seconds")
 """Columns of the history that hold finite numbers, whatever the step was."""
 OUR_NAMES = NAMES | {field.name for field in fields(Record)}
@@ -676,10 +618,6 @@ def _step(number: int) -> str:
 def with_article(kind: str) -> str:
     """A kind of output, as a sentence has it."""
     return f"a {kind}" if kind in ("run", "path", "penalty", "tree") else kind
-
-
-def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:
-    return dict(zip(names, values.tolist(), strict=True))
 
 
 def _table(history: Sequence[Record]) -> np.ndarray[Any, Any]:

@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from dask_dpmeans import DPMeans, fit
 from dask_dpmeans.cli import main, progress
 from dask_dpmeans.cli.progress import JsonLines, PlainLines, TerminalLine, describe_pass
+from dask_dpmeans.engine.history import GAINS, MOVES, Record
 from dask_dpmeans.sources import Pass
-from dask_dpmeans.storage.run_store import GAINS, MOVES, Record
 
 SCAN = Pass("scan", 250, 1000, "rows", 1.0)
 FITS = Pass("path", 7, 79, "fits", 65.0, {"penalty": 31.4, "n_clusters": 1015})

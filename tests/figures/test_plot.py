@@ -10,10 +10,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.figures import data, plot
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
-from dask_dpmeans.storage.run_store import Record
 
 
 def blobs(n, d, k, seed=0):

@@ -22,12 +22,13 @@ from hypothesis.stateful import (
 )
 from writes import faulty
 
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.methods.dpmeans.batch import State
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.lock import NAME
 from dask_dpmeans.storage.manifest import FORMAT
-from dask_dpmeans.storage.run_store import Draft, Record, RunStore
+from dask_dpmeans.storage.run_store import Draft, RunStore
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from strategies import TAME, chunkings, contents, seeds, spread, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
+from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import Labels
@@ -19,7 +20,7 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.search import KINDS, TRIES, Method, Restart, State
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.storage.run_store import Record, RunStore
+from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.synth import Synthetic
 
 FEWER = settings(max_examples=12)

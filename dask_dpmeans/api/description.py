@@ -1,6 +1,7 @@
 """What an output says of how it was made."""
 
 import hashlib
+from collections.abc import Mapping
 from importlib.metadata import version
 from numbers import Integral, Real
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.spec import ArrayParameter
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources import Layout, RowSource
 from dask_dpmeans.storage.location import shown_path
@@ -55,8 +57,22 @@ def fingerprint(summary: Summary) -> str:
     return hashlib.sha256(b"".join((figure + 0).tobytes() for figure in figures)).hexdigest()
 
 
+def described_estimator(model: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """An estimator as a run keeps it, but for its random state, which the run's seed stands for.
+
+    Parameters
+    ----------
+    model : the estimator
+    parameters : what its `MethodSpec` says of its parameters
+    """
+    kept = {name: _described(value) for name, value in parameters.items() if name != "random_state"}
+    return {"name": type(model).__name__, "parameters": kept}
+
+
 def _described(value: Any) -> Any:
     """A parameter as JSON holds it."""
+    if isinstance(value, ArrayParameter):
+        return {"array": value.name}
     if callable(value):
         raise InputError(
             f"the kernel {value!r} is a function, which a run cannot keep: name a kernel, or store the matrix of its "

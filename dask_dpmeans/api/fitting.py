@@ -1,26 +1,21 @@
 """scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, Unpack, get_args
+from typing import Any, TypeVar, Unpack
 
-from dask_dpmeans import checks
 from dask_dpmeans.api import cost, job
 from dask_dpmeans.api.cost import Estimate
+from dask_dpmeans.api.description import described_estimator
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import seed_of
+from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans, center_names
-from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans, as_graph
-from dask_dpmeans.estimators.hdp import HDPMeans
-from dask_dpmeans.estimators.kernel import KernelDPMeans
-from dask_dpmeans.estimators.spectral import SpectralDPMeans
+from dask_dpmeans.registry import spec_of
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
-Model = DPMeans | HDPMeans | KernelDPMeans | SpectralDPMeans | GraphCutDPMeans | GibbsMixture
-AnyModel = TypeVar("AnyModel", bound=Model)
+AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
 
 
 class FitOptions(Reading, total=False):
@@ -62,21 +57,15 @@ def fit(
     -------
     A fitted estimator, as `load` gives it.
     """
-    if not isinstance(method, Model):
-        names = ", ".join(each.__name__ for each in get_args(Model))
-        raise InputError(f"method must be one of {names}, with its parameters, got {checks.shown(method)}")
-    if groups is not None and not isinstance(method, HDPMeans):
-        raise InputError(f"groups number the data sets of HDPMeans, {type(method).__name__} has no use for them")
-    if isinstance(method, GraphCutDPMeans):
-        refused = {"sample_weight": sample_weight, **{name: options.get(name) for name in ("columns", "scale")}}
-        given = [name for name, value in refused.items() if value is not None]
-        if given:
-            raise InputError(f"{' and '.join(given)} cannot be used on a graph: its links have weights themselves")
+    spec = spec_of(method)
+    spec.check_arguments({"groups": groups, "sample_weight": sample_weight, **options})
     check_options(options.get("storage_options"), data, run, groups, sample_weight, getattr(method, "init", None))
+    algorithm = method.method()
     job.fit(
-        as_graph(data) if isinstance(method, GraphCutDPMeans) else data,
+        spec.read(data),
         run,
-        method.method(),
+        algorithm,
+        estimator=described_estimator(method, spec.parameters(method, algorithm)),
         seed=None if method.random_state is None else seed_of(method.random_state),
         groups=groups,
         sample_weight=sample_weight,

@@ -28,6 +28,7 @@ def fit(
     run: AnyPlace,
     method: Algorithm[Any],
     *,
+    estimator: Mapping[str, Any],
     seed: int | None,
     groups: Any = None,
     sample_weight: Any = None,
@@ -46,6 +47,7 @@ def fit(
     data, groups, sample_weight : what `as_source` takes
     run : path or URL of the store
     method : parameters and steps
+    estimator : name and parameters of the estimator, as `described_estimator` gives them
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
     recipe : what the method is to see in place of the rows
     center_names : what the columns of the method's first centers are called, where that is known
@@ -79,6 +81,7 @@ def fit(
         method = method.seeded(seed)
         manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
         manifest["parameters"] |= {} if recipe is None else _described(recipe.parameters)
+        manifest["estimator"], manifest["learned_features"] = estimator, recipe is not None
         manifest["input"]["fingerprint"] = fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
         manifest["sources"] = sources_of(data, groups, sample_weight)

@@ -1,29 +1,19 @@
 """From a run and new rows to a store of labels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 
 from dask_dpmeans.api.description import versions
-from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.kernel_maps import Approximation
-from dask_dpmeans.kernels.assign import Predictions
-from dask_dpmeans.kernels.block import Features
-from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.features import Projection
-from dask_dpmeans.kernels.hdp import GroupPredictions, Prices, Sharing
-from dask_dpmeans.kernels.kernel_centers import ImplicitPredictions
-from dask_dpmeans.methods import gibbs
-from dask_dpmeans.methods.kernel.search import EXACT
-from dask_dpmeans.methods.spectral.relaxation import Spectrum
+from dask_dpmeans.registry import spec_of_run
 from dask_dpmeans.sources import Opening, as_source
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.manifest import as_written
-from dask_dpmeans.storage.run_store import Result, RunStore, new_group
+from dask_dpmeans.storage.run_store import RunStore, new_group
 
 PREDICTED = {"label": np.int32, "squared_distance": np.float64, "beyond": np.bool_}
 """Arrays over the rows that `predict` writes."""
@@ -72,14 +62,15 @@ def predict(
     result = RunStore.at(run, storage_options).result()
     target = RunStore.at(out, storage_options)
     target.check_target("predictions", [run, data, groups], force=force)
-    if result.shared != (groups is not None):
+    spec = spec_of_run(result)
+    if spec.takes_groups != (groups is not None):
         raise InputError(
             "the run is of several data sets: give the groups of the rows, --groups"
-            if result.shared
+            if spec.takes_groups
             else "the run is of one data set: it has no use for groups"
         )
     with as_written(result.store.location):
-        kernel, features = predictions(result), features_of(result)
+        kernel, features = spec.predictor(result), spec.features(result)
     fitted = result.manifest["input"]
     source = as_source(
         data,
@@ -100,53 +91,3 @@ def predict(
         draft.keep(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
     beyond = arrays["beyond"]
     return Predicted(n, sum(int(np.count_nonzero(beyond[a : a + chunk_rows])) for a in range(0, n, chunk_rows)))
-
-
-def predictions(result: Result) -> Kernel:
-    """The kernel of a map that predicts with the clusters of a run."""
-    asked = result.manifest["parameters"]
-    if "spectrum" in asked and "projection" not in result.arrays:
-        raise InputError(
-            "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
-            "affinity linear or rbf"
-        )
-    if "normalized" in asked:
-        raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
-    if result.manifest["method"] == gibbs.Method.name:
-        raise InputError("the clusters of the run are a draw given its own rows, whose labels are in it")
-    if result.manifest["method"] in EXACT:
-        method = EXACT[result.manifest["method"]](**asked)
-        if method.precomputed:
-            raise InputError(
-                "the run is of a precomputed kernel: similarities to its rows do not tell distances, and labels alone "
-                "come from load(run).predict(K)"
-            )
-        return ImplicitPredictions(method.restored(result.arrays), method.penalty)
-    centers = result.arrays["cluster_centers"]
-    if not result.shared:
-        return Predictions(Centers(centers), asked["penalty"])
-    uses = result.arrays["local_groups"], result.arrays["local_centers"]
-    sharing = Sharing.of(centers, *uses, result.manifest["input"]["n_groups"])
-    return GroupPredictions(sharing, Prices(asked["local_penalty"], asked["global_penalty"]))
-
-
-def features_of(result: Result) -> Features | None:
-    """What a run made of the rows, where it did."""
-    asked = result.manifest["parameters"]
-    if "spectrum" in asked:
-        return projection(result)
-    if "approximation" not in asked:
-        return result.features
-    names = [field.name for field in fields(Approximation)]
-    return Approximation(**{name: asked[name] for name in names}).restored(result.arrays)
-
-
-def projection(result: Result) -> Projection | None:
-    """What a run's centers are centers of, if it is of eigenvectors that rows can be projected on."""
-    if "projection" not in result.arrays:
-        return None
-    fitted, arrays = result.manifest["input"], result.arrays
-    columns = fitted["shape"][1] if fitted["columns"] is None else len(fitted["columns"])
-    asked = Spectrum(**result.manifest["parameters"]["spectrum"])
-    axes = asked.axes(arrays["projection"], arrays.get("landmarks"), columns)
-    return Projection.of(axes, arrays["eigenvalues"])

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dask_dpmeans.api import prediction
-from dask_dpmeans.api.fitting import Model, dry_run, fit
+from dask_dpmeans.api.fitting import dry_run, fit
 from dask_dpmeans.cli.options import (
     DATA,
     ENDS,
@@ -232,7 +232,7 @@ def _limits(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def _fit(
     data: str,
     run: str,
-    method: Model,
+    method: Any,
     *,
     weights: str | None,
     scale: str,

@@ -6,8 +6,8 @@ from typing import Any
 import click
 import numpy as np
 
-from dask_dpmeans.api import synthetic
 from dask_dpmeans.api.fitting import fit
+from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_result
@@ -38,8 +38,8 @@ def synth_command(
     force: bool,
 ) -> None:
     """Write synthetic rows and their true labels: OUT/rows and OUT/truth."""
-    synthetic = Synthetic(kind, rows, features, centers, seed)
-    synthetic.write_synthetic(synthetic, out, force=force, storage_options=storage_options)
+    blobs = Synthetic(kind, rows, features, centers, seed)
+    write_synthetic(blobs, out, force=force, storage_options=storage_options)
     click.echo(f"{counted(rows, 'row')} of {counted(features, 'column')}: {redacted(out)}/rows")
 
 
@@ -55,7 +55,7 @@ def demo_command(folder: str) -> None:
     data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
     blobs = Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
     click.echo(f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows")
-    synthetic.write_synthetic(blobs, data, force=True)
+    write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
     with progress(False) as shown:
         told: dict[str, Any] = {"on_step": shown.step, "on_pass": shown.watch}

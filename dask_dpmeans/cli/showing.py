@@ -36,8 +36,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
     elif kind == "tree":
         say_tree(read_tree(place), store, as_json)
     else:
-        described = describe(place)
-        click.echo(json.dumps(described, indent=2) if as_json else run_table(described))
+        click.echo(json.dumps(describe(place), indent=2) if as_json else run_table(place))
 
 
 @click.command("export", short_help="Write the clusters of a run as JSON.")

@@ -1,7 +1,7 @@
 """What a run, a path or an estimate comes to: as JSON, and as text for people."""
 
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,23 +9,26 @@ import click
 import numpy as np
 
 from dask_dpmeans.api.cost import Estimate
+from dask_dpmeans.api.loading import load
 from dask_dpmeans.cli.progress import elapsed
 from dask_dpmeans.errors import redacted
-from dask_dpmeans.methods.dpmeans import search
-from dask_dpmeans.methods.kernel import search as kernel_search
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.spectral.relaxation import relaxed_objective
 from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.manifest import MIXTURE
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.run_store import Result, RunStore
 from dask_dpmeans.text import counted, figures
 
 
 def describe(run: Location) -> dict[str, Any]:
     """What a finished run was asked and what it found, as JSON holds it."""
-    result = RunStore.at(run).result()
+    return described(RunStore.at(run).result())
+
+
+def described(result: Result) -> dict[str, Any]:
+    """The same of a run that is read already."""
     weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
     spectrum = result.manifest["parameters"].get("spectrum")
     relaxed = spectrum and {
@@ -33,7 +36,7 @@ def describe(run: Location) -> dict[str, Any]:
         "relaxed_objective": relaxed_objective(result.arrays["eigenvalues"], spectrum["penalty"]),
     }
     return {
-        "run": run.shown,
+        "run": result.store.shown,
         **result.manifest,
         **(relaxed or {}),
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
@@ -46,106 +49,48 @@ def describe(run: Location) -> dict[str, Any]:
 
 
 def say_result(run: Location, as_json: bool) -> None:
-    described = describe(run)
     if as_json:
+        described = describe(run)
         whole = {key: described[key] for key in ("run", "converged", "n_passes")}
         click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
     else:
-        click.echo(run_table(described))
+        click.echo(run_table(run))
 
 
-def run_table(described: dict[str, Any]) -> str:
+def run_table(run: Location) -> str:
     """A run for people."""
-    found, asked, rows = described["result"], described["parameters"], described["input"]
-    heaviest = sorted(described["clusters"], key=lambda each: (-each["weight"], each["cluster"]))[:5]
+    model, result = load(run), RunStore.at(run).result()
+    words, manifest, rows = model.description(), result.manifest, result.manifest["input"]
     scaled = ", columns divided by their standard deviation" * rows["scaled"]
-    weights = _weights(asked, rows, [each["weight"] for each in heaviest])
-    lines = [
-        f"run         {described['run']}",
-        f"input       {_shape(asked, rows)}, {np.dtype(rows['dtype']).name}{scaled}"
-        + "; stored without checksums: a flipped bit would not be seen" * (not described["checksummed"]),
-        *_spectrum(described),
-        *_clusters(described["method"], asked, rows, found),
-        f"steps       {found['n_iter']:,}, {'converged' if described['converged'] else 'stopped at max_iter'}; "
-        f"{described['n_passes']:.2f} passes over the rows in "
-        f"{elapsed(sum(step['seconds'] for step in described['history']))}",
-        "heaviest    "
-        + ", ".join(f"{each['cluster']} ({weight})" for each, weight in zip(heaviest, weights, strict=True)),
-    ]
-    return "\n".join(lines)
+    unchecked = "; stored without checksums: a flipped bit would not be seen" * (not manifest["checksummed"])
+    heaviest = np.argsort(-model.cluster_weights_, kind="stable")[:5]
+    weights = _weights(model.cluster_weights_[heaviest], None if rows["weighted"] else words.weight_unit)
+    end = "converged" if manifest["converged"] else "stopped at max_iter"
+    seconds = elapsed(sum(record.seconds for record in result.history))
+    lines = {
+        "run": run.shown,
+        "input": f"{_shape(words.row, rows['shape'])}, {np.dtype(rows['dtype']).name}{scaled}{unchecked}",
+        **words.settings,
+        "clusters": words.clusters or f"{model.n_clusters_:,}",
+        "objective": f"{model.objective_:.9g} = {words.objective_parts.format(inertia=model.inertia_)}",
+        "steps": f"{model.n_iter_:,}, {end}; {manifest['n_passes']:.2f} passes over the rows in {seconds}",
+        "heaviest": ", ".join(f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)),
+    }
+    return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
 
 
-def _shape(asked: dict[str, Any], rows: dict[str, Any]) -> str:
+def _shape(row: str, shape: Sequence[int]) -> str:
     """How large the input is."""
-    n, columns = rows["shape"]
-    return counted(n, "node") if "normalized" in asked else f"{counted(n, 'row')} x {counted(columns, 'column')}"
+    n, columns = shape
+    return counted(n, row) if row == "node" else f"{counted(n, row)} x {counted(columns, 'column')}"
 
 
-def _weights(asked: dict[str, Any], rows: dict[str, Any], weights: list[float]) -> list[str]:
-    """What clusters weigh, and of what."""
-    thing = {None: "row", True: "link end", False: "node"}[asked.get("normalized")]
+def _weights(weights: Float64Array, unit: str | None) -> list[str]:
+    """What clusters weigh, and of what; `unit` is None where rows have weights of their own."""
     texts = figures(weights, 10)
-    if rows["weighted"]:
+    if unit is None:
         return [f"{text} in weight" for text in texts]
-    return [f"{text} {thing}{'s' * (weight != 1)}" for text, weight in zip(texts, weights, strict=True)]
-
-
-def _reading(method: str, asked: dict[str, Any]) -> str:
-    """A price, or how far from its center the penalty lets a row be; nothing where that is as far as any may be."""
-    penalty: float = asked["penalty"]
-    if method in (search.Method.name, kernel_search.Method.name):
-        return ", a price"
-    if asked.get("metric", "euclidean") == "euclidean":
-        return f", a radius of {penalty**0.5:g}"
-    return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees" if penalty <= 4 else ""
-
-
-def _spectrum(described: dict[str, Any]) -> list[str]:
-    """The eigenvalues, of a run that has some."""
-    if "spectrum" not in described["parameters"]:
-        return []
-    asked, values = described["parameters"]["spectrum"], described["eigenvalues"]
-    return [
-        f"affinity    {asked['affinity']}, {counted(len(values), 'eigenvalue')} above {asked['penalty']:g}: "
-        f"{values[0]:.6g} to {values[-1]:.6g}; their eigenvectors are clustered",
-        f"relaxed     {described['relaxed_objective']:.9g} at most is tr Y'(K - {asked['penalty']:g} I)Y of any "
-        f"clustering; tr K = {described['affinity_trace']:.9g}",
-    ]
-
-
-def _clusters(method: str, asked: dict[str, Any], rows: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """The metric, the penalties, and what they led to."""
-    inertia = f"objective   {found['objective']:.9g} = inertia {found['inertia']:.9g}"
-    if "mean_variance" in asked:
-        return [
-            "mixture     " + ", ".join(f"{name.replace('_', ' ')} {asked[name]:g}" for name in MIXTURE),
-            f"clusters    {found['n_clusters']:,} in the last draw",
-            f"objective   {found['objective']:.9g} = -log of the joint density",
-        ]
-    if "normalized" in asked:
-        return [
-            f"penalty     {asked['penalty']:g} on the {'normalized' if asked['normalized'] else 'ratio'} cut",
-            f"clusters    {found['n_clusters']:,}",
-            f"objective   {found['objective']:.9g} = cut {found['inertia']:.9g} + penalty x clusters",
-        ]
-    if "local_penalty" not in asked:
-        word = "threshold" if "spectrum" in asked else "penalty"
-        name = next(name for name in ("kernel", "metric") if name in asked)
-        return [
-            f"{name:<11} {asked[name]}" + f", by {asked.get('approximation')}" * ("approximation" in asked),
-            f"{word:<11} {asked['penalty']:g}{_reading(method, asked)}",
-            f"clusters    {found['n_clusters']:,}",
-            f"{inertia} + {word} x clusters",
-        ]
-    sets, local = rows["n_groups"], found["n_local_clusters"]
-    features = [f"kernel      {asked['kernel']}, by {asked['approximation']}"] if "approximation" in asked else []
-    return [
-        *features,
-        f"penalties   {asked['local_penalty']:g} a local cluster, {asked['global_penalty']:g} a global one",
-        f"clusters    {found['n_clusters']:,} global; {local:,} local ones of {counted(sets, 'data set')}, "
-        f"{local / sets:.2f} each",
-        f"{inertia} + penalties x clusters",
-    ]
+    return [f"{text} {unit}{'s' * (weight != 1)}" for text, weight in zip(texts, weights, strict=True)]
 
 
 def seen(found: PenaltyPath | PenaltyFor) -> str:

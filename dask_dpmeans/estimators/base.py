@@ -17,6 +17,7 @@ from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, Step, iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks
+from dask_dpmeans.estimators.description import Description, rows_as_fitted
 from dask_dpmeans.estimators.transform import Learned, Recipe
 from dask_dpmeans.kernels.assign import Distances, Labels
 from dask_dpmeans.kernels.block import Block, Features, Float64Array
@@ -45,6 +46,10 @@ MOST_SEED = 2**32 - 1
 
 class ClustersMixin(ClusterMixin, CallbackSupport):
     """What every estimator knows of its clusters, whatever they are of."""
+
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        return Description()
 
     def _recipe(self) -> Recipe | None:
         """What its method sees in place of the rows, where that has to be learned from them first."""
@@ -79,16 +84,21 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
 class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin):
     """What every estimator with centers does, whichever method finds them."""
 
-    feature_columns_: list[int] | None
-    feature_scale_: Float64Array | None
     features_: Features | None = None
     labels_: Any
     n_passes_: float
+
+    feature_columns_: list[int] | None = None
+    feature_scale_: Float64Array | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        return Description(**rows_as_fitted(self.features_, self.feature_scale_))
 
     def predict(self, X: Any) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is."""

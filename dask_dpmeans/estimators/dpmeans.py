@@ -1,6 +1,9 @@
 """The scikit-learn estimator of DP-means."""
 
+import math
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -8,16 +11,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.loading import load
 from dask_dpmeans.engine.loop import Algorithm
+from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.estimators.hdp import HDPMeans
+from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.spec import ArrayParameter, MethodSpec
+from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.sources import check_centers, names_of
 from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.run_store import Result, RunStore
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -153,6 +160,16 @@ class DPMeans(CentersMixin, BaseEstimator):
         tasks.end()
         return self
 
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        read = radius_or_price(self.penalty, self.metric, search=self.search)
+        return replace(
+            super().description(),
+            radius=None if self.search else math.sqrt(self.penalty),
+            settings={"metric": self.metric, "penalty": f"{self.penalty:g}{read}"},
+            pictures=("profile",),
+        )
+
     def method(self) -> batch.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
         checks.switch("search", self.search)
@@ -170,18 +187,24 @@ INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or th
 """What first centers may be given as."""
 
 
+AMONG_FEATURES = "the centers of init are among features of a kernel, which the rows are not: leave it out"
+
+
 def first_centers(init: Any) -> Float64Array | None:
     """What `init` stands for: centers in the units of the input, or None for the mean of all rows."""
     if isinstance(init, str) and init == "mean":
         return None
-    init = _earlier(init)
+    if isinstance(init, str | os.PathLike | Location):
+        result = earlier_run(init)
+        if result.manifest["learned_features"]:
+            raise InputError(AMONG_FEATURES)
+        return in_input_units(result.arrays.get("cluster_centers"), result.arrays.get("feature_scale"), init)
     checks.no_matrix("init", init)
-    if isinstance(init, DPMeans | HDPMeans):
+    if isinstance(init, CentersMixin):
         check_is_fitted(init)
-        if getattr(init, "approximation", None) is not None:
-            raise InputError("the centers of init are among features of a kernel, which the rows are not: leave it out")
-        scale = init.feature_scale_
-        return np.array(init.cluster_centers_ if scale is None else init.cluster_centers_ * scale)
+        if init.description().learned_rows:
+            raise InputError(AMONG_FEATURES)
+        return in_input_units(getattr(init, "cluster_centers_", None), init.feature_scale_, init)
     try:
         return np.array(init, np.float64)
     except (OverflowError, TypeError, ValueError) as error:
@@ -192,20 +215,45 @@ def center_names(init: Any) -> tuple[str, ...] | None:
     """What the columns of first centers are called, where `init` tells."""
     if isinstance(init, str) and init == "mean":
         return None
-    init = _earlier(init)
-    if not isinstance(init, DPMeans | HDPMeans):
+    if isinstance(init, str | os.PathLike | Location):
+        manifest = earlier_run(init).manifest
+        return _chosen(manifest.get("column_names"), manifest["input"]["columns"])
+    if not isinstance(init, CentersMixin):
         return names_of(init)
-    names, columns = getattr(init, "feature_names_in_", None), init.feature_columns_
+    names = getattr(init, "feature_names_in_", None)
+    return _chosen(None if names is None else names.tolist(), init.feature_columns_)
+
+
+def _chosen(names: Sequence[str] | None, columns: Sequence[int] | None) -> tuple[str, ...] | None:
+    """The names of some columns, of all where none are chosen."""
     if names is None:
         return None
-    return tuple(names.tolist() if columns is None else names[columns].tolist())
+    return tuple(names if columns is None else (names[column] for column in columns))
 
 
-def _earlier(init: Any) -> Any:
-    """The fit that is stored at a path, or what else was given."""
-    if not isinstance(init, str | os.PathLike | Location):
-        return init
+def earlier_run(init: Any) -> Result:
+    """Return the finished run at a path that first centers are taken from."""
     try:
-        return load(init)
+        return RunStore.at(init).result()
     except InputError as error:
         raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
+
+
+def in_input_units(centers: Float64Array | None, scale: Float64Array | None, init: Any) -> Float64Array:
+    """Return centers, (k, d), of an earlier run or fit in the units of its input."""
+    if centers is None:
+        raise InputError(f"{INIT}, got {checks.shown(init)}, which has no centers among the rows")
+    return np.array(centers if scale is None else centers * scale)
+
+
+def _predictor(result: Result) -> Kernel:
+    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest["parameters"]["penalty"])
+
+
+def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:
+    """Centers that a fit started from are an array of the run, wherever they came from."""
+    init = "mean" if method.centers is None else ArrayParameter("first_centers")
+    return {**model.get_params(deep=False), "init": init}
+
+
+SPEC = MethodSpec(DPMeans, (batch.Method, search.Method), _predictor, parameters=_parameters)

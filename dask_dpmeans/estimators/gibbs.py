@@ -10,8 +10,12 @@ from sklearn.base import BaseEstimator
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.engine.plan import Kernel
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.methods.gibbs import Method, State, gathered, limit_concentration
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.run_store import Result
@@ -162,6 +166,18 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         self.variance_ = float(result.arrays["variance"][0])
         self.concentration_ = float(result.arrays["concentration"][0])
 
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        numbers = {name: getattr(self, name) for name in ("variance", "concentration", "mean_variance")}
+        return Description(
+            penalty_name="variance",
+            objective_name="objective, minus the log joint density",
+            objective_parts="-log of the joint density",
+            has_end=False,
+            settings={"mixture": ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in numbers.items())},
+            clusters=f"{self.n_clusters_:,} in the last draw" if hasattr(self, "n_clusters_") else "",
+        )
+
     def method(self) -> Method:
         """The parameters, checked, as the library's core takes them."""
         return Method(**parameters_of(self.get_params()))
@@ -177,3 +193,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _predictor(result: Result) -> Kernel:
+    raise InputError("the clusters of the run are a draw given its own rows, whose labels are in it")
+
+
+def _parameters(model: GibbsMixture, method: Method) -> dict[str, Any]:
+    return {**parameters_of(model.get_params(deep=False)), "random_state": model.random_state}
+
+
+SPEC = MethodSpec(GibbsMixture, (Method,), _predictor, parameters=_parameters)

@@ -11,9 +11,12 @@ from sklearn.utils import Tags
 
 from dask_dpmeans import checks, errors
 from dask_dpmeans.engine.history import Record
+from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of, stepped
 from dask_dpmeans.estimators.callbacks import FRAMES, Tasks, with_callbacks
+from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
 from dask_dpmeans.sources import as_source, unwrapped, working_dtype
 from dask_dpmeans.storage.run_store import Result
@@ -167,6 +170,20 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         if "sigma" in result.arrays:
             self.sigma_ = float(result.arrays["sigma"][0])
 
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        return Description(
+            row="node",
+            passes_over="links",
+            weight_unit="link end" if self.cut == "normalized" else "node",
+            weights_count_rows=self.cut == "ratio",
+            inertia_name="cut",
+            radii_are_cuts=True,
+            objective_parts="cut {inertia:.9g} + penalty x clusters",
+            settings={"penalty": f"{self.penalty:g} on the {self.cut} cut"},
+            pictures=("graph",),
+        )
+
     def method(self) -> multilevel.Method | sweep.Method:
         """The parameters, checked, as the library's core takes them."""
         checks.choice("cut", self.cut, CUTS)
@@ -207,3 +224,19 @@ def _adjacency(graph: Any) -> csr_array:
     other = ends[0] != ends[1]
     rows, columns = np.concatenate([ends[0], ends[1][other]]), np.concatenate([ends[1], ends[0][other]])
     return csr_array((np.concatenate([weights, weights[other]]), (rows, columns)), shape=(len(numbers),) * 2)
+
+
+def _predictor(result: Result) -> Kernel:
+    raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
+
+
+WEIGHTS = "a graph: its links have weights themselves"
+
+SPEC = MethodSpec(
+    GraphCutDPMeans,
+    (multilevel.Method, sweep.Method),
+    _predictor,
+    read=as_graph,
+    sparse=True,
+    refuses={"sample_weight": WEIGHTS, "columns": WEIGHTS, "scale": WEIGHTS},
+)

@@ -1,6 +1,7 @@
 """scikit-learn's face of the HDP: several data sets that share clusters."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import Algorithm
+from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of
+from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of, restored_features
+from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.hdp import PredictedLabels, Prices, Sharing
+from dask_dpmeans.kernels.hdp import GroupPredictions, PredictedLabels, Prices, Sharing
 from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp import search as hdp_search
 from dask_dpmeans.sources import (
@@ -31,6 +35,7 @@ from dask_dpmeans.sources import (
 )
 from dask_dpmeans.storage.manifest import LOCAL
 from dask_dpmeans.storage.run_store import Result
+from dask_dpmeans.text import counted
 
 
 class HDPMeans(CentersMixin, BaseEstimator):
@@ -193,6 +198,27 @@ class HDPMeans(CentersMixin, BaseEstimator):
         kernel = PredictedLabels(sharing, Prices(self.local_penalty, self.global_penalty))
         return self._mapped(X, kernel, np.int32, None, groups, names)
 
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        penalties = f"{self.local_penalty:g} a local cluster, {self.global_penalty:g} a global one"
+        features = {} if self.approximation is None else {"kernel": f"{self.kernel}, by {self.approximation}"}
+        plain = replace(
+            super().description(),
+            objective_parts="inertia {inertia:.9g} + penalties x clusters",
+            settings={**features, "penalties": penalties},
+            pictures=("profile", "sharing"),
+        )
+        if not hasattr(self, "local_clusters_"):
+            return plain
+        sets, local = self.local_clusters_.shape[0], self.n_local_clusters_
+        return replace(
+            plain,
+            clusters=f"{self.n_clusters_:,} global; {local:,} local ones of {counted(sets, 'data set')}, "
+            f"{local / sets:.2f} each",
+            facts={"local clusters, of all data sets": f"{local:,}"},
+            cluster_columns={"data sets": (self.local_clusters_ > 0).sum(axis=0)},
+        )
+
     def method(self) -> batch.Method | hdp_search.Method:
         """The parameters, checked, as the library's core takes them."""
         checks.switch("search", self.search)
@@ -265,3 +291,13 @@ def _dimensions(item: Any) -> int:
         return int(item.ndim if hasattr(item, "ndim") else np.ndim(item))
     except ValueError:
         return 0
+
+
+def _predictor(result: Result) -> Kernel:
+    told, arrays = result.manifest["parameters"], result.arrays
+    uses = arrays["local_groups"], arrays["local_centers"]
+    sharing = Sharing.of(arrays["cluster_centers"], *uses, result.manifest["input"]["n_groups"])
+    return GroupPredictions(sharing, Prices(told["local_penalty"], told["global_penalty"]))
+
+
+SPEC = MethodSpec(HDPMeans, (batch.Method, hdp_search.Method), _predictor, restored_features, takes_groups=True)

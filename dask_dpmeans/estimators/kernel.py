@@ -1,6 +1,8 @@
 """scikit-learn's face of kernel DP-means: clusters in the space of a kernel function."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,12 +11,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import Algorithm
+from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
-from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of
+from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of, restored_features
+from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, ImplicitDistances, ImplicitInertia, ImplicitLabels
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.kernel_centers import (
+    ImplicitCenters,
+    ImplicitDistances,
+    ImplicitInertia,
+    ImplicitLabels,
+    ImplicitPredictions,
+)
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.kernel import batch as kernel
 from dask_dpmeans.methods.kernel import search as kernel_search
@@ -168,6 +181,19 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         tasks.end()
         return self
 
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        read = radius_or_price(self.penalty, "euclidean", search=self.search)
+        by = "" if self.approximation is None else f", by {self.approximation}"
+        words = replace(
+            super().description(),
+            radius=None if self.search else math.sqrt(self.penalty),
+            settings={"kernel": f"{self.kernel}{by}", "penalty": f"{self.penalty:g}{read}"},
+        )
+        if getattr(self, "implicit_centers_", None) is None:
+            return words
+        return replace(words, units="in the space of the kernel")
+
     def method(self) -> kernel.Method | kernel_search.Method | batch.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
         checks.switch("search", self.search)
@@ -236,3 +262,24 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
             raise InputError(NO_DISTANCES)
         assert self.implicit_centers_ is not None
         return self.implicit_centers_
+
+
+def _predictor(result: Result) -> Kernel:
+    told = result.manifest["parameters"]
+    if "approximation" in told:
+        return Predictions(Centers(result.arrays["cluster_centers"]), told["penalty"])
+    method = kernel_search.EXACT[result.manifest["method"]](**told)
+    if method.precomputed:
+        raise InputError(
+            "the run is of a precomputed kernel: similarities to its rows do not tell distances, and labels alone "
+            "come from load(run).predict(K)"
+        )
+    return ImplicitPredictions(method.restored(result.arrays), method.penalty)
+
+
+SPEC = MethodSpec(
+    KernelDPMeans,
+    (kernel.Method, kernel_search.Method, batch.Method, search.Method),
+    _predictor,
+    restored_features,
+)

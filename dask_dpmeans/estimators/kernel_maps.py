@@ -12,11 +12,12 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import Arrays, Learned
-from dask_dpmeans.kernels.block import Rows, Scratch, tiles
+from dask_dpmeans.kernels.block import Features, Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.methods.kernel.batch import checked_kernel
 from dask_dpmeans.sources import RowSource, featured, one_blas_thread
+from dask_dpmeans.storage.run_store import Result
 
 TILE_ROWS = 2**10
 """Rows that are mapped together."""
@@ -184,3 +185,11 @@ def approximation_of(model: Any) -> Approximation | None:
     if given:
         raise InputError(f"{', '.join(given)} can be used with an approximation alone: give 'nystroem' or 'fourier'")
     return None
+
+
+def restored_features(result: Result) -> Features | None:
+    """Return the features that a run of an approximation keeps; None without an approximation."""
+    told = result.manifest["parameters"]
+    if "approximation" not in told:
+        return None
+    return Approximation(**{each.name: told[each.name] for each in fields(Approximation)}).restored(result.arrays)

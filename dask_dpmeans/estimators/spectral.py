@@ -1,5 +1,7 @@
 """scikit-learn's face of the spectral relaxation: DP-means on eigenvectors."""
 
+import math
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,15 +12,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import Algorithm
+from dask_dpmeans.engine.plan import Kernel
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.embedding import Eigenvectors
+from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.estimators.transform import Learned
+from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
 from dask_dpmeans.sources import is_lazy, lazy_rows
 from dask_dpmeans.storage.run_store import Result
+from dask_dpmeans.text import counted
 
 
 def _inductive(model: "SpectralDPMeans") -> bool:
@@ -212,6 +222,36 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
     def _recipe(self) -> Eigenvectors:
         return Eigenvectors(self.spectrum())
 
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        read = radius_or_price(self.threshold, "euclidean", search=self.search)
+        words = replace(
+            super().description(),
+            penalty_name="threshold",
+            radius=None if self.search else math.sqrt(self.threshold),
+            objective_parts="inertia {inertia:.9g} + threshold x clusters",
+            units="along eigenvectors",
+            center_columns="eigenvector",
+            learned_rows=True,
+            settings={"metric": "euclidean", "threshold": f"{self.threshold:g}{read}"},
+        )
+        if not hasattr(self, "eigenvalues_"):
+            return words
+        values, relaxed = self.eigenvalues_, f"{self.relaxed_objective_:.9g}"
+        range_ = f"{values[0]:.6g} to {values[-1]:.6g}"
+        above = f"{counted(len(values), 'eigenvalue')} above {self.penalty:g}"
+        settings = {
+            "affinity": f"{self.affinity}, {above}: {range_}; their eigenvectors are clustered",
+            "relaxed": f"{relaxed} at most is tr Y'(K - {self.penalty:g} I)Y of any clustering; "
+            f"tr K = {self.affinity_trace_:.9g}",
+        }
+        return replace(
+            words,
+            stored_rows=getattr(self, "embedding_", None),
+            settings={**settings, **words.settings},
+            facts={"eigenvalues above the penalty": f"{len(values):,}: {range_}", "relaxed objective": relaxed},
+        )
+
     def method(self) -> batch.Method | search.Method:
         """What is asked of DP-means on the rows of Y."""
         checks.switch("search", self.search)
@@ -254,3 +294,26 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
 def embedded_rows(block: Block) -> tuple[Float64Array]:
     """The kernel of a map: the rows that kernels see."""
     return (block.rows.astype(np.float64),)
+
+
+def _predictor(result: Result) -> Kernel:
+    if "projection" not in result.arrays:
+        raise InputError(
+            "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
+            "affinity linear or rbf"
+        )
+    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest["parameters"]["penalty"])
+
+
+def _projection(result: Result) -> Projection | None:
+    """Return what a run's centers are centers of, if it is of eigenvectors that rows can be projected on."""
+    if "projection" not in result.arrays:
+        return None
+    fitted, arrays = result.manifest["input"], result.arrays
+    columns = fitted["shape"][1] if fitted["columns"] is None else len(fitted["columns"])
+    asked = Spectrum(**result.manifest["parameters"]["spectrum"])
+    axes = asked.axes(arrays["projection"], arrays.get("landmarks"), columns)
+    return Projection.of(axes, arrays["eigenvalues"])
+
+
+SPEC = MethodSpec(SpectralDPMeans, (batch.Method, search.Method), _predictor, _projection)

@@ -16,11 +16,9 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import checked_rows
-from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans, as_graph
+from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.graph_cut import as_graph
 from dask_dpmeans.estimators.hdp import HDPMeans
-from dask_dpmeans.estimators.kernel import KernelDPMeans
-from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.plot_statistics import Adjacency, Covariance, Edge, Histogram, Plane
@@ -137,24 +135,10 @@ def sizes(model: Any) -> Sizes:
     inertias = _attribute(model, "cluster_inertias_", "squared errors of its clusters")
     weights = model.cluster_weights_
     order = np.argsort(-weights, kind="stable")
-    cut = isinstance(model, GraphCutDPMeans)
-    radii = inertias if cut else np.sqrt(inertias / weights)
-    unit = ("link ends" if model.cut == "normalized" else "nodes") if cut else "sum over rows"
-    return Sizes(order, weights[order], radii[order], radius(model), unit, cut)
-
-
-def radius(model: Any) -> float | None:
-    """The distance beyond which a row opens a cluster, in units of the fit; None where the penalty is no radius."""
-    if isinstance(model, HDPMeans | GraphCutDPMeans | GibbsMixture) or getattr(model, "search", False):
-        return None
-    return math.sqrt(model.threshold if isinstance(model, SpectralDPMeans) else model.penalty)
-
-
-def price(model: Any) -> str:
-    """What the parameter is called that decides how far clusters reach."""
-    if isinstance(model, GibbsMixture):
-        return "variance"
-    return "threshold" if isinstance(model, SpectralDPMeans) else "penalty"
+    words: Description = model.description()
+    radii = inertias if words.radii_are_cuts else np.sqrt(inertias / weights)
+    unit = "sum over rows" if words.row == "row" else f"{words.weight_unit}s"
+    return Sizes(order, weights[order], radii[order], words.radius, unit, words.radii_are_cuts)
 
 
 class Profile(NamedTuple):
@@ -234,7 +218,7 @@ def sharing(model: HDPMeans, *, max_lines: int = 200, max_centers: int = 60) -> 
     center first, and by its share.  More than `max_lines` are drawn together, neighbors in that order in one line;
     empty data sets are left out.
     """
-    if not isinstance(model, HDPMeans):
+    if "sharing" not in model.description().pictures:
         raise InputError(f"data sets share clusters in HDPMeans, got {type(model).__name__}")
     max_lines, max_centers = checks.integer("max_lines", max_lines), checks.integer("max_centers", max_centers)
     check_is_fitted(model)
@@ -350,13 +334,15 @@ def density(
     if n_rows < FEW_ROWS and len(axes) == 2:
         points = plane(source.fold(Gather(), name="gather").rows)
         both = np.concatenate([points, there])
-        return Density(there, points, None, both.min(axis=0), both.max(axis=0), 0.0, n_rows, axes, unit(model))
+        return Density(
+            there, points, None, both.min(axis=0), both.max(axis=0), 0.0, n_rows, axes, model.description().units
+        )
     low, high = _window(source, plane, spread)
     bins = min(bins, max(20, 2 * math.isqrt(n_rows)))
     boxes = Histogram(plane, low, high, bins)
     counts = boxes.counts(source.fold(boxes, name="density"))
     outside = max(0.0, source.summary.weight - float(counts.sum()))
-    return Density(there, None, *_trimmed(counts, low, high, there), outside, n_rows, axes, unit(model))
+    return Density(there, None, *_trimmed(counts, low, high, there), outside, n_rows, axes, model.description().units)
 
 
 def edge(source: RowSource, predict: Any, penalty: float) -> tuple[int, int]:
@@ -379,8 +365,9 @@ def rows_of(X: Any, model: Any, sample_weight: Any = None, **where: Unpack[Store
 
     Where a `SpectralDPMeans` can map no new rows, these are the rows of its embedding, and X is not read.
     """
-    if isinstance(model, SpectralDPMeans) and model.features_ is None:
-        return as_source(model.embedding_, **where)
+    rows = model.description().stored_rows
+    if rows is not None:
+        return as_source(rows, **where)
     stored = isinstance(X, str | os.PathLike)
     source = as_source(
         X if stored else checked_rows(model, X, reset=False),
@@ -501,24 +488,10 @@ SMALLER = "take the nodes of a few clusters, graph[nodes][:, nodes]"
 # What a model holds
 
 
-def unit(model: Any) -> str:
-    """Units of the rows as the fit sees them."""
-    if isinstance(model, KernelDPMeans) and model.implicit_centers_ is not None:
-        return "in the space of the kernel"
-    if isinstance(model, SpectralDPMeans):
-        return "along eigenvectors"
-    if model.features_ is not None and model.features_.n_features is not None:
-        return "features of the kernel"
-    if model.features_ is not None:
-        return "rows of unit length"
-    return "units of the data" if model.feature_scale_ is None else "standard deviations"
-
-
 def feature_names(model: Any) -> list[str]:
     """What the columns of the centers are called: as in the table that was fitted, or by number."""
-    columns = columns_of(model)
+    columns, kind = columns_of(model), model.description().center_columns
     if columns is None:
-        kind = "eigenvector" if isinstance(model, SpectralDPMeans) else "feature"
         return [f"{kind} {place}" for place in range(model.cluster_centers_.shape[1])]
     given = getattr(model, "feature_names_in_", None)
     return [f"column {column}" if given is None else str(given[column]) for column in columns]
@@ -526,8 +499,7 @@ def feature_names(model: Any) -> list[str]:
 
 def columns_of(model: Any) -> list[int] | None:
     """Which columns of the rows the columns of the centers are; None where these are of something else."""
-    features = model.features_
-    if isinstance(model, SpectralDPMeans) or (features is not None and features.n_features is not None):
+    if model.description().center_columns is not None:
         return None
     return list(range(model.n_features_in_)) if model.feature_columns_ is None else list(model.feature_columns_)
 

@@ -159,7 +159,7 @@ def sizes(model: Any, figure: AnyFigure | None = None) -> AnyFigure:
     """
     found = data.sizes(model)
     k = len(found.clusters)
-    what = "part of the cut" if found.cut else f"root-mean-square\nradius, {data.unit(model)}"
+    what = "part of the cut" if found.cut else f"root-mean-square\nradius, {model.description().units}"
     figure = _figure(figure, 7.0, 4.6)
     above, below = _stacked(figure, [f"weight, {found.unit}", what])
     ranks = np.arange(k)
@@ -172,7 +172,11 @@ def sizes(model: Any, figure: AnyFigure | None = None) -> AnyFigure:
     below.plot(ranks, found.radii, "o", color=INK, markersize=_within(200 / k, 2, 6))
     if found.limit is not None:
         below.axhline(
-            found.limit, color=INK, linestyle="--", linewidth=1, label=f"√{data.price(model)} = {found.limit:.4g}"
+            found.limit,
+            color=INK,
+            linestyle="--",
+            linewidth=1,
+            label=f"√{model.description().penalty_name} = {found.limit:.4g}",
         )
         below.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.2))
     top = max([*found.radii, found.limit or 0.0])

@@ -20,15 +20,15 @@ def located(manifest: dict[str, Any]) -> str | None:
     return found if found and "://" not in found and os.path.exists(path_of(found)) else None
 
 
-def rows(manifest: dict[str, Any]) -> dict[str, str]:
-    """Facts about the input by name."""
+def rows(manifest: dict[str, Any], row: str = "row") -> dict[str, str]:
+    """Facts about the input by name; `row` is what a row is called."""
     given = manifest["input"]
     paths = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
     kind = {
         "type": np.dtype(given["dtype"]).name,
         "stored with checksums": "yes" if manifest["checksummed"] else "no",
     }
-    if "normalized" in manifest.get("parameters", {}):  # of a graph
+    if row == "node":
         return paths | {"nodes": f"{given['shape'][0]:,}"} | kind
     columns = given["columns"]
     found = {

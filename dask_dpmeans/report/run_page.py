@@ -8,19 +8,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from dask_dpmeans import errors
-from dask_dpmeans.api import description, prediction
-from dask_dpmeans.api.fitting import Model
+from dask_dpmeans.api import description
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
-from dask_dpmeans.estimators.dpmeans import DPMeans
-from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans, as_graph
-from dask_dpmeans.estimators.hdp import HDPMeans
-from dask_dpmeans.estimators.kernel import KernelDPMeans
-from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.figures import data as views
 from dask_dpmeans.figures import plot
 from dask_dpmeans.kernels.plot_statistics import NEAR
+from dask_dpmeans.registry import METHODS, spec_of_run
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
@@ -31,6 +25,8 @@ from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import Result, RunStore
 from dask_dpmeans.text import counted, figures
 
+Model = Any
+"""A fitted estimator of the registry."""
 MOST_LINES, MOST_FEATURES = 100, 12
 """Clusters in the table, the heaviest first, and columns of centers that it has room for."""
 TINY = 1e-3
@@ -39,13 +35,6 @@ MOST_NUMBERS = 12
 """Clusters that a sentence names."""
 MOST_LEAVES = 100
 """Clusters of which a page has the tree: it took at most 1.6 seconds of one core, of 300 9, of 1,000 29."""
-COMMANDS = {
-    DPMeans: "fit",
-    HDPMeans: "hdp",
-    KernelDPMeans: "kernel",
-    SpectralDPMeans: "spectral",
-    GraphCutDPMeans: "graph",
-}
 
 
 def page(run: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
@@ -57,7 +46,11 @@ def page(run: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
         store=result.store.shown,
         headline=_headline(result, model),
         warnings=[*warnings_of(result, model), *origin.warnings(manifest), *rows.warnings],
-        facts={"Result": _result(result, model), "Parameters": _parameters(model), "Input": origin.rows(manifest)},
+        facts={
+            "Result": _result(result, model),
+            "Parameters": _parameters(model),
+            "Input": origin.rows(manifest, model.description().row),
+        },
         pictures=[*pictures(model, names), *rows.pictures],
         tables=[cluster_table(model, names)],
         call=call(result, model),
@@ -76,34 +69,24 @@ def _names(model: Model) -> list[str]:
 
 
 def _headline(result: Result, model: Model) -> str:
-    what = "node" if isinstance(model, GraphCutDPMeans) else "row"
-    n_rows = counted(result.manifest["input"]["shape"][0], what)
+    n_rows = counted(result.manifest["input"]["shape"][0], model.description().row)
     return f"{counted(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
 
 
 def _result(result: Result, model: Model) -> dict[str, str]:
     """Facts by name."""
-    manifest, graph = result.manifest, isinstance(model, GraphCutDPMeans)
-    found = {"clusters, k": f"{model.n_clusters_:,}"}
-    if isinstance(model, HDPMeans):
-        found["local clusters, of all data sets"] = f"{model.n_local_clusters_:,}"
-    found |= {
-        _objective_name(model): f"{model.objective_:.9g}",
-        "cut" if graph else "inertia, the squared error": f"{model.inertia_:.9g}",
+    manifest, words = result.manifest, model.description()
+    found = {
+        "clusters, k": f"{model.n_clusters_:,}",
+        words.objective_name: f"{model.objective_:.9g}",
+        words.inertia_name: f"{model.inertia_:.9g}",
         "steps": f"{model.n_iter_:,}",
-        "passes over the " + ("links" if graph else "rows"): f"{manifest['n_passes']:.2f}",
-        **({} if isinstance(model, GibbsMixture) else {"converged": "yes" if manifest["converged"] else "no"}),
-        "seconds": f"{sum(record.seconds for record in result.history):.3g}",
+        f"passes over the {words.passes_over}": f"{manifest['n_passes']:.2f}",
     }
-    if isinstance(model, SpectralDPMeans):
-        values = model.eigenvalues_
-        found["eigenvalues above the penalty"] = f"{len(values):,}: {values[0]:.6g} to {values[-1]:.6g}"
-        found["relaxed objective"] = f"{model.relaxed_objective_:.9g}"
-    return found
-
-
-def _objective_name(model: Model) -> str:
-    return "objective, minus the log joint density" if isinstance(model, GibbsMixture) else "objective, J"
+    if words.has_end:
+        found["converged"] = "yes" if manifest["converged"] else "no"
+    found["seconds"] = f"{sum(record.seconds for record in result.history):.3g}"
+    return {**found, **words.facts}
 
 
 def cluster_table(model: Model, names: list[str]) -> Table:
@@ -118,9 +101,9 @@ def cluster_table(model: Model, names: list[str]) -> Table:
         parts.append(figures(model.cluster_inertias_[shown]))
     columns.append("part of the cut" if found.cut else "root-mean-square radius")
     parts.append(figures(found.radii))
-    if isinstance(model, HDPMeans):
-        columns.append("data sets")
-        parts.append(figures((model.local_clusters_ > 0).sum(axis=0)[shown]))
+    for name, values in model.description().cluster_columns.items():
+        columns.append(name)
+        parts.append(figures(values[shown]))
     centers = getattr(model, "cluster_centers_", None)
     if centers is not None and centers.shape[1] <= MOST_FEATURES:
         scale = None if views.columns_of(model) is None else model.feature_scale_
@@ -136,15 +119,16 @@ def cluster_table(model: Model, names: list[str]) -> Table:
 
 def warnings_of(result: Result, model: Model) -> list[str]:
     """What a reader should know of a run, its rows aside."""
-    over = result.manifest["converged"] or isinstance(model, GibbsMixture)  # a chain has no end of its own
+    words = model.description()
+    over = result.manifest["converged"] or not words.has_end
     said = [] if over else [errors.NOT_CONVERGED.format(model.max_iter).capitalize() + "."]
-    weights, graph = model.cluster_weights_, isinstance(model, GraphCutDPMeans)
+    weights = model.cluster_weights_
     alone = weights == 1
-    if result.manifest["input"]["weighted"] or (isinstance(model, GraphCutDPMeans) and model.cut == "normalized"):
+    if result.manifest["input"]["weighted"] or not words.weights_count_rows:
         alone = np.zeros(len(weights), bool)
     tiny = (weights < TINY * weights.mean()) & ~alone
-    why = f"outliers, or the {views.price(model)} is low"
-    said += _about(alone, f"of one {'node' if graph else 'row'} alone", why)
+    why = f"outliers, or the {words.penalty_name} is low"
+    said += _about(alone, f"of one {words.row} alone", why)
     said += _about(tiny, f"of less than {TINY:g} of the mean weight", why)
     return said
 
@@ -172,7 +156,7 @@ class Seen:
 
 def read_rows(result: Result, model: Model, data: Any, where: Stored) -> Seen:
     """Pictures and warnings that need the input; a warning where it cannot be read."""
-    stored = isinstance(model, SpectralDPMeans) and model.features_ is None
+    stored = model.description().stored_rows is not None
     if (data is None or data is False) and not stored:
         return Seen()
     try:
@@ -182,7 +166,7 @@ def read_rows(result: Result, model: Model, data: Any, where: Stored) -> Seen:
             return Seen(
                 [f"The rows at {_shown(data)} are not those of the fit to the bit ({why}): they are not shown."]
             )
-        if isinstance(model, GraphCutDPMeans):
+        if "graph" in model.description().pictures:
             return _seen_graph(model, source)
         edge = [] if stored else edge_warnings(result, model, source)
         return Seen(edge, _density(model, source, _names(model)))
@@ -196,11 +180,12 @@ def _shown(data: Any) -> str:
 
 def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource:
     """The input, as the fit saw it."""
-    if isinstance(model, GraphCutDPMeans):
-        return as_source(as_graph(data), sparse=True, **where)
+    spec = spec_of_run(result)
+    if spec.sparse:
+        return as_source(spec.read(data), sparse=True, **where)
     beside = commands.sources(result.manifest)
     given = {name: path for name, path in beside.items() if name != "data" and path and os.path.exists(path_of(path))}
-    groups = {"groups": given["groups"]} if "groups" in given and isinstance(model, HDPMeans) else {}
+    groups = {"groups": given["groups"]} if "groups" in given and spec.takes_groups else {}
     return views.rows_of(data, model, given.get("sample_weight"), **groups, **where)
 
 
@@ -209,7 +194,7 @@ def _changed(result: Result, model: Model, source: RowSource) -> bool:
     fitted = result.manifest["input"]
     if [source.plan.n_rows, source.stored_columns] != fitted["shape"]:
         return True
-    learned = isinstance(model, SpectralDPMeans) or getattr(model, "approximation", None) is not None
+    learned = model.description().learned_rows
     comparable = (
         source.summary.n_groups == fitted["n_groups"]
         and source.plan.block_rows == fitted["block_rows"]  # sums are of the same runs of rows
@@ -220,10 +205,11 @@ def _changed(result: Result, model: Model, source: RowSource) -> bool:
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
     """Sentences about rows at the edge of the radius, where there is one and centers are points: one pass."""
-    if views.radius(model) is None or not hasattr(model, "cluster_centers_"):
+    words = model.description()
+    if words.radius is None or not hasattr(model, "cluster_centers_"):
         return []
-    penalty, word = result.manifest["parameters"]["penalty"], views.price(model)
-    near, beyond = views.edge(source, prediction.predictions(result), penalty)
+    penalty, word = result.manifest["parameters"]["penalty"], words.penalty_name
+    near, beyond = views.edge(source, spec_of_run(result).predictor(result), penalty)
     said = []
     if beyond:
         said.append(f"{counted(beyond, 'row')} of weight 1 or more beyond the radius of every cluster.")
@@ -243,7 +229,7 @@ def _density(model: Model, source: RowSource, names: list[str]) -> list[Picture]
     return [Picture.of("Rows and centers", caption, lambda: plot.density(source, model, feature_names=names))]
 
 
-def _seen_graph(model: GraphCutDPMeans, source: RowSource) -> Seen:
+def _seen_graph(model: Model, source: RowSource) -> Seen:
     if source.plan.n_rows > views.MOST_NODES:
         return Seen()
     caption = "The nodes and their links; clusters have their own color and marker."
@@ -260,10 +246,10 @@ def pictures(model: Model, names: list[str]) -> list[Picture]:
         Picture.of("Fit", f"Objective, clusters and what changed them, over {steps}.", lambda: plot.history(model)),
         Picture.of("Clusters", f"Sizes of {counted(model.n_clusters_, 'cluster')}.", lambda: plot.sizes(model)),
     ]
-    if isinstance(model, DPMeans | HDPMeans) and model.n_clusters_ > 1:
+    if "profile" in model.description().pictures and model.n_clusters_ > 1:
         caption = "In which features clusters differ: + and - mark scores above 1 and below -1."
         found.append(Picture.of("Profile", caption, lambda: plot.profile(model, names)))
-    if isinstance(model, HDPMeans):
+    if "sharing" in model.description().pictures:
         caption = "Shares of the global centers in the weight of the data sets."
         found.append(Picture.of("Sharing", caption, lambda: plot.sharing(model)))
     if hasattr(model, "cluster_centers_") and model.n_clusters_ > 1:
@@ -299,15 +285,13 @@ def call(result: Result, model: Model) -> str:
     """Python that makes the run again."""
     manifest, sources, name = result.manifest, commands.sources(result.manifest), type(model).__name__
     asked, imports = _asked(model), [f"from dask_dpmeans import {name}, fit"]
-    if isinstance(model, GibbsMixture):
-        imports = ["from dask_dpmeans import fit", f"from dask_dpmeans.estimators.gibbs import {name}"]
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         imports.insert(0, "import zarr\n")
     stored = f"zarr.open_array({(result.store / 'first_centers').shown!r}, mode='r')[:]"
     given = [f"{each}={stored if isinstance(value, np.ndarray) else repr(value)}" for each, value in asked.items()]
     parts = [origin.data(manifest), repr(origin.AGAIN), f"{name}({', '.join(given)})"]
     groups = "groups" if sources["groups"] is None else repr(sources["groups"])
-    parts += [f"groups={groups}"] if isinstance(model, HDPMeans) else []
+    parts += [f"groups={groups}"] if spec_of_run(result).takes_groups else []
     parts += origin.parts(manifest)
     inner = "".join(f"    {part},\n" for part in parts)
     return "\n".join(imports) + f"\n\nfit(\n{inner})"
@@ -315,14 +299,15 @@ def call(result: Result, model: Model) -> str:
 
 def command(result: Result, model: Model) -> str | None:
     """The command that makes the run again; None where there is none, or rows or first centers have no path."""
-    if type(model) not in COMMANDS:
+    name, grouped = METHODS[type(model).__name__].command, spec_of_run(result).takes_groups
+    if name is None:
         return None
     manifest, sources, asked = result.manifest, commands.sources(result.manifest), _asked(model)
     reading = commands.words(manifest)
-    if reading is None or (isinstance(model, HDPMeans) and sources["groups"] is None):
+    if reading is None or (grouped and sources["groups"] is None):
         return None
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         return None
-    words = ["dask-dpmeans", COMMANDS[type(model)], str(sources["data"]), origin.AGAIN, *commands.flags(asked)]
-    words += ["--groups", str(sources["groups"])] if isinstance(model, HDPMeans) else []
+    words = ["dask-dpmeans", name, str(sources["data"]), origin.AGAIN, *commands.flags(asked)]
+    words += ["--groups", str(sources["groups"])] if grouped else []
     return shlex.join([*words, *reading])

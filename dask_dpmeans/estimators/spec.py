@@ -1,0 +1,78 @@
+"""What the rest of the package asks of a method: one `MethodSpec` beside each estimator that runs from store to store.
+
+`dask_dpmeans.registry` lists the modules; see there how to add a method.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask_dpmeans.engine.loop import Algorithm
+from dask_dpmeans.engine.plan import Kernel
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.storage.run_store import Result
+
+
+@dataclass(frozen=True)
+class ArrayParameter:
+    """A parameter of an estimator that a run keeps as one of its arrays."""
+
+    name: str
+    """Name of the array."""
+
+
+def as_given(data: Any) -> Any:
+    """Return the data themselves."""
+    return data
+
+
+def metric_features(result: Result) -> Features | None:
+    """Return what the metric of a run makes of each row."""
+    return result.features
+
+
+def plain_parameters(model: Any, method: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator."""
+    parameters: dict[str, Any] = model.get_params(deep=False)
+    return parameters
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method from store to store: its estimator, the algorithms behind it, and how its runs predict."""
+
+    estimator: type[Any]
+    """The scikit-learn estimator.  `load` makes one with the parameters that the run keeps."""
+    algorithms: tuple[type[Algorithm[Any]], ...]
+    """What `estimator.method()` may return; their names are stored in runs."""
+    predictor: Callable[[Result], Kernel]
+    """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that cannot be."""
+    features: Callable[[Result], Features | None] = metric_features
+    """What a run made of each row before the method saw it; None if nothing."""
+    parameters: Callable[[Any, Any], Mapping[str, Any]] = plain_parameters
+    """The parameters of an estimator that a run keeps, given it and its algorithm.  Values are what JSON holds, or an
+    `ArrayParameter`."""
+    read: Callable[[Any], Any] = as_given
+    """Turns the data of a job into what `dask_dpmeans.sources.as_source` takes."""
+    sparse: bool = False
+    """Whether the rows are CSR rows of a graph."""
+    takes_groups: bool = False
+    """Whether rows come from several data sets, with `groups`."""
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    """Arguments of `fit` that the method cannot use, with the reason."""
+
+    def check_arguments(self, given: Mapping[str, Any]) -> None:
+        """Refuse arguments of a job that the method has no use for.
+
+        Raises
+        ------
+        InputError
+            Groups for a method of one data set, or one of `refuses`.
+        """
+        name = self.estimator.__name__
+        if given.get("groups") is not None and not self.takes_groups:
+            raise InputError(f"groups number the data sets of HDPMeans, {name} has no use for them")
+        refused = [each for each in self.refuses if given.get(each) is not None]
+        if refused:
+            raise InputError(f"{' and '.join(refused)} cannot be used on {self.refuses[refused[0]]}")

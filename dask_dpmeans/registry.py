@@ -1,0 +1,71 @@
+"""Every method, once: nothing else in the package asks an estimator or a run for its type.
+
+To add a method, write its algorithm (`dask_dpmeans.engine.loop.Algorithm`), its estimator with a `SPEC` beside it
+(`dask_dpmeans.estimators.spec.MethodSpec`) and its command, and add one line to `METHODS`.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dask_dpmeans.errors import CorruptStoreError
+
+if TYPE_CHECKING:
+    from dask_dpmeans.estimators.spec import MethodSpec
+    from dask_dpmeans.storage.run_store import Result
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a method is found; its modules are imported when they are first needed."""
+
+    module: str
+    """The module of the estimator and of its `SPEC`."""
+    command: str | None = None
+    """The command that fits it, if there is one: `{command}_command` of `commands`."""
+    commands: str = "dask_dpmeans.cli.fitting"
+
+    @property
+    def spec(self) -> "MethodSpec":
+        """What the method says of itself."""
+        spec: MethodSpec = import_module(self.module).SPEC
+        return spec
+
+
+METHODS = {
+    "DPMeans": Entry("dask_dpmeans.estimators.dpmeans", "fit"),
+    "HDPMeans": Entry("dask_dpmeans.estimators.hdp", "hdp"),
+    "KernelDPMeans": Entry("dask_dpmeans.estimators.kernel", "kernel"),
+    "SpectralDPMeans": Entry("dask_dpmeans.estimators.spectral", "spectral"),
+    "GraphCutDPMeans": Entry("dask_dpmeans.estimators.graph_cut", "graph"),
+    "GibbsMixture": Entry("dask_dpmeans.estimators.gibbs"),
+}
+"""By the class name of the estimator, which runs keep."""
+
+
+def spec_of(model: Any) -> "MethodSpec":
+    """Return the spec of an estimator.
+
+    Raises
+    ------
+    TypeError
+        The class is not in `METHODS`.
+    """
+    name = type(model).__name__
+    if name not in METHODS:
+        raise TypeError(f"method must be an estimator with a run store ({', '.join(METHODS)}), got {model!r}")
+    return METHODS[name].spec
+
+
+def spec_of_run(result: "Result") -> "MethodSpec":
+    """Return the spec of the estimator that a run was made by.
+
+    Raises
+    ------
+    CorruptStoreError
+        The run names none of `METHODS`.
+    """
+    name = result.manifest["estimator"]["name"]
+    if name not in METHODS:
+        raise CorruptStoreError(f"{result.store.shown} is a run of {name!r}, which this version does not know")
+    return METHODS[name].spec

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.api.prediction import predict
     from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
     from dask_dpmeans.estimators.dpmeans import DPMeans
+    from dask_dpmeans.estimators.gibbs import GibbsMixture
     from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans
     from dask_dpmeans.estimators.hdp import HDPMeans
     from dask_dpmeans.estimators.kernel import KernelDPMeans
@@ -27,6 +28,7 @@ __all__ = [
     "CorruptStoreError",
     "DPMeans",
     "Estimate",
+    "GibbsMixture",
     "GraphCutDPMeans",
     "HDPMeans",
     "InputError",
@@ -45,23 +47,26 @@ __all__ = [
 ]
 
 HOMES = {
+    "api.cost": ("Estimate",),
+    "api.fitting": ("dry_run", "fit"),
+    "api.loading": ("load",),
+    "api.prediction": ("predict",),
     "errors": ("CorruptStoreError", "InputError", "NoWorkersError", "TooManyClustersError"),
-    "estimate": ("Estimate",),
-    "estimators": ("DPMeans", "dry_run", "fit", "load"),
-    "graph": ("GraphCutDPMeans",),
-    "groups": ("HDPMeans",),
-    "kernel": ("KernelDPMeans",),
-    "run": ("predict",),
-    "spectral": ("SpectralDPMeans",),
-    "streaming": ("OnlineDPMeans", "SplitMergeDPMeans"),
+    "estimators.dpmeans": ("DPMeans",),
+    "estimators.gibbs": ("GibbsMixture",),
+    "estimators.graph_cut": ("GraphCutDPMeans",),
+    "estimators.hdp": ("HDPMeans",),
+    "estimators.kernel": ("KernelDPMeans",),
+    "estimators.spectral": ("SpectralDPMeans",),
+    "estimators.streaming": ("OnlineDPMeans", "SplitMergeDPMeans"),
 }
-"""Modules, and the names that the package exports of each; `metrics` and `penalty` are modules themselves."""
+"""Modules, and the names that the package exports of each; `metrics` and `penalty` are modules of `selection`."""
 
 
 def __getattr__(name: str) -> Any:
     """Import an exported name when it is first asked for."""
     if name in ("metrics", "penalty"):
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__name__}.selection.{name}")
     for module, names in HOMES.items():
         if name in names:
             value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)

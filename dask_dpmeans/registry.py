@@ -23,7 +23,10 @@ class Entry:
     """The module of the estimator and of its `SPEC`."""
     command: str | None = None
     """The command that fits it, if there is one: `{command}_command` of `commands`."""
+    summary: str = ""
+    """What the list of all commands says of it."""
     commands: str = "dask_dpmeans.cli.fitting"
+    """The module of the command."""
 
     @property
     def spec(self) -> "MethodSpec":
@@ -33,11 +36,15 @@ class Entry:
 
 
 METHODS = {
-    "DPMeans": Entry("dask_dpmeans.estimators.dpmeans", "fit"),
-    "HDPMeans": Entry("dask_dpmeans.estimators.hdp", "hdp"),
-    "KernelDPMeans": Entry("dask_dpmeans.estimators.kernel", "kernel"),
-    "SpectralDPMeans": Entry("dask_dpmeans.estimators.spectral", "spectral"),
-    "GraphCutDPMeans": Entry("dask_dpmeans.estimators.graph_cut", "graph"),
+    "DPMeans": Entry("dask_dpmeans.estimators.dpmeans", "fit", "Cluster rows, by the price of a cluster."),
+    "HDPMeans": Entry("dask_dpmeans.estimators.hdp", "hdp", "Cluster several data sets that share clusters."),
+    "KernelDPMeans": Entry(
+        "dask_dpmeans.estimators.kernel", "kernel", "Cluster rows in the space of a kernel function."
+    ),
+    "SpectralDPMeans": Entry(
+        "dask_dpmeans.estimators.spectral", "spectral", "Cluster rows by eigenvectors of their affinity."
+    ),
+    "GraphCutDPMeans": Entry("dask_dpmeans.estimators.graph_cut", "graph", "Cluster the nodes of a graph by a cut."),
     "GibbsMixture": Entry("dask_dpmeans.estimators.gibbs"),
 }
 """By the class name of the estimator, which runs keep."""

@@ -11,6 +11,7 @@ import numpy as np
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.spec import ArrayParameter
+from dask_dpmeans.estimators.transform import Recipe
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources import Layout, RowSource
 from dask_dpmeans.storage.location import shown_path
@@ -18,7 +19,13 @@ from dask_dpmeans.storage.manifest import FORMAT
 
 
 def asked(
-    method: Algorithm[Any], seed: int, source: RowSource | Layout, *, scaled: bool, weighted: bool
+    method: Algorithm[Any],
+    seed: int,
+    source: RowSource | Layout,
+    *,
+    scaled: bool,
+    weighted: bool,
+    recipe: Recipe | None = None,
 ) -> dict[str, Any]:
     """What a run is asked, as JSON holds it; the fingerprint of its rows is known once they were read."""
     columns = source.prepare.columns
@@ -26,7 +33,7 @@ def asked(
         "format": FORMAT,
         "kind": "run",
         "method": method.name,
-        "parameters": {key: _described(value) for key, value in vars(method).items()},
+        "parameters": described_parameters(method, recipe),
         "random_state": seed,
         "input": {
             "shape": [source.plan.n_rows, source.stored_columns],
@@ -55,6 +62,12 @@ def fingerprint(summary: Summary) -> str:
     figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
     figures += [np.array([summary.weight, summary.n_groups]), np.array([summary.groups_sum], np.uint64)]
     return hashlib.sha256(b"".join((figure + 0).tobytes() for figure in figures)).hexdigest()
+
+
+def described_parameters(method: Algorithm[Any], recipe: Recipe | None) -> dict[str, Any]:
+    """The parameters of an algorithm, and of the features that are learned for it, as JSON holds them."""
+    learned = {} if recipe is None else _described(recipe.parameters)
+    return {key: _described(value) for key, value in vars(method).items()} | learned
 
 
 def described_estimator(model: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:

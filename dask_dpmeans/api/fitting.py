@@ -75,8 +75,8 @@ def fit(
         force=force,
         **options,
     )
-    found: Any = load(Location.at(run, options.get("storage_options")))  # of the class of `method`, which was stored
-    return found
+    fitted: AnyModel = load(Location.at(run, options.get("storage_options")))  # of the class of `method`
+    return fitted
 
 
 def dry_run(

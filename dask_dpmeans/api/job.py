@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.description import _described, asked, fingerprint, sources_of
+from dask_dpmeans.api.description import asked, fingerprint, sources_of
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.engine.plan import Source
@@ -79,8 +79,9 @@ def fit(
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
-        manifest = asked(method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None)
-        manifest["parameters"] |= {} if recipe is None else _described(recipe.parameters)
+        manifest = asked(
+            method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None, recipe=recipe
+        )
         manifest["estimator"], manifest["learned_features"] = estimator, recipe is not None
         manifest["input"]["fingerprint"] = fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dask_dpmeans.api.description import described_parameters
+from dask_dpmeans.checks import shown
 from dask_dpmeans.estimators.base import note_columns
 from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.registry import spec_of_run
@@ -30,13 +32,12 @@ def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> 
     check_options(storage_options, run)
     result = RunStore.at(run, storage_options).result()
     with as_written(result.store.location):
-        return _loaded(result, spec_of_run(result))
+        spec, model = restored(result)
+        return _fitted(model, spec, result)
 
 
-def _loaded(result: Result, spec: MethodSpec) -> Any:
-    """The fitted estimator of a result."""
-    model = _unfitted(result, spec)
-    model.method()  # which refuses parameters that are none
+def _fitted(model: Any, spec: MethodSpec, result: Result) -> Any:
+    """Note in an estimator what a result holds."""
     model.random_state_ = result.manifest["random_state"]
     note_columns(model, result.manifest["input"]["shape"][1], result.manifest.get("column_names"))
     model.feature_columns_ = result.manifest["input"]["columns"]
@@ -48,10 +49,25 @@ def _loaded(result: Result, spec: MethodSpec) -> Any:
     return model
 
 
-def _unfitted(result: Result, spec: MethodSpec) -> Any:
-    """The estimator that a run was asked for."""
+def restored(result: Result) -> tuple[MethodSpec, Any]:
+    """Return the spec of a run's method and the estimator that the run was asked for, unfitted.
+
+    Raises
+    ------
+    ValueError
+        The parameters of the algorithm are not those of the estimator; `as_written` makes an error of it.
+    """
+    spec, seed = spec_of_run(result), result.manifest["random_state"]
     told = {name: _value(value, result) for name, value in result.manifest["estimator"]["parameters"].items()}
-    return spec.estimator(**told | {"random_state": result.manifest["random_state"]})
+    model = spec.estimator(**told | {"random_state": seed})
+    stored, algorithm = result.manifest["parameters"], model.method().seeded(seed)
+    expected = described_parameters(algorithm, model._recipe())
+    for name in sorted(stored.keys() | expected.keys()):
+        if name not in stored or name not in expected or stored[name] != expected[name]:
+            raise ValueError(f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator")
+    if result.manifest["method"] != algorithm.name:
+        raise ValueError(f"method cannot be {shown(result.manifest['method'])} for that estimator")
+    return spec, model
 
 
 def _value(value: Any, result: Result) -> Any:

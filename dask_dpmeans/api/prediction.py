@@ -7,8 +7,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from dask_dpmeans.api.description import versions
+from dask_dpmeans.api.loading import restored
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.registry import spec_of_run
 from dask_dpmeans.sources import Opening, as_source
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
@@ -62,7 +62,8 @@ def predict(
     result = RunStore.at(run, storage_options).result()
     target = RunStore.at(out, storage_options)
     target.check_target("predictions", [run, data, groups], force=force)
-    spec = spec_of_run(result)
+    with as_written(result.store.location):
+        spec, _ = restored(result)
     if spec.takes_groups != (groups is not None):
         raise InputError(
             "the run is of several data sets: give the groups of the rows, --groups"

@@ -40,7 +40,7 @@ from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.text import counted
 
 
-@click.command("penalty", short_help="Find the penalty for about so many clusters.", epilog=DATA)
+@click.command("penalty", epilog=DATA)
 @click.argument("data")
 @click.option("-k", "--clusters", type=int, required=True, help="About how many clusters there should be.")
 @click.option("--fit", "fitted", is_flag=True, help="Find, by bisection, the penalty at which fits give so many.")
@@ -102,7 +102,7 @@ def penalty_command(
         click.echo(f"next            {following(data, aimed.penalty, search=search, seed=aimed.random_state)}")
 
 
-@click.command("path", short_help="Fit many penalties, and see how many clusters each gives.", epilog=DATA)
+@click.command("path", epilog=DATA)
 @click.argument("data")
 @click.argument("out", required=False)
 @click.option("--penalties", callback=penalties_of, help="Penalties to try, such as 1,2,4.")
@@ -195,7 +195,7 @@ def _standing(target: Location, asked: dict[str, Any], seed: int | None) -> Pena
     return found
 
 
-@click.command("tree", short_help="Cluster the clusters of a run, level by level.")
+@click.command("tree")
 @click.argument("run")
 @click.argument("out", required=False)
 @click.option(

@@ -50,7 +50,7 @@ APPROXIMATION = (
 OF_APPROXIMATION = "The kernel function, of an approximation."
 
 
-@click.command("fit", short_help="Cluster rows, by the price of a cluster.", epilog=DATA)
+@click.command("fit", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option(
@@ -79,10 +79,10 @@ def fit_command(
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
     start = init if init == "mean" else Location.at(init, how["storage_options"])
-    _fit(data, run, DPMeans(penalty, search=search, metric=metric, init=start, **limits), dry=dry, **how)
+    fit_from_options(data, run, DPMeans(penalty, search=search, metric=metric, init=start, **limits), dry=dry, **how)
 
 
-@click.command("hdp", short_help="Cluster several data sets that share clusters.", epilog=DATA)
+@click.command("hdp", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option("--groups", metavar="ARRAY", required=True, help=GROUPS)
@@ -107,10 +107,10 @@ def hdp_command(
     """
     made, how = _kernel(how)
     limits, how = _limits(how)
-    _fit(data, run, HDPMeans(local_penalty, global_penalty, search=search, **made, **limits), **how)
+    fit_from_options(data, run, HDPMeans(local_penalty, global_penalty, search=search, **made, **limits), **how)
 
 
-@click.command("kernel", short_help="Cluster rows in the space of a kernel function.", epilog=DATA)
+@click.command("kernel", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="Price of a cluster, in units of the kernel.")
@@ -135,10 +135,10 @@ def kernel_command(
     """Cluster the rows of DATA in the space of a kernel function; where that is precomputed, DATA is its matrix."""
     made, how = _kernel(how)
     limits, how = _limits(how)
-    _fit(data, run, KernelDPMeans(penalty, search=search, **made, **limits), **how)
+    fit_from_options(data, run, KernelDPMeans(penalty, search=search, **made, **limits), **how)
 
 
-@click.command("spectral", short_help="Cluster rows by eigenvectors of their affinity.", epilog=DATA)
+@click.command("spectral", epilog=DATA)
 @click.argument("data")
 @click.argument("run")
 @click.option("--penalty", type=float, required=True, help="What the eigenvalues of kept eigenvectors exceed.")
@@ -167,10 +167,10 @@ def spectral_command(
     limits, how = _limits(how)
     kernel: dict[str, Any] = {"gamma": gamma, "n_neighbors": neighbors, "n_landmarks": landmarks}
     clustering: dict[str, Any] = {"max_components": max_components, "threshold": threshold, "search": search}
-    _fit(data, run, SpectralDPMeans(penalty, affinity=affinity, **kernel, **clustering, **limits), **how)
+    fit_from_options(data, run, SpectralDPMeans(penalty, affinity=affinity, **kernel, **clustering, **limits), **how)
 
 
-@click.command("graph", short_help="Cluster the nodes of a graph by a cut.")
+@click.command("graph")
 @click.argument("data")
 @click.argument("run")
 @click.option(
@@ -201,7 +201,7 @@ def graph_command(
 ) -> None:
     """Cluster the nodes of a graph: DATA is CSR in a Zarr group, a scipy .npz or a Matrix Market .mtx file."""
     limits, how = _limits(how)
-    _fit(
+    fit_from_options(
         data,
         run,
         GraphCutDPMeans(penalty, cut=cut, init=init, **limits),
@@ -229,7 +229,7 @@ def _limits(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: how[key] for key, name in names.items()}, {key: how[key] for key in how if key not in names}
 
 
-def _fit(
+def fit_from_options(
     data: str,
     run: str,
     method: Any,
@@ -272,7 +272,7 @@ def _fit(
     say_result(place, as_json)
 
 
-@click.command("predict", short_help="Label rows with the clusters of a run.", epilog=DATA)
+@click.command("predict", epilog=DATA)
 @click.argument("run")
 @click.argument("data")
 @click.argument("out")

@@ -1,9 +1,9 @@
 """The group of all commands: they load when called, and the library's errors become messages and exit codes."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -34,25 +34,39 @@ class StoppedError(click.ClickException):
     exit_code = STOPPED
 
 
+class Home(NamedTuple):
+    """Where a command is found."""
+
+    module: str
+    """The module, which defines `{name}_command`."""
+    summary: str
+    """What the list of all commands says of it."""
+
+
 class Commands(click.Group):
     """A group whose commands load when they are called."""
 
-    def __init__(self, *arguments: Any, homes: Mapping[str, str], **options: Any) -> None:
+    def __init__(self, *arguments: Any, homes: Callable[[], Mapping[str, Home]], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.homes = homes
-        """The module of each command."""
+        """Returns where each command is found, by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
-        return sorted(self.homes)
+        return sorted(self.homes())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command, its module loaded."""
-        if cmd_name not in self.homes:
+        home = self.homes().get(cmd_name)
+        if home is None:
             return None
-        module = import_module(f"dask_dpmeans.cli.{self.homes[cmd_name]}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(import_module(home.module), f"{cmd_name}_command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of all commands, without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, home.summary) for name, home in sorted(self.homes().items())])
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line; Ctrl-C and SIGTERM are heard from here on."""

@@ -18,7 +18,7 @@ from dask_dpmeans.synth import KINDS, Synthetic
 from dask_dpmeans.text import counted
 
 
-@click.command("synth", short_help="Write synthetic rows and their true labels.")
+@click.command("synth")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("out")
 @click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1))
@@ -43,7 +43,7 @@ def synth_command(
     click.echo(f"{counted(rows, 'row')} of {counted(features, 'column')}: {redacted(out)}/rows")
 
 
-@click.command("demo", short_help="Cluster synthetic rows, and say what was found.")
+@click.command("demo")
 @click.argument("folder", default="dask-dpmeans-demo")
 def demo_command(folder: str) -> None:
     """Make a store of synthetic rows in FOLDER, cluster it on threads, and say what was found and where."""

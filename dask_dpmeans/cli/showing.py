@@ -22,7 +22,7 @@ from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
 
 
-@click.command("show", short_help="Say what a run, path or tree was asked and found.")
+@click.command("show")
 @click.argument("store")
 @with_storage
 @JSON
@@ -39,7 +39,7 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
         click.echo(json.dumps(describe(place), indent=2) if as_json else run_table(place))
 
 
-@click.command("export", short_help="Write the clusters of a run as JSON.")
+@click.command("export")
 @click.argument("run")
 @click.argument("out")
 @with_storage
@@ -52,7 +52,7 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
     click.echo(f"{redacted(run)}: {export(Location.at(run, storage_options), out, force=force)}")
 
 
-@click.command("report", short_help="Write a run, path or tree as a page of HTML.")
+@click.command("report")
 @click.argument("store")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, where they are no longer where that says, or at a URL.")

@@ -90,7 +90,7 @@ def _weights(weights: Float64Array, unit: str | None) -> list[str]:
     texts = figures(weights, 10)
     if unit is None:
         return [f"{text} in weight" for text in texts]
-    return [f"{text} {unit}{'s' * (weight != 1)}" for text, weight in zip(texts, weights, strict=True)]
+    return [f"{text} {unit}{'s' * (weight != 1)}" for text, weight in zip(texts, weights.tolist(), strict=True)]
 
 
 def seen(found: PenaltyPath | PenaltyFor) -> str:

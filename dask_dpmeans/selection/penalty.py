@@ -624,8 +624,7 @@ def _asked(work: _Work, read: tuple[Any, Any], **parameters: Any) -> dict[str, A
     """What a path keeps of what it was asked."""
     X, sample_weight = read
     source = work.source
-    flags = {"scaled": source.scale is not None, "weighted": sample_weight is not None}
-    asked = asked_of(work.method, 0, source, **flags)
+    asked = asked_of(work.method, 0, source, scaled=source.scale is not None, weighted=sample_weight is not None)
     kept = {name: asked[name] for name in ("input", "column_names", "checksummed", "versions")}
     return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 

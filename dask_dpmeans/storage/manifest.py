@@ -21,8 +21,6 @@ LOCAL = ("local_groups", "local_centers", "local_weights")
 IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
 FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
 MIXTURE = ("variance", "concentration", "mean_variance")
-PRICED = (MIXTURE, PENALTIES[:1], PENALTIES[1:])
-"""Which of these the parameters of a run have."""
 SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
 GRAPH = ("sigma",)
 INTEGER = ("local_groups", "local_centers", "center_labels", "center_rows")
@@ -78,7 +76,7 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
         It names the attribute; `as_written` makes one error of these.
     """
     asked, rows = manifest["parameters"], manifest["input"]
-    for name in ("sources", "versions"):
+    for name in ("sources", "versions", "estimator"):
         _require(isinstance(manifest[name], dict), name, manifest[name])
     for name, value in _numbers(manifest).items():
         _require(type(value) in (int, float) and math.isfinite(value), name, value)
@@ -90,7 +88,7 @@ def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
         _require(type(value) is int and value >= 1, name, value)
     for name in ("scaled", "weighted"):
         _require(type(rows[name]) is bool, f"input.{name}", rows[name])
-    for name in ("converged", "checksummed"):
+    for name in ("converged", "checksummed", "learned_features"):
         _require(type(manifest[name]) is bool, name, manifest[name])
     most = asked.get("max_clusters")
     _require(most is None or (type(most) is int and most >= 1), "parameters.max_clusters", most)
@@ -116,11 +114,8 @@ def _numbers(manifest: dict[str, Any]) -> dict[str, Any]:
     if asked.get("normalized") is None:
         for name, value in numbers.items():
             _require(type(value) in (int, float) and value > 0, name, value)
-    _require(tuple(prices) in PRICED, "parameters", asked)
-    plain = "penalty" in asked and "normalized" not in asked
-    _require(not plain or "kernel" in asked or "metric" in asked, "parameters", asked)
     numbers["n_passes"] = manifest["n_passes"]
-    if "mean_variance" not in asked:
+    if "tol" in asked:
         numbers["parameters.tol"] = asked["tol"]
     if "spectrum" in asked:
         numbers |= {"spectrum.penalty": asked["spectrum"]["penalty"], "affinity_trace": manifest["affinity_trace"]}

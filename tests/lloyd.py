@@ -1,0 +1,126 @@
+"""A method of the tests' own, k-means by Lloyd's sweeps from the first k rows, in this one file.
+
+It shows what adding a method takes: an algorithm, an estimator with its `SPEC`, a command, and a line of the registry.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import click
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from dask_dpmeans.cli.fitting import fit_from_options
+from dask_dpmeans.cli.options import HOW, with_options
+from dask_dpmeans.engine.occ import Round
+from dask_dpmeans.engine.plan import Kernel, Source
+from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
+from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.kernels.assign import Labels, Predictions
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.methods.dpmeans.batch import Openings, clusters_of
+from dask_dpmeans.storage.run_store import Result
+
+
+@dataclass(frozen=True)
+class State:
+    """Where Lloyd's sweeps stand."""
+
+    step: int
+    centers: Float64Array
+    means: Float64Array
+    weights: Float64Array
+    inertias: Float64Array
+    objective: float
+    rows_read: int
+    births: int = 0
+    deaths: int = 0
+
+
+@dataclass(frozen=True)
+class Method:
+    """k-means from the first k rows."""
+
+    n_clusters: int
+    max_iter: int = 300
+    name: ClassVar[str] = "lloyd"
+    state: ClassVar[type[State]] = State
+    sparse: ClassVar[bool] = False
+    features: ClassVar[None] = None
+
+    def seeded(self, seed: int) -> Self:
+        return self
+
+    def init(self, source: Source) -> State:
+        centers = source.fold(Gather(np.arange(self.n_clusters))).rows.astype(np.float64)
+        nothing = np.zeros(len(centers))
+        return State(0, centers, centers, nothing, nothing, math.inf, source.plan.n_rows)
+
+    def step(self, source: Source, state: State) -> State:
+        found = source.fold(Round(Openings(math.inf), Centers(state.means)), name="scan").moments
+        means = np.where(found.weights[:, np.newaxis] > 0, found.means, state.means)
+        read = state.rows_read + source.plan.n_rows
+        return State(state.step + 1, state.means, means, found.weights, found.inertias, found.inertia, read)
+
+    def done(self, before: State, after: State) -> bool:
+        return np.array_equal(after.means, after.centers)
+
+    def score(self, source: Source, state: State) -> float:
+        return source.fold(Round(Openings(math.inf), Centers(state.centers)), name="check").moments.inertia
+
+    def labels(self, source: Source, state: State) -> Kernel:
+        return Labels(Centers(state.centers))
+
+    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+        return clusters_of(state)
+
+
+class Lloyd(CentersMixin, BaseEstimator):
+    """k-means, whose number of clusters is told."""
+
+    def __init__(self, n_clusters: int = 2, *, max_iter: int = 300, random_state: Any = None) -> None:
+        self.n_clusters = n_clusters
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        method = self.method()
+        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
+        self.random_state_ = seed_of(self.random_state)
+        self._fit_rows(checked_rows(self, X, reset=True), method, tasks, sample_weight=sample_weight)
+        tasks.end()
+        return self
+
+    def method(self) -> Method:
+        return Method(int(self.n_clusters), int(self.max_iter))
+
+    def description(self) -> Description:
+        told = {"told": f"{self.n_clusters} clusters"}
+        return replace(super().description(), settings=told, objective_parts="inertia alone")
+
+
+def predictor(result: Result) -> Kernel:
+    return Predictions(Centers(result.arrays["cluster_centers"]), math.inf)
+
+
+SPEC = MethodSpec(Lloyd, (Method,), predictor)
+
+
+@click.command("lloyd")
+@click.argument("data")
+@click.argument("run")
+@click.option("--clusters", type=int, default=2)
+@with_options(*HOW)
+def lloyd_command(data: str, run: str, clusters: int, **how: Any) -> None:
+    """Cluster the rows of DATA by k-means."""
+    limits = {"max_iter": how.pop("max_iter"), "random_state": how.pop("seed")}
+    for name in ("tol", "max_clusters"):
+        how.pop(name)
+    fit_from_options(data, run, Lloyd(clusters, **limits), **how)

@@ -1,0 +1,72 @@
+"""The registry: a method that is in one file and one line of it does all that the others do."""
+
+import json
+
+import lloyd
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dask_dpmeans import fit, load, predict
+from dask_dpmeans.cli import main
+from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.registry import METHODS, Entry
+from dask_dpmeans.report import report
+
+ROWS = np.concatenate([np.zeros((40, 2)), np.full((60, 2), 9.0)]) + np.arange(200.0).reshape(100, 2) % 3
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setitem(METHODS, "Lloyd", Entry("lloyd", "lloyd", "Cluster rows by k-means.", "lloyd"))
+
+
+@pytest.fixture
+def data(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    return str(tmp_path / "rows.npy")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_entry_names_the_estimator_that_its_spec_is_of(name):
+    spec = METHODS[name].spec
+    assert spec.estimator.__name__ == name
+    assert len({each.name for each in spec.algorithms}) == len(spec.algorithms)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_method_in_one_file_fits_stores_resumes_and_loads(tmp_path, data):
+    run = str(tmp_path / "run.zarr")
+    with pytest.warns(Warning, match="max_iter=1"):
+        fit(data, run, lloyd.Lloyd(2, max_iter=1, random_state=0))
+    model = fit(data, run, lloyd.Lloyd(2, max_iter=9, random_state=0), resume=True)
+    assert model.get_params() == {"n_clusters": 2, "max_iter": 9, "random_state": 0}
+    whole = lloyd.Lloyd(2, max_iter=9, random_state=0).fit(ROWS)
+    np.testing.assert_array_equal(model.cluster_centers_, whole.cluster_centers_)
+    np.testing.assert_array_equal(np.asarray(load(run).labels_), whole.labels_)
+
+
+@pytest.mark.usefixtures("registered")
+def test_it_predicts_and_has_a_page_and_commands(tmp_path, data):
+    run, out = str(tmp_path / "run.zarr"), str(tmp_path / "out.zarr")
+    done = CliRunner().invoke(main, ["lloyd", data, run, "--clusters", "2", "--seed", "0"])
+    assert done.exit_code == 0, done.output
+    assert "told        2 clusters" in done.output
+    assert "= inertia alone" in done.output
+    assert predict(run, data, out).n_rows == 100
+    report(run, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "by Lloyd" in page
+    assert "dask-dpmeans lloyd" in page
+    shown = CliRunner().invoke(main, ["show", run, "--json"])
+    assert json.loads(shown.output)["method"] == "lloyd"
+    assert "lloyd" in CliRunner().invoke(main, ["--help"]).output
+
+
+def test_a_run_of_a_method_that_is_gone_is_an_error_that_names_it(tmp_path, data, monkeypatch):
+    run = str(tmp_path / "run.zarr")
+    with monkeypatch.context() as patch:
+        patch.setitem(METHODS, "Lloyd", Entry("lloyd", "lloyd", "Cluster rows by k-means.", "lloyd"))
+        fit(data, run, lloyd.Lloyd(2, random_state=0))
+    with pytest.raises(CorruptStoreError, match="Lloyd"):
+        load(run)

@@ -1,4 +1,9 @@
-"""Write rows to a Zarr store, cluster them, and read the result with xarray."""
+"""
+From a Zarr store to a Zarr store
+=================================
+
+Write rows to a Zarr store, cluster them, and read the result with xarray.
+"""
 
 import tempfile
 from pathlib import Path
@@ -11,9 +16,9 @@ import zarr
 from dask_dpmeans import DPMeans, fit
 
 
-@click.command(help=__doc__)
+@click.command()
 def main() -> None:
-    """Three blobs, found again."""
+    """Fit three blobs from a store to a store, and open the run with xarray."""
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=10_000)
     rows = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])[truth] + rng.standard_normal((10_000, 2))

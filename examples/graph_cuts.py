@@ -1,4 +1,10 @@
-"""Graph cuts without a number of clusters: blocks of a planted graph over a range of penalties, and an image cut up."""
+"""
+Graph cuts without a number of clusters
+=======================================
+
+Cluster a planted graph of 20 blocks over a range of penalties, and then a noisy image of four disks
+(Kulis & Jordan 2012, section 5.2).
+"""
 
 import click
 import numpy as np
@@ -42,10 +48,10 @@ def pixels(image: np.ndarray, mask: np.ndarray) -> csr_array:
     return graph
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.argument("size", default=500, type=click.IntRange(1))
 def main(size: int) -> None:
-    """Nodes of a block, of which there are 20, and then an image."""
+    """Cluster 20 blocks of SIZE nodes over a range of penalties, and then the pixels of an image."""
     graph, truth = planted(20, size, 30 / size, 1 / size)
     print(f"20 blocks of {size} nodes, {graph.nnz // 2:,} links")
     for penalty in np.round(np.arange(-0.90, -0.34, 0.05), 2):

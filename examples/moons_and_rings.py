@@ -1,7 +1,12 @@
-"""Clusters that are no balls: two moons, and two rings, each found by its neighbors.
+"""
+Two moons and two rings
+=======================
 
-Each method is judged by the adjusted Rand index of its labels; of those that are told a penalty, the best of a grid is
-shown.  ``python examples/moons_and_rings.py 1000`` draws 1,000 rows of each.
+Find clusters of any shape by the graph of nearest neighbors.
+
+Each method is judged by the adjusted Rand index of its labels. Methods that need a penalty are
+tried on a grid, and the best result is shown. ``python examples/moons_and_rings.py 1000`` draws
+1,000 rows of each data set.
 """
 
 from collections.abc import Iterable, Iterator
@@ -86,10 +91,10 @@ def best(tried: Iterable[Labels], truth: Labels) -> tuple[float, int]:
     return max((adjusted_rand_score(truth, labels), len(set(labels.tolist()))) for labels in tried)
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.argument("n_rows", default=1000, type=click.IntRange(1))
 def main(n_rows: int) -> None:
-    """One table."""
+    """Compare methods on two moons and two rings of N_ROWS rows each."""
     drawn = data_sets(n_rows)
     print(f"{n_rows:,} rows each; adjusted Rand index (clusters)")
     print(f"{'':36}" + "".join(f"{name:>16}" for name in drawn))

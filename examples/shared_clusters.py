@@ -1,8 +1,13 @@
-"""Clusters that data sets share: the experiment of Kulis & Jordan 2012, section 6.3.
+"""
+Clusters that data sets share
+=============================
 
-50 data sets of 25 points each, from 5 of 15 Gaussians whose means are uniform in the unit square (covariance 0.01 I).
-Each method is judged by the mean over the data sets of the normalized mutual information (arithmetic) of its labels
-with the true ones.  ``python examples/shared_clusters.py 20`` averages over 20 seeds.
+Repeat the experiment of Kulis & Jordan 2012, section 6.3.
+
+There are 50 data sets of 25 points each, from 5 of 15 Gaussians. The means are uniform in the unit
+square, and the covariance is 0.01 I. Each method is judged by the mean over the data sets of the
+normalized mutual information (arithmetic) of its labels with the true ones. ``python
+examples/shared_clusters.py 20`` averages over 20 seeds.
 """
 
 from collections.abc import Callable
@@ -69,10 +74,10 @@ def methods(sets: Sets) -> dict[str, tuple[str, Callable[[], Labels]]]:
     }
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.argument("n_seeds", default=3, type=click.IntRange(1))
 def main(n_seeds: int) -> None:
-    """One table."""
+    """Compare HDPMeans with k-means and DP-means on 50 data sets, for N_SEEDS seeds."""
     found: dict[str, list[tuple[float, ...]]] = {}
     for seed in range(n_seeds):
         sets, truth = draw(seed)

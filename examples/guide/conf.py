@@ -1,0 +1,114 @@
+"""Configuration of the guide: `python -m sphinx -W examples/guide build/guide`."""
+
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import click
+from sphinx.application import Sphinx
+from sphinx_gallery.scrapers import figure_rst
+from sphinx_gallery.sorting import FileNameSortKey
+
+project = "dask_dpmeans"
+author = "The dask_dpmeans developers"
+project_copyright = author
+release = version = version("dask-dpmeans")
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["gallery/*.ipynb", "gallery/*.py"]
+default_role = "py:obj"
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
+
+html_theme = "pydata_sphinx_theme"
+html_title = project
+html_show_sourcelink = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+FIGURE = Path(mkdtemp()) / "figure.png"
+"""Where an example draws its figure, before the gallery takes it."""
+ARGUMENTS = {
+    "earthquakes.py": ["--rows", "5000", "--figure", str(FIGURE)],
+    "image_patches.py": ["--rows", "1400", "--clusters", "8", "--sweeps", "1"],
+    "local_minima.py": ["--figure", str(FIGURE)],
+    "moons_and_rings.py": ["150"],
+    "graph_cuts.py": ["100"],
+    "out_of_core.py": ["--rows", "20000", "--workers", "1"],
+    "radius_or_price.py": ["--figure", str(FIGURE)],
+    "shared_clusters.py": ["1"],
+    "submit_to_cluster.py": ["--rows", "20000"],
+    "three_gaussians.py": ["--sweeps", "300", "--orders", "20", "--figure", str(FIGURE)],
+    "uci_table.py": ["--splits", "1", "--sweeps", "60"],
+}
+"""Arguments with which the gallery runs an example: small data, so that all take seconds."""
+
+
+class Arguments:
+    """Give each example its arguments."""
+
+    def __call__(self, gallery_conf: dict[str, Any], script_vars: dict[str, Any]) -> list[str]:
+        return ARGUMENTS.get(Path(script_vars["src_file"]).name, [])
+
+    def __repr__(self) -> str:
+        return "Arguments()"
+
+
+def drawn_figure(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+    """Take the figure that an example has written, if there is one."""
+    if not FIGURE.exists():
+        return ""
+    path = next(block_vars["image_path_iterator"])
+    FIGURE.rename(path)
+    return str(figure_rst([path], gallery_conf["src_dir"]))
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": "..",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": FileNameSortKey,
+    "image_scrapers": (drawn_figure,),
+    "reset_argv": Arguments(),
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "abort_on_example_error": True,
+}
+
+
+def run_and_return(command: click.Command, *arguments: Any, **options: Any) -> Any:
+    """Run a command and return, where click would end the process."""
+    return command.main(*arguments, standalone_mode=False, **options)
+
+
+def without_scikit_learn(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out methods that scikit-learn documents, such as `set_fit_request`."""
+    module = getattr(member, "__module__", None) or ""
+    return True if module.startswith("sklearn.") else None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the functions above."""
+    click.Command.__call__ = run_and_return  # type: ignore[method-assign]
+    app.connect("autodoc-skip-member", without_scikit_learn)

@@ -2,7 +2,6 @@
 
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import click
@@ -20,21 +19,22 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["gallery/*.ipynb", "gallery/*.py"]
+templates_path = ["templates"]
+exclude_patterns = ["templates", "gallery/*.ipynb", "gallery/*.py"]
 default_role = "py:obj"
-myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_show_sourcelink = False
+html_sidebars = {"**": ["globaltoc.html"]}
 html_theme_options = {
+    "globaltoc_includehidden": True,
+    "navbar_center": [],
     "navigation_with_keys": False,
-    "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -45,19 +45,20 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-FIGURE = Path(mkdtemp()) / "figure.png"
-"""Where an example draws its figure, before the gallery takes it."""
+EXAMPLES = Path(__file__).parent.parent
+FIGURE = "figure.png"
+"""File in the folder of the examples that an example draws, before the gallery takes it."""
 ARGUMENTS = {
-    "earthquakes.py": ["--rows", "5000", "--figure", str(FIGURE)],
+    "earthquakes.py": ["--rows", "5000", "--figure", FIGURE],
     "image_patches.py": ["--rows", "1400", "--clusters", "8", "--sweeps", "1"],
-    "local_minima.py": ["--figure", str(FIGURE)],
+    "local_minima.py": ["--figure", FIGURE],
     "moons_and_rings.py": ["150"],
     "graph_cuts.py": ["100"],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],
-    "radius_or_price.py": ["--figure", str(FIGURE)],
+    "radius_or_price.py": ["--figure", FIGURE],
     "shared_clusters.py": ["1"],
     "submit_to_cluster.py": ["--rows", "20000"],
-    "three_gaussians.py": ["--sweeps", "300", "--orders", "20", "--figure", str(FIGURE)],
+    "three_gaussians.py": ["--sweeps", "300", "--orders", "20", "--figure", FIGURE],
     "uci_table.py": ["--splits", "1", "--sweeps", "60"],
 }
 """Arguments with which the gallery runs an example: small data, so that all take seconds."""
@@ -75,10 +76,11 @@ class Arguments:
 
 def drawn_figure(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
     """Take the figure that an example has written, if there is one."""
-    if not FIGURE.exists():
+    drawn = EXAMPLES / FIGURE
+    if not drawn.exists():
         return ""
     path = next(block_vars["image_path_iterator"])
-    FIGURE.rename(path)
+    drawn.rename(path)
     return str(figure_rst([path], gallery_conf["src_dir"]))
 
 

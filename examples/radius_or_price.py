@@ -4,7 +4,7 @@ Radius or price: one penalty, read in two ways
 
 ``DPMeans(penalty)`` reads the penalty as a radius: a row farther than the square root of the
 penalty from every center opens a cluster. ``DPMeans(penalty, search=True)`` reads it as a price: a
-second cluster stays where it saves more squared error than it costs.
+second cluster stays if it saves more squared error than it costs.
 
 The left and the middle panel show the same 63 rows at the same penalty. The circle has the radius.
 Two groups lie inside one circle, so that the radius needs one cluster for both, and the price pays

@@ -54,8 +54,9 @@ def is_run_by_the_gate(block: CodeBlock) -> bool:
 
 def commands(block: CodeBlock) -> list[list[str]]:
     """The words of each line of a bash block."""
-    assert not re.search(r"[|;<>`$]|\\$", block.text, flags=re.M), "only plain commands are checked"
-    return [words for line in block.text.splitlines() if (words := shlex.split(line, comments=True))]
+    assert not re.search(r"[|;<>`$]", block.text), "only plain commands are checked"
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 def check_options(command: click.Command, words: list[str]) -> None:

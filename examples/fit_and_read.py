@@ -6,7 +6,9 @@ Write rows to a Zarr store, cluster them, and read the result with xarray.
 """
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -16,9 +18,24 @@ import zarr
 from dask_dpmeans import DPMeans, fit
 
 
+def figure(path: Path, rows: np.ndarray[Any, Any], run: xarray.Dataset) -> None:
+    """Draw every tenth row in the color of its cluster, and the centers."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  only the figure needs matplotlib
+
+    page = Figure(figsize=(5, 4), layout="constrained")
+    axes = page.subplots()
+    axes.scatter(*rows[::10].T, s=4, c=run.labels[::10], cmap="viridis")
+    axes.plot(*run.cluster_centers.values.T, "P", color="white", markeredgecolor="black", markersize=10)
+    axes.set(xlabel="first column", ylabel="second column", aspect="equal")
+    page.savefig(path, dpi=110)
+
+
 @click.command()
-def main() -> None:
+@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .pdf.")
+def main(path: Path | None) -> None:
     """Fit three blobs from a store to a store, and open the run with xarray."""
+    if path is not None and find_spec("matplotlib") is None:
+        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=10_000)
     rows = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])[truth] + rng.standard_normal((10_000, 2))
@@ -28,7 +45,10 @@ def main() -> None:
         array[:] = rows
         model = fit(data, run, DPMeans(penalty=30.0))
         print(f"{model.n_clusters_} clusters after {model.n_iter_} sweeps, J = {model.objective_:.2f}")
-        print(xarray.open_zarr(run))
+        opened = xarray.open_zarr(run)
+        print(opened)
+        if path is not None:
+            figure(path, rows, opened)
 
 
 if __name__ == "__main__":

@@ -30,9 +30,8 @@ suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_show_sourcelink = False
-html_sidebars = {"**": ["globaltoc.html"]}
+html_sidebars = {"**": ["sidebar.html"]}
 html_theme_options = {
-    "globaltoc_includehidden": True,
     "navbar_center": [],
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -49,11 +48,11 @@ EXAMPLES = Path(__file__).parent.parent
 FIGURE = "figure.png"
 """File in the folder of the examples that an example draws, before the gallery takes it."""
 ARGUMENTS = {
-    "earthquakes.py": ["--rows", "5000", "--figure", FIGURE],
+    "earthquakes.py": ["--rows", "2000", "--figure", FIGURE],
     "image_patches.py": ["--rows", "1400", "--clusters", "8", "--sweeps", "1"],
     "local_minima.py": ["--figure", FIGURE],
     "fit_and_read.py": ["--figure", FIGURE],
-    "moons_and_rings.py": ["150", "--figure", FIGURE],
+    "moons_and_rings.py": ["120", "--figure", FIGURE],
     "graph_cuts.py": ["100", "--figure", FIGURE],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],
     "radius_or_price.py": ["--figure", FIGURE],
@@ -95,7 +94,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
-    "min_reported_time": 1e9,
+    "write_computation_times": False,
     "abort_on_example_error": True,
 }
 

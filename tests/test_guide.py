@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from distributed import Client
 from moto.server import ThreadedMotoServer
+from packaging.version import Version
 
 import dask_dpmeans
 from dask_dpmeans.cli import main
@@ -27,6 +29,8 @@ GUIDE = ROOT / "examples" / "guide"
 PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
 NOT_RUN = "# not run by the tests: "
 """How a block begins that needs what the tests do not have."""
+NEEDS = re.compile(r"# needs ([\w-]+) ([\d.]+)\n")
+"""How a block begins that needs a newer version of a package than this one does."""
 SCHEDULER = "tcp://10.0.0.5:8786"
 """The address in the guide for which a local scheduler stands in."""
 
@@ -101,11 +105,19 @@ def check_python(block: CodeBlock) -> None:
             assert hasattr(importlib.import_module(module), name), name
 
 
+def can_run(block: CodeBlock) -> bool:
+    """Whether the tests have what the block says that it needs."""
+    if block.text.startswith(NOT_RUN):
+        return False
+    needs = NEEDS.match(block.text)
+    return needs is None or Version(version(needs[1])) >= Version(needs[2])
+
+
 def run_block(page: Path, block: CodeBlock, names: dict[str, Any]) -> None:
-    """Run a block, or check it where it says that it is not run."""
+    """Run a block, or check it if it cannot run here."""
     if is_run_by_the_gate(block):
         return
-    run = not block.text.startswith(NOT_RUN)
+    run = can_run(block)
     if block.language == "bash":
         for words in commands(block):
             (run_command if run else check_command)(words)
@@ -152,7 +164,7 @@ def object_store() -> Iterator[str]:
 @pytest.fixture
 def stand_ins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, page: Path) -> dict[str, str]:
     """What stands in for addresses of a page; a local S3 server is found by the environment."""
-    text = "".join(block.text for block in blocks(page) if not block.text.startswith(NOT_RUN))
+    text = "".join(block.text for block in blocks(page) if can_run(block))
     if "s3://" in text:
         monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("object_store"))
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
@@ -201,15 +213,14 @@ def test_the_readme_is_short_and_begins_with_the_two_commands_of_the_gate() -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dask-dpmeans fit data run --penalti 4", "No such option"),
-        ("dask-dpmeans fit data run", "Missing option"),
+        ("dask-dpmeans fit data run --penalti 4", "[Nn]o such option"),
+        ("dask-dpmeans fit data run", "[Mm]issing parameter: penalty"),
         ("dask-dpmeans hdp data run --groups g --local-penalty x --global-penalty 1", "is not a valid float"),
     ],
 )
 def test_options_of_a_block_that_is_not_run_are_checked(text: str, message: str) -> None:
-    with pytest.raises(click.UsageError) as raised:
+    with pytest.raises(click.UsageError, match=message):
         run_block(GUIDE, CodeBlock("bash", f"{NOT_RUN}a reason\n{text}\n", 1), {})
-    assert message in raised.value.format_message()
 
 
 def test_a_name_that_is_not_there_and_an_extra_that_is_not_are_found() -> None:
@@ -217,6 +228,19 @@ def test_a_name_that_is_not_there_and_an_extra_that_is_not_are_found() -> None:
         check_python(CodeBlock("python", "from dask_dpmeans import DPMeans, DPMedians\n", 1))
     with pytest.raises(AssertionError, match="fats"):
         check_install(["pip", "install", ".[fats]"])
+
+
+def test_a_block_that_needs_a_newer_package_is_checked_alone() -> None:
+    block = CodeBlock("python", "# needs numpy 99.0\nfrom dask_dpmeans import DPMeans\nraise KeyError('ran')\n", 1)
+    run_block(GUIDE, block, {})
+    with pytest.raises(KeyError, match="ran"):
+        run_block(GUIDE, block._replace(text=block.text.replace("99.0", "2.0")), {})
+
+
+def test_the_gallery_gives_arguments_to_examples_that_are_there() -> None:
+    names = re.findall(r'^    "(\w+\.py)": \[', (GUIDE / "conf.py").read_text(encoding="utf-8"), flags=re.M)
+    assert len(names) > 5
+    assert {name for name in names if not (ROOT / "examples" / name).exists()} == set()
 
 
 def listed() -> dict[str, list[str]]:

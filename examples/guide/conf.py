@@ -1,6 +1,6 @@
 """Configuration of the guide: `python -m sphinx -W examples/guide build/guide`."""
 
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from sphinx_gallery.sorting import FileNameSortKey
 project = "dask_dpmeans"
 author = "The dask_dpmeans developers"
 project_copyright = author
-release = version = version("dask-dpmeans")
+release = version = metadata.version("dask-dpmeans")
 
 extensions = [
     "myst_parser",
@@ -30,6 +30,8 @@ suppress_warnings = ["config.cache"]  # the functions below cannot be pickled
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_show_sourcelink = False
+html_static_path = ["static"]
+html_css_files = ["guide.css"]
 html_sidebars = {"**": ["sidebar.html"]}
 html_theme_options = {
     "navbar_center": [],

@@ -2,7 +2,8 @@
 From a Zarr store to a Zarr store
 =================================
 
-Write rows to a Zarr store, cluster them, and read the result with xarray.
+Write rows of three blobs to a Zarr store, cluster them, and read the result with xarray. The penalty is
+a price: a cluster stays if it saves more than 5,000 of squared error.
 """
 
 import tempfile
@@ -43,8 +44,8 @@ def main(path: Path | None) -> None:
         data, run = Path(folder, "rows.zarr"), Path(folder, "run.zarr")
         array = zarr.create_array(data, shape=rows.shape, chunks=(2_500, 2), dtype=np.float32)
         array[:] = rows
-        model = fit(data, run, DPMeans(penalty=30.0))
-        print(f"{model.n_clusters_} clusters after {model.n_iter_} sweeps, J = {model.objective_:.2f}")
+        model = fit(data, run, DPMeans(penalty=5000.0, search=True, random_state=0))
+        print(f"{model.n_clusters_} clusters after {model.n_iter_} steps, J = {model.objective_:.2f}")
         opened = xarray.open_zarr(run)
         print(opened)
         if path is not None:

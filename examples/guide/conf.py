@@ -54,7 +54,7 @@ ARGUMENTS = {
     "image_patches.py": ["--rows", "1400", "--clusters", "8", "--sweeps", "1"],
     "local_minima.py": ["--figure", FIGURE],
     "fit_and_read.py": ["--figure", FIGURE],
-    "moons_and_rings.py": ["120", "--figure", FIGURE],
+    "moons_and_rings.py": ["400", "--figure", FIGURE],
     "graph_cuts.py": ["100", "--figure", FIGURE],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],
     "radius_or_price.py": ["--figure", FIGURE],

@@ -2,8 +2,8 @@
 From a Zarr store to a Zarr store
 =================================
 
-Write rows of three blobs to a Zarr store, cluster them, and read the result with xarray. The penalty is
-a price: a cluster stays if it saves more than 5,000 of squared error.
+Write rows of three blobs to a Zarr store, cluster them, and read the result with xarray. The
+penalty is a price: a cluster stays if it saves more than 5,000 of squared error.
 """
 
 import tempfile

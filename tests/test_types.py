@@ -9,8 +9,8 @@ from mypy import api
 ROOT = Path(__file__).parents[1]
 CALLS = """\
 from dask_dpmeans import DPMeans, HDPMeans, dry_run, fit, metrics, penalty, predict
-from dask_dpmeans.gibbs import GibbsMixture
-from dask_dpmeans.plot import density, profile
+from dask_dpmeans import GibbsMixture
+from dask_dpmeans.figures.plot import density, profile
 from dask_dpmeans.report import report
 
 reveal_type(fit("a", "b", DPMeans(3.0)))  # is: DPMeans

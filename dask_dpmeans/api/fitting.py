@@ -12,7 +12,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans, center_names
 from dask_dpmeans.registry import spec_of
-from dask_dpmeans.sources import Reading
+from dask_dpmeans.sources import Reading, check_option_names
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
 AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
@@ -57,6 +57,7 @@ def fit(
     -------
     A fitted estimator, as `load` gives it.
     """
+    check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     spec.check_arguments({"groups": groups, "sample_weight": sample_weight, **options})
     check_options(options.get("storage_options"), data, run, groups, sample_weight, getattr(method, "init", None))

@@ -9,7 +9,7 @@ import numpy as np
 from dask_dpmeans.api.description import versions
 from dask_dpmeans.api.loading import restored
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources import Opening, as_source
+from dask_dpmeans.sources import Opening, as_source, check_option_names
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
 from dask_dpmeans.storage.manifest import as_written
@@ -58,6 +58,7 @@ def predict(
     -------
     Predicted
     """
+    check_option_names("predict", where, Opening)
     check_options(storage_options, run, data, out, groups)
     result = RunStore.at(run, storage_options).result()
     target = RunStore.at(out, storage_options)

@@ -25,7 +25,7 @@ from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
 from dask_dpmeans.sources.opening import open_groups, refused_table, unwrapped, working_dtype
-from dask_dpmeans.sources.options import Opening, Reading, Stored, Where
+from dask_dpmeans.sources.options import Opening, Reading, Stored, Where, check_option_names
 from dask_dpmeans.sources.parallel_read_trial import why_processes
 from dask_dpmeans.sources.progress import Pass
 from dask_dpmeans.sources.shards import read_rows
@@ -46,6 +46,7 @@ __all__ = [
     "as_source",
     "check_centers",
     "check_names",
+    "check_option_names",
     "concatenated",
     "connect",
     "decoded_bytes",

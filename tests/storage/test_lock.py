@@ -23,7 +23,7 @@ from dask_dpmeans.storage.lock import NAME, Lock, only_job
 
 HOLD = """
 import sys, time
-from dask_dpmeans.lock import only_job
+from dask_dpmeans.storage.lock import only_job
 with only_job(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)

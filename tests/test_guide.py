@@ -265,7 +265,7 @@ def public(module: Any) -> set[str]:
 
 def test_the_reference_lists_every_public_name() -> None:
     assert public(dask_dpmeans) <= set(listed()["dask_dpmeans"])
-    for name in ("penalty", "metrics", "tree", "export", "gibbs"):
+    for name in ("selection.penalty", "selection.metrics", "selection.tree", "api.export"):
         module = f"dask_dpmeans.{name}"
         assert public(importlib.import_module(module)) == set(listed()[module]), module
     for name, names in listed().items():

@@ -192,12 +192,12 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 MODULES: dict[str, set[str]] = {
-    "metrics": set(),
-    "penalty": set(),
-    "tree": set(),
-    "export": set(),
+    "selection.metrics": set(),
+    "selection.penalty": set(),
+    "selection.tree": set(),
+    "api.export": set(),
     "report": {"page", "checked_target", "has_rows", "input_of", "is_graph"},
-    "plot": {"svg", "spaced"},
+    "figures.plot": {"svg", "spaced"},
 }
 """Where public functions are, and those there that serve others of the package."""
 
@@ -210,7 +210,7 @@ def public_functions() -> dict[str, Callable[..., Any]]:
         module = importlib.import_module(f"dask_dpmeans.{name}")
         here = {each: value for each, value in vars(module).items() if not each.startswith("_") and each not in hidden}
         here = {each: value for each, value in here.items() if getattr(value, "__module__", "") == module.__name__}
-        found |= {f"plot.{each}" if name == "plot" else each: value for each, value in here.items()}
+        found |= {f"plot.{each}" if name == "figures.plot" else each: value for each, value in here.items()}
     return {name: value for name, value in found.items() if inspect.isfunction(value)}
 
 

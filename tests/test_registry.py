@@ -1,6 +1,8 @@
 """The registry: a method that is in one file and one line of it does all that the others do."""
 
 import json
+import re
+from importlib.resources import files
 
 import lloyd
 import numpy as np
@@ -32,6 +34,13 @@ def test_each_entry_names_the_estimator_that_its_spec_is_of(name):
     spec = METHODS[name].spec
     assert spec.estimator.__name__ == name
     assert len({each.name for each in spec.algorithms}) == len(spec.algorithms)
+
+
+def test_the_schema_names_the_algorithms_of_the_registry():
+    schema = json.loads(files("dask_dpmeans").joinpath("schemas/show.json").read_text())
+    names = {each.name for entry in METHODS.values() for each in entry.spec.algorithms}
+    assert schema["properties"]["method"]["enum"] == sorted(names)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
 
 
 @pytest.mark.usefixtures("registered")

@@ -499,8 +499,8 @@ def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, mon
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for name in [each for each in sys.modules if each.startswith(("dask_dpmeans.figures.plot", "dask_dpmeans.report"))]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("plot", "report"):
-        monkeypatch.delattr(dask_dpmeans, name)
+    for package, name in ((dask_dpmeans, "report"), (dask_dpmeans.figures, "plot")):
+        monkeypatch.delattr(package, name)
     result = CliRunner().invoke(main, ["report", str(folder / "fit-run"), str(tmp_path / "out.html")])
     assert result.exit_code == 2
     assert 'pip install "dask-dpmeans[plot]"' in result.stderr

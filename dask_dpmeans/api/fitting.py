@@ -50,8 +50,8 @@ def fit(
     **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
         to wait where the cluster has no worker), threads, memory_limit (bytes of this process), storage_options (what
         fsspec takes for URLs: endpoints, credentials), on_step (called each step with its number, its
-        `dask_dpmeans.engine.history.Record` and the number of rows), on_pass (called while a pass runs, up to four times a
-        second, with a `dask_dpmeans.sources.Pass`)
+        `dask_dpmeans.engine.history.Record` and the number of rows), on_pass (called while a pass runs, up to four
+        times a second, with a `dask_dpmeans.sources.Pass`)
 
     Returns
     -------

@@ -67,10 +67,10 @@ def test_sizes_go_from_the_heaviest_cluster_on(rows, model):
 
 
 def test_a_penalty_is_a_radius_where_the_method_reads_it_so(rows, model):
-    assert data.radius(DPMeans(9.0, search=True)) is None
-    assert data.radius(HDPMeans(1.0, 4.0)) is None
-    assert data.radius(SpectralDPMeans(7.0, threshold=0.25)) == 0.5
-    assert data.radius(KernelDPMeans(0.64)) == pytest.approx(0.8)
+    assert DPMeans(9.0, search=True).description().radius is None
+    assert HDPMeans(1.0, 4.0).description().radius is None
+    assert SpectralDPMeans(7.0, threshold=0.25).description().radius == 0.5
+    assert KernelDPMeans(0.64).description().radius == pytest.approx(0.8)
 
 
 def test_sizes_of_a_graph_are_parts_of_its_cut():
@@ -109,7 +109,7 @@ def test_features_are_called_as_the_columns_were(rows, tmp_path):
     zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(5000, 3))
     run = fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(1.0), columns=[2, 0], scale="std")
     assert data.feature_names(run) == ["column 2", "column 0"]
-    assert data.unit(run) == "standard deviations"
+    assert run.description().units == "standard deviations"
     found = data.density(tmp_path / "rows.zarr", run, columns=(0, 2))
     assert found.axes == ["column 0", "column 2"]
     np.testing.assert_allclose(found.centers, run.cluster_centers_[:, ::-1])
@@ -124,7 +124,7 @@ def test_a_model_without_centers_says_so(rows):
     model = KernelDPMeans(0.5).fit(rows[:50])
     with pytest.raises(InputError, match="KernelDPMeans has no centers among the rows, which a profile is of"):
         data.profile(model)
-    assert data.unit(model) == "in the space of the kernel"
+    assert model.description().units == "in the space of the kernel"
 
 
 # HDP

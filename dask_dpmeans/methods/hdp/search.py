@@ -419,7 +419,7 @@ class Trial:
 class Method(Parameters):
     """The search, with its parameters."""
 
-    name: ClassVar[str] = "hdp search"
+    name: ClassVar[str] = "hdp-search"
     state: ClassVar[type[State]] = State
 
     seed: int = 0

@@ -193,7 +193,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
 
 MODULES: dict[str, set[str]] = {
     "selection.metrics": set(),
-    "selection.penalty": set(),
+    "selection.penalty": {"stored_path"},
     "selection.tree": set(),
     "api.export": set(),
     "report": {"page", "checked_target", "has_rows", "input_of", "is_graph"},

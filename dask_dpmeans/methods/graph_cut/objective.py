@@ -12,7 +12,7 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.graph import Chosen, Inspected, Inspection, Labels, Tally, Totals
-from dask_dpmeans.methods.dpmeans.batch import check_limits
+from dask_dpmeans.methods.dpmeans.batch import set_limits
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class CutMethod:
 
     def __post_init__(self) -> None:
         check_penalty(self.penalty, self.normalized)
-        check_limits(self.max_iter, self.tol, self.max_clusters)
+        set_limits(self)
 
     @property
     def price(self) -> float:

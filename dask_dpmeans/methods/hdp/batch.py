@@ -26,7 +26,7 @@ from dask_dpmeans.kernels.hdp import (
     scan_groups,
 )
 from dask_dpmeans.kernels.moments import Moments, total
-from dask_dpmeans.methods.dpmeans.batch import check_limits, check_number, checked_penalty, clusters_of
+from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, clusters_of, set_limits
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
 
 FREE_SETS = 2**18
@@ -148,7 +148,7 @@ class Parameters:
     def __post_init__(self) -> None:
         for name in ("local_penalty", "global_penalty"):
             object.__setattr__(self, name, checked_penalty(getattr(self, name), name))
-        check_limits(self.max_iter, self.tol, self.max_clusters)
+        set_limits(self)
 
     @property
     def sparse(self) -> bool:

@@ -40,7 +40,7 @@ from dask_dpmeans.kernels.kernel_functions import (
     Symmetry,
 )
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.dpmeans.batch import check_limits, check_number, checked_penalty
+from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, set_limits
 
 PRECOMPUTED = "precomputed"
 """The kernel of which the rows are the values."""
@@ -187,7 +187,7 @@ class Parameters:
         names = (*SIMILARITIES, PRECOMPUTED)
         for name, value in checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0).items():
             object.__setattr__(self, name, value)
-        check_limits(self.max_iter, self.tol, self.max_clusters)
+        set_limits(self)
 
     @property
     def precomputed(self) -> bool:

@@ -194,9 +194,9 @@ def test_a_search_after_a_coreset_is_told_from_one_of_all_rows():
 
 
 def test_births_alone_run_once_in_a_search(monkeypatch):
-    runs, init = [], dpmeans.Method.init
+    runs, init = [], batch.Method.init
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
-    monkeypatch.setattr(dpmeans.Method, "init", lambda self, source: runs.append(self) or init(self, source))
+    monkeypatch.setattr(batch.Method, "init", lambda self, source: runs.append(self) or init(self, source))
     compared = False
     for seed in range(20):
         rng = np.random.default_rng(seed)

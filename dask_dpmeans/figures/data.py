@@ -353,7 +353,7 @@ def edge(source: RowSource, predict: Any, penalty: float) -> tuple[int, int]:
     Parameters
     ----------
     source : the rows
-    predict : the kernel of a map, as `dask_dpmeans.api.prediction.predictions` gives it
+    predict : the kernel of a map, as the `predictor` of a `MethodSpec` gives it
     penalty : the squared radius
     """
     near, beyond = source.fold(Edge(predict, penalty), name="edge").tolist()

@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_path(penalty_path(ROWS, [5.0, 9.0, 20.0], random_state=0), folder / "path")
     write_tree(cluster_tree(load(folder / "run"), [50.0, 500.0]), folder / "tree")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dask_dpmeans.api.job.PART_ROWS", 256)
+        patch.setattr("dask_dpmeans.api.synthetic.PART_ROWS", 256)
         patch.setattr("dask_dpmeans.synth.PART_ROWS", 256)
         write_synthetic(Synthetic("blobs", 1000, 2, 3, seed=0), folder / "synth")
     return folder

@@ -602,10 +602,13 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 class Forbidding(Quiet):
-    """Says that what is not there is forbidden, as many servers do."""
+    """Lets nobody ask for what lies beside the rows."""
 
-    def send_error(self, code: int, *_: Any) -> None:
-        super().send_error(403 if code == 404 else code)
+    def do_GET(self) -> None:
+        if self.path.startswith("/data.zarr/"):
+            super().do_GET()
+        else:
+            self.send_error(403)
 
 
 def test_rows_are_read_over_http_where_nothing_beside_them_may_be_asked_for(

@@ -399,9 +399,10 @@ def test_a_fit_that_was_interrupted_leaves_the_estimator_unfitted(monkeypatch: p
         raise KeyboardInterrupt
 
     model = DPMeans(4.0, search=True)
-    monkeypatch.setattr("dask_dpmeans.face.iterate", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"^$"):
-        model.fit(np.zeros((9, 2)))
+    with monkeypatch.context() as patch:
+        patch.setattr("dask_dpmeans.face.iterate", interrupted)
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
+            model.fit(np.zeros((9, 2)))
     with pytest.raises(NotFittedError, match="not fitted yet"):
         model.predict(np.zeros((9, 2)))
     assert model.fit(np.zeros((9, 2))).predict(np.zeros((9, 2))).tolist() == [0] * 9

@@ -28,8 +28,8 @@ from scipy.spatial.distance import cdist
 
 from dask_dpmeans.algorithms import hdp, search
 from dask_dpmeans.algorithms.dpmeans import check_number
-from dask_dpmeans.algorithms.hdp_exchange import Members, exchanged
 from dask_dpmeans.algorithms.hdp import Parameters, Requesting, Swept, sweep
+from dask_dpmeans.algorithms.hdp_exchange import Members, exchanged
 from dask_dpmeans.algorithms.metric import ratio
 from dask_dpmeans.algorithms.moves import ROUNDING, around
 from dask_dpmeans.algorithms.path import summary_of

@@ -30,7 +30,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.probe import Probing
-from dask_dpmeans.loop import last_state
+from dask_dpmeans.loop import iterate, last_state
 
 SHARES = (0.3, 0.1, 0.05, 0.02)
 """Clusters that a trial opens or deletes, as a share of those there are: the larger ones first."""

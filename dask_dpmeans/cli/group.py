@@ -67,7 +67,9 @@ class Commands(click.Group):
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as error:
-                raise StoppedError("stopped: the same command begins anew") from error
+                raise StoppedError(
+                    "stopped: the same command begins anew, with --force if its output was begun"
+                ) from error
             except (InputError, TooManyClustersError, VersionsDifferError) as error:
                 raise WrongUseError(str(error)) from error
             except (ClusterLostError, NoWorkersError) as error:

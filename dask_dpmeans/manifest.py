@@ -152,7 +152,7 @@ def check_shapes(manifest: dict[str, Any], arrays: Mapping[str, np.ndarray[Any, 
     made = [
         arrays[name].shape[:1] for name in ("eigenvalues", "feature_normalization", "feature_offsets") if name in arrays
     ]
-    width, m, n = (made[0][0] if made else d), len(arrays.get("local_groups", ())), len(arrays.get("fitted_rows", ()))
+    width, m, n = (made[0][0] if made else d), len(arrays.get("local_groups", ())), rows["shape"][0]
     sample = len(arrays.get("landmarks", arrays.get("feature_components", ())))
     shapes: dict[str, tuple[int | None, ...]] = {
         "cluster_centers": (k, width),
@@ -190,7 +190,7 @@ def _check_numbers(arrays: Mapping[str, np.ndarray[Any, Any]], k: int, n_groups:
         "local_centers": (0, k),
         "center_labels": (-1, k - len(arrays.get("center_rows", ()))),
     }
-    ends["center_rows"] = 0, len(arrays.get("fitted_rows", ()))
+    ends["center_rows"] = 0, len(arrays.get("center_labels", ()))
     for name, (least, most) in ends.items():
         values = arrays.get(name, np.empty(0))
         if ((values < least) | (values >= most)).any():

@@ -266,6 +266,12 @@ def test_the_summaries_of_all_commands_are_whole_and_data_may_be_parquet() -> No
             assert "Parquet" in said.partition("DATA is")[2], name
 
 
+def test_a_memory_beyond_all_numbers_is_wrong_use() -> None:
+    said = CliRunner().invoke(main, ["fit", "rows.npy", "run.zarr", "--penalty", "4", "--memory-limit", "1e400"])
+    assert said.exit_code == 2
+    assert "'1e400' is not a size such as 4GB" in said.output
+
+
 def test_counts_have_separators_and_one_row_is_one_row(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.array([[0.0], [9.0], [9.5]]))
     runner = CliRunner()

@@ -45,7 +45,7 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     """Bytes of a text such as 4GB."""
     try:
         size = None if text is None else int(parse_bytes(text))
-    except ValueError as error:
+    except (OverflowError, ValueError) as error:
         raise click.BadParameter(f"{text!r} is not a size such as 4GB") from error
     if size is not None and size < 1:
         raise click.BadParameter(f"{text!r} is no memory at all")

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import zarr
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
+from zarr.buffer import default_buffer_prototype
 from zarr.codecs import Crc32cCodec, ZstdCodec
-from zarr.core.buffer import default_buffer_prototype
 from zarr.errors import ContainsGroupError, ZarrUserWarning
 from zarr.storage import MemoryStore, StorePath, WrapperStore
 

@@ -110,7 +110,7 @@ class Location:
                 yield os.path.relpath(os.path.join(folder, name), self.url).replace(os.sep, "/")
 
     def remove(self, entries: Iterable[str] | None = None) -> None:
-        """Remove files in it, all where none are named, and folders of this machine that are empty then.
+        """Remove files in it, and folders of this machine that are empty then; all of it where no files are named.
 
         One that is gone already is no error.
         """
@@ -122,7 +122,8 @@ class Location:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.url, path))
         folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents} - {"."}
-        for folder in sorted(folders, key=len, reverse=True):
+        whole = [""] if entries is None else []
+        for folder in [*sorted(folders, key=len, reverse=True), *whole]:
             with suppress(OSError):  # something else lies in it
                 os.rmdir(os.path.join(self.url, folder))
 

@@ -344,10 +344,6 @@ def test_wrong_use_of_penalty_and_path_exits_2(data: str, tmp_path: Path, argume
             ["{data}", "run.zarr", "--penalty", 1, "--scheduler", "tcp://127.0.0.1:1", "--threads", 2],
             "cannot change it",
         ),
-        (
-            ["{data}", "run.zarr", "--penalty", 1, "--scheduler", "tcp://127.0.0.1:1", "--worker-timeout", 1],
-            "no scheduler answers at tcp://127.0.0.1:1 within 1 s",
-        ),
     ],
 )
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])

@@ -13,7 +13,7 @@ import pytest
 from test_odd_calls import ESTIMATORS, ROWS
 
 from dask_dpmeans import CorruptStoreError, InputError, OnlineDPMeans, SplitMergeDPMeans, fit, load, predict
-from dask_dpmeans.arrays import MARKER, read, signed, write
+from dask_dpmeans.arrays import CONTENTS, MARKER, read, signed, write
 from dask_dpmeans.cli.tables import describe, run_table
 from dask_dpmeans.location import Location
 from dask_dpmeans.report import page
@@ -108,14 +108,19 @@ def test_a_forged_array_is_an_error_of_ours_or_a_result(run: Path, tmp_path: Pat
     names = json.loads((run / "zarr.json").read_text())["attributes"][MARKER]["arrays"]
     for name in [*names, "objective", "n_clusters", "seconds"]:
         place = Location.at(run / name)
-        values, attributes = read(place)
+        text = (run / "zarr.json").read_text()
+        root = json.loads(text)
+        values, attributes = read(place, root["attributes"][CONTENTS][name])
         try:
             choices = list(others(values))
             for number, other in enumerate(random.sample(choices, min(2 * FEW, len(choices)))):
-                write(place, other, attributes=attributes)
+                root["attributes"][CONTENTS][name] = write(place, other, attributes=attributes)
+                root["attributes"] = signed(root["attributes"])
+                (run / "zarr.json").write_text(json.dumps(root))
                 check(run, tmp_path / f"{name}-{number}.zarr", f"{name} of {other.dtype}, {other.shape}")
         finally:
             write(place, values, attributes=attributes)
+            (run / "zarr.json").write_text(text)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import click
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -256,9 +257,13 @@ def test_the_repr_of_a_result_is_short(rows: np.ndarray) -> None:
 def test_the_summaries_of_all_commands_are_whole_and_data_may_be_parquet() -> None:
     said = CliRunner().invoke(main, ["--help"], terminal_width=80).output
     listed = re.findall(r"^  (\w+)  +(\S.*)$", said.partition("Commands:")[2], re.MULTILINE)
-    assert [name for name, _ in listed] == sorted(main.commands)
+    context = click.Context(main)
+    assert [name for name, _ in listed] == sorted(main.list_commands(context))
+    assert len(listed) == 14
     assert all(summary.endswith(".") and not summary.endswith("...") for _, summary in listed)
-    for name, command in main.commands.items():
+    for name, _ in listed:
+        command = main.get_command(context, name)
+        assert command is not None
         if name != "graph" and any(
             each.name == "data" and each.param_type_name == "argument" for each in command.params
         ):

@@ -11,7 +11,7 @@ from dask_dpmeans import shell
 from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.errors import redacted
 
-SAID_ANEW = ("data", "search", "seed", "penalty", "force", "as_json")
+SAID_ANEW = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
 """What the next command says for itself."""
 
 

@@ -161,8 +161,9 @@ def test_seeds_are_rows_apart_and_no_more_than_there_are_places():
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-    """A sample of 1000 rows, and no trials on more than that."""
+    """A sample of 1000 rows, no trials on more than that, and none of the moves of single rows that few rows see."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "EXCHANGES_BELOW", 0)
         patch.setattr(coreset, "SAMPLE_ROWS", 1000)
         patch.setattr(search, "TRIALS_BELOW", 1000)
         patch.setattr(search, "TRIALS_AFTER_BELOW", 1000)

@@ -349,7 +349,10 @@ def test_a_search_begins_with_the_sweeps_of_algorithm_1_and_never_ends_above_the
     sweeps, found = states_of(source, method), states_of(source, searching(method, seed=seed))
     fell = [after for after in sweeps if after.step == 1 or after.objective < sweeps[after.step - 2].objective]
     for one, other in zip(fell, found, strict=False):
-        assert contents(one) == {key: contents(other)[key] for key in contents(one)}
+        here, there = contents(one), contents(other)
+        if other is found[-1]:  # which counts the rows that the end was sought in
+            here.pop("rows_read")
+        assert here == {key: there[key] for key in here}
     assert found[-1].objective <= sweeps[-1].objective
     squares = sum(
         each[inside] @ gram[np.ix_(inside, inside)] @ each[inside] / each[inside].sum()

@@ -172,7 +172,7 @@ def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
     [
         ({"penalty": 0.0}, r"penalty must be a finite number > 0, got 0\.0"),
         ({"affinity": "cosine"}, "affinity must be one of 'linear', 'rbf', .*'precomputed', got 'cosine'"),
-        ({"affinity": "rbf", "gamma": -1.0}, r"gamma must be a finite number > 0, got -1\.0"),
+        ({"affinity": "rbf", "gamma": -1.0}, r"gamma must be a finite number > 0 or None, got -1\.0"),
         ({"gamma": 1.0}, "gamma is of affinity='rbf', linear has no use for it"),
         ({"n_neighbors": 3}, "n_neighbors is of affinity='nearest_neighbors', linear has no use for it: leave it out"),
         ({"n_landmarks": 9, "affinity": "precomputed"}, "n_landmarks is of affinity='rbf', precomputed has no use"),

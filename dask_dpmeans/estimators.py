@@ -23,7 +23,7 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.location import AnyPlace, Location, check_options
 from dask_dpmeans.loop import Algorithm
 from dask_dpmeans.manifest import as_written
-from dask_dpmeans.sources import Reading, check_centers, lazy_rows, names_of
+from dask_dpmeans.sources import Reading, check_centers, check_option_names, lazy_rows, names_of
 from dask_dpmeans.spectral import SpectralDPMeans
 from dask_dpmeans.store import Record, Result, RunStore
 
@@ -222,6 +222,7 @@ def fit(
     -------
     A fitted estimator, as `load` gives it.
     """
+    check_option_names("fit", options, FitOptions)
     if not isinstance(method, Model):
         names = ", ".join(each.__name__ for each in get_args(Model))
         raise InputError(f"method must be one of {names}, with its parameters, got {checks.shown(method)}")

@@ -31,7 +31,16 @@ from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.manifest import FORMAT, as_written
 from dask_dpmeans.recipe import Arrays, Learned, Recipe
-from dask_dpmeans.sources import Layout, Names, Opening, RowSource, as_source, check_centers, check_names
+from dask_dpmeans.sources import (
+    Layout,
+    Names,
+    Opening,
+    RowSource,
+    as_source,
+    check_centers,
+    check_names,
+    check_option_names,
+)
 from dask_dpmeans.store import Draft, Record, Result, RunStore, new_group
 from dask_dpmeans.synth import PART_ROWS, Synthetic
 
@@ -195,6 +204,7 @@ def predict(
     -------
     Predicted
     """
+    check_option_names("predict", where, Opening)
     check_options(storage_options, run, data, out, groups)
     result = RunStore.at(run, storage_options).result()
     target = RunStore.at(out, storage_options)

@@ -17,7 +17,17 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load
+from dask_dpmeans import (
+    DPMeans,
+    GraphCutDPMeans,
+    HDPMeans,
+    InputError,
+    KernelDPMeans,
+    SpectralDPMeans,
+    fit,
+    load,
+    predict,
+)
 from dask_dpmeans.cli import main
 from dask_dpmeans.gibbs import GibbsMixture
 from dask_dpmeans.metrics import contingency, objective, objective_score, partition
@@ -290,3 +300,36 @@ def test_counts_have_separators_and_one_row_is_one_row(tmp_path: Path) -> None:
     said = runner.invoke(main, ["fit", str(tmp_path / "rows.npy"), str(tmp_path / "run.zarr"), *options])
     assert "(1055.37 in weight)" in said.output
     assert load(tmp_path / "run.zarr").n_clusters_ == 2
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, lambda given: pd.Series(given).astype("category")])
+def test_groups_of_text_are_told_to_be_numbered_whatever_holds_them(kind: Any) -> None:
+    rows = np.arange(12.0).reshape(6, 2)
+    with pytest.raises(InputError, match=r"groups must be integers from 0 on, got .*np\.unique\(groups") as error:
+        HDPMeans(1.0, 1.0).fit(rows, groups=kind(list("ababab")))
+    assert "could not convert" not in str(error.value)
+
+
+def test_two_columns_of_one_name_are_refused_by_that_name() -> None:
+    with pytest.raises(InputError, match=r"more than one column is called 'a': rename these"):
+        DPMeans(3.0).fit(pd.DataFrame(np.arange(12.0).reshape(4, 3), columns=list("aab")))
+
+
+@pytest.mark.parametrize(
+    ("path", "way"),
+    [
+        ("x.h5", r"h5py\.File\('x\.h5'\)\['NAME'\]\[:\]"),
+        ("x.nc", r"xarray\.open_dataset\('x\.nc'\)\['NAME'\]\.values"),
+    ],
+)
+def test_an_estimator_given_a_file_of_another_kind_says_what_opens_it(path: str, way: str) -> None:
+    with pytest.raises(InputError, match=f"open it first, as {way} does"):
+        DPMeans(3.0).fit(path)
+
+
+def test_an_option_that_is_no_option_is_refused_under_the_name_of_the_function(tmp_path: Path) -> None:
+    rows, run = np.arange(12.0).reshape(6, 2), tmp_path / "run.zarr"
+    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'threds': did you mean 'threads'"):
+        fit(rows, run, DPMeans(3.0), threds=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"predict\(\) got an unexpected keyword argument 'threds'"):
+        predict(run, rows, tmp_path / "out.zarr", threds=3)  # type: ignore[call-arg]

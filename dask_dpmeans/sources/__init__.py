@@ -15,7 +15,7 @@ from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.lazy import concatenated, is_lazy, is_stored, known_rows, lazy_map, lazy_rows, opened_rows
 from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
 from dask_dpmeans.sources.opening import open_groups, refused_table, unwrapped, working_dtype
-from dask_dpmeans.sources.options import Opening, Reading, Stored, Where
+from dask_dpmeans.sources.options import Opening, Reading, Stored, Where, check_option_names
 from dask_dpmeans.sources.parquet import path_of
 from dask_dpmeans.sources.reading import why_processes
 from dask_dpmeans.sources.shards import read_rows
@@ -38,6 +38,7 @@ __all__ = [
     "as_source",
     "check_centers",
     "check_names",
+    "check_option_names",
     "concatenated",
     "connect",
     "decoded_bytes",

@@ -23,6 +23,8 @@ def names_of(data: Any) -> Names | None:
     ------
     TypeError
         Where some names are text and others are not, as scikit-learn does.
+    InputError
+        Where two columns have one name.
     """
     names = _labels_of(data)
     kinds = sorted({type(name).__qualname__ for name in names})
@@ -31,6 +33,9 @@ def names_of(data: Any) -> Names | None:
             f"Feature names are only supported if all input features have string names, but your input has {kinds} as "
             "feature name / column name types: convert them all to strings, as X.columns = X.columns.astype(str) does"
         )
+    if kinds == ["str"] and len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InputError(f"more than one column is called {', '.join(map(repr, twice[:MOST_NAMED]))}: rename these")
     return names if kinds == ["str"] else None
 
 

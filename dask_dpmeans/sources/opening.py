@@ -219,9 +219,18 @@ def _as_array(data: Any, name: str, dimensions: int) -> np.ndarray[Any, Any]:
         array = np.asarray(data)
         return array.astype(np.float64) if array.dtype == object else array
     except (OverflowError, TypeError, ValueError) as error:
-        numbered = dimensions == 1 and name != "sample_weight"
-        way = f": number the {name}, as np.unique({name}, return_inverse=True)[1] does" * numbered
-        raise refused_table(data, name) or InputError(f"{name} is no array of numbers: {error}{way}") from error
+        if dimensions == 1 and name != "sample_weight":
+            raise InputError(
+                f"{name} must be integers from 0 on, got {shown_type(data)}: number the {name}, as "
+                f"np.unique({name}, return_inverse=True)[1] does"
+            ) from error
+        raise refused_table(data, name) or InputError(f"{name} is no array of numbers: {error}") from error
+
+
+def shown_type(data: Any) -> str:
+    """What holds the data, and the type of its values where that is known."""
+    kind = getattr(data, "dtype", None)
+    return type(data).__name__ if kind is None else f"{type(data).__name__} of {kind}"
 
 
 def refused_table(table: Any, name: str) -> InputError | None:

@@ -1,6 +1,7 @@
 """The keyword options of public functions, by name and type, so that a type checker knows a wrong one."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
 from distributed import Client
@@ -36,3 +37,18 @@ class Reading(Stored, total=False):
 
     columns: Sequence[int] | None
     scale: Literal["std"] | Float64Array | None
+
+
+def check_option_names(function: str, given: Mapping[str, Any], known: type[Any]) -> None:
+    """Refuse options that a function does not know, under its own name.
+
+    Raises
+    ------
+    TypeError
+        As Python raises it for a keyword that a function does not take.
+    """
+    for name in given:
+        if name not in known.__annotations__:
+            near = get_close_matches(name, known.__annotations__, 1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")

@@ -18,7 +18,7 @@ OTHER_FILES = {
     (".feather", ".arrow"): ("Arrow", "pandas.read_feather({path!r}).to_parquet('table.parquet')"),
     (".xlsx", ".xls"): ("Excel", "pandas.read_excel({path!r}).to_parquet('table.parquet')"),
     (".nc", ".nc4", ".cdf"): ("NetCDF", "xarray.open_dataset({path!r}).to_zarr('data.zarr')"),
-    (".h5ad",): ("HDF5", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
+    (".h5ad",): ("AnnData", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
     (".h5", ".hdf5"): ("HDF5", "dask.array.from_array(h5py.File({path!r})['NAME']).to_zarr('rows.zarr')"),
 }
 """Files of other kinds, by the ends of their names: what they are, and Python that writes what is read."""
@@ -31,13 +31,25 @@ OPENED = {
 """Python that opens a file whose path is not taken."""
 
 
+IN_MEMORY = {
+    "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
+    "HDF5": "h5py.File({path!r})['NAME'][:]",
+}
+"""Python that reads one variable of a file; of files of tables it is what is written as Parquet."""
+
+
+def _opened(way: str) -> str:
+    """The part of a way to write another file that reads the table."""
+    return way.partition(").")[0] + ")"
+
+
 def refuse_path(path: str | os.PathLike[str], model: str) -> None:
     """Refuse the path of rows where rows themselves are wanted."""
     text = os.fspath(path)
     ways = [way for end, way in OPENED.items() if text.endswith(end)]
     ways += ["pandas.read_parquet({path!r})"] if text.rstrip("/").endswith(TABLES) else []
-    others = [way.partition(").")[0] + ")" for ends, (_, way) in OTHER_FILES.items() if text.endswith(ends)]
-    ways += [way for way in others if way.startswith("pandas")]
+    others = [IN_MEMORY.get(kind, _opened(way)) for ends, (kind, way) in OTHER_FILES.items() if text.endswith(ends)]
+    ways += others
     opened = f"open it first, as {ways[0].format(path=text)} does" if ways else ""
     stored = (
         f"give the path to dask_dpmeans.fit({text!r}, 'run.zarr', model), to dask_dpmeans.predict('run.zarr', ...) or "

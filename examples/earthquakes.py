@@ -1,11 +1,16 @@
-"""Earthquakes on a map: regions of a radius in kilometers, without saying how many there are.
+"""
+Earthquakes on a map
+====================
 
-Places on a globe become points in space, so that distances are kilometers through the earth.  A penalty as a radius
-asks for regions that reach so far, and no quake lies beyond; a penalty as a price weighs how much closer one region
-more would bring the quakes to their centers.  The price here is one at which there are about as many regions.
+Find regions of a radius in kilometers, without a given number of regions.
 
-``--data FILE`` reads a table with a header that names latitude, longitude and mag, as catalogs of the USGS have it;
-without one the example draws quakes along faults of its own.
+Places on a globe become points in space, so that distances are kilometers through the earth. A
+penalty as a radius asks for regions of this radius, and no quake lies outside the radius of its
+region. A penalty as a price compares the cost of one more region with the squared distance that it
+saves. The example takes a price that gives about as many regions.
+
+``--data FILE`` reads a table with the columns latitude, longitude and mag, such as a catalog of the
+USGS. Without it the example draws quakes along random faults.
 """
 
 from importlib.util import find_spec

@@ -1,9 +1,15 @@
-"""Many image patches, from store to store: seconds an iteration, and iterations (Kulis & Jordan 2012, section 6.2).
+"""
+Many image patches, from store to store
+=======================================
 
-The paper clusters 312,320 patches of 128 numbers.  Here patches of 16 x 8 pixels are cut out of images that the example
-makes: dead leaves, disks of random gray that cover each other, whose patches have edges as those of photographs do
-(Lee, Mumford & Huang 2001).  They are written to a Zarr store and clustered from there, and the run is a store too.
-The paper does not state its penalty; here it is that of the farthest-first heuristic, told ``--clusters``.
+Count the seconds of an iteration, and the iterations (Kulis & Jordan 2012, section 6.2).
+
+The paper clusters 312,320 patches of 128 numbers. The example cuts patches of 16 x 8 pixels out of
+images that it makes itself: dead leaves, which are disks of random gray that cover each other. Such
+patches have edges, as patches of photographs have (Lee, Mumford & Huang 2001). The patches are
+written to a Zarr store and clustered from there, and the run is a store too. The paper does not
+state its penalty. The example takes the penalty of the farthest-first heuristic, told
+``--clusters``.
 
 ``python examples/image_patches.py --rows 312320 --clusters 200`` has the size of the paper.
 """
@@ -102,13 +108,13 @@ def gibbs(rows: Array, sweeps: int) -> Speed:
     return Speed(model.n_clusters_, None, sweeps, (perf_counter() - started) / sweeps)
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.option("--rows", "n", default=8192, show_default=True, type=click.IntRange(2), help="Patches.")
 @click.option("--clusters", default=20, show_default=True, type=click.IntRange(1), help="About how many to find.")
 @click.option("--sweeps", default=3, show_default=True, type=click.IntRange(0), help="Of the Gibbs sampler.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the stores are left; else they are removed.")
 def main(n: int, clusters: int, sweeps: int, folder: Path | None) -> None:
-    """The table."""
+    """Cluster patches of images from store to store; print iterations, and seconds of an iteration."""
     with tempfile.TemporaryDirectory() as temporary:
         place = folder or Path(temporary)
         place.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,19 @@
-"""Where DP-means stops, and what gets on from there (Odashima, Ueki & Sawasaki 2016, figures 1 to 3 and table 5).
+"""
+Local minima of DP-means
+========================
 
-Figure 1: k-means stops at two clusters across the gap if it starts badly; DP-means does not; but as a price its penalty
-is worth more clusters where there are many rows.  Figure 2: rows at two points within one radius, few and many.  Figure
-3: two Gaussians at the left and three at the right, few rows and many.  Table 5: the number of clusters on real data,
-read from ``--data``, a folder with ``mnist10.npz`` and ``quakes.npz``, arrays X of rows: MNIST in 10 whitened principal
-components as in the paper, and earthquakes of another catalogue than the paper's, so that its figures stand aside.
+Show at which clusters DP-means stops, and which methods go on from there (Odashima, Ueki & Sawasaki
+2016, figures 1 to 3 and table 5).
 
-The paper writes lambda squared for the penalty.  J: squared error to the nearest centers + penalty x clusters.  The
-search is this library's own.
+Figure 1: k-means stops at a bad solution if it starts badly. DP-means does not. But as a price the
+penalty is worth more clusters if there are many rows. Figure 2: few and many rows at two points
+within one radius. Figure 3: two Gaussians at the left and three at the right, few rows and many.
+Table 5: the number of clusters on real data, read from ``--data``, a folder with ``mnist10.npz``
+and ``quakes.npz``, each with an array X of rows: MNIST in 10 whitened principal components as in
+the paper, and earthquakes of another catalog than the paper's, so their figures cannot be compared.
+
+The paper writes lambda squared for the penalty. J is the squared error to the nearest centers +
+penalty x clusters. The search is this library's own.
 """
 
 from collections.abc import Callable, Iterator
@@ -131,11 +137,11 @@ def line(name: str, one: Found) -> str:
     return f"  {name:42}{one.clusters:6,} clusters  J {one.objective:12,.1f}"
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.option("--data", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw figure 3 into this file, .png or .pdf.")
 def main(folder: Path | None, path: Path | None) -> None:
-    """The tables."""
+    """Make figures 1 to 3 and, with --data, table 5 of Odashima, Ueki & Sawasaki 2016 again."""
     if path is not None and find_spec("matplotlib") is None:
         raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
     click.echo(f"figure 1, penalty {PENALTY:g}")

@@ -1,7 +1,12 @@
-"""A store larger than the memory of the workers that cluster it.
+"""
+A store larger than memory
+==========================
 
-Two worker processes of 1 GB each read 2.56 GB of rows again in each pass, a shard ahead of the one that is worked on.
-Smaller stores, which fit, are read once: ``python examples/out_of_core.py --rows 1000000``.
+Cluster a store that is larger than the memory of the workers.
+
+Two worker processes of 1 GB each read 2.56 GB of rows again in each pass. They read one shard
+ahead. Smaller stores, which fit in memory, are read once: ``python examples/out_of_core.py --rows
+1000000``.
 """
 
 import os

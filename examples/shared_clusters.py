@@ -1,9 +1,14 @@
-"""Clusters that data sets share: the experiment of Kulis & Jordan 2012, section 6.3.
+"""
+Clusters that data sets share
+=============================
 
-50 data sets of 25 points each, from 5 of 15 Gaussians whose means are uniform in the unit square (covariance 0.01 I).
-Each method is judged by the mean over the data sets of the normalized mutual information (arithmetic) of its labels
-with the true ones.  ``python examples/shared_clusters.py 20`` averages over 20 seeds; ``--figure FILE`` draws one data
-set, as figure 2d does.
+Repeat the experiment of Kulis & Jordan 2012, section 6.3.
+
+There are 50 data sets of 25 points each, from 5 of 15 Gaussians. The means are uniform in the unit
+square, and the covariance is 0.01 I. Each method is judged by the mean over the data sets of the
+normalized mutual information (arithmetic) of its labels with the true ones. ``python
+examples/shared_clusters.py 20`` averages over 20 seeds. ``--figure FILE`` draws one
+data set, as figure 2d does.
 """
 
 from collections.abc import Callable
@@ -96,11 +101,11 @@ def figure(path: Path, seed: int = 0, number: int = 0) -> None:
     page.savefig(path, dpi=100)
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.argument("n_seeds", default=3, type=click.IntRange(1))
 @click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw figure 2d into this file, .png or .pdf.")
 def main(n_seeds: int, path: Path | None) -> None:
-    """One table, and a picture where it is asked for."""
+    """Compare HDPMeans with k-means and DP-means on 50 data sets, for N_SEEDS seeds."""
     if path is not None and find_spec("matplotlib") is None:
         raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
     found: dict[str, list[tuple[float, ...]]] = {}

@@ -1,10 +1,15 @@
-"""A job for a Dask cluster that is there already, and what happens when it is stopped half way.
+"""
+Stop a job on a cluster and go on
+=================================
 
-``python examples/submit_to_cluster.py --scheduler tcp://10.0.0.5:8786 --folder /shared/folder`` works on that cluster,
-whose workers must all reach the folder.  Without a scheduler two worker processes of this machine take its place.
+Submit a job to a Dask cluster, stop it after two steps, and resume it.
 
-The job stops after its second step, as if it had been killed, and a second job goes on from there.  Its answer is that
-of a fit that nobody stopped, to the byte.
+``python examples/submit_to_cluster.py --scheduler tcp://10.0.0.5:8786 --folder /shared/folder``
+works on a cluster that is already there. All of its workers must reach the folder. Without a
+scheduler the example starts two worker processes on this machine.
+
+The job stops after its second step, and a second job goes on from there. The result has the same
+bytes as a fit that was not stopped.
 """
 
 import tempfile

@@ -21,6 +21,8 @@ SMALL = {
     "image_patches.py": ["--rows", "700", "--clusters", "5", "--sweeps", "1"],
 }
 
+WITH_FIGURE = [path.name for path in EXAMPLES if '"--figure"' in path.read_text(encoding="utf-8")]
+
 
 def example(name: str) -> SimpleNamespace:
     """What an example defines."""
@@ -168,7 +170,7 @@ def test_image_patches_settle_before_their_centers_repeat(tmp_path: Path) -> Non
     assert 1 < speed.settled <= speed.iterations
 
 
-@pytest.mark.parametrize("name", ["three_gaussians.py", "local_minima.py"])
+@pytest.mark.parametrize("name", WITH_FIGURE)
 def test_a_figure_without_matplotlib_is_refused_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = example(name)
     monkeypatch.setitem(made.main.callback.__globals__, "find_spec", lambda _: None)
@@ -177,7 +179,7 @@ def test_a_figure_without_matplotlib_is_refused_at_once(name: str, monkeypatch: 
     assert "a figure needs matplotlib: pip install 'dask-dpmeans[plot]'" in answer.output
 
 
-@pytest.mark.parametrize("name", ["three_gaussians.py", "local_minima.py"])
+@pytest.mark.parametrize("name", WITH_FIGURE)
 def test_a_figure_is_drawn(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "figure.png"

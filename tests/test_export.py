@@ -51,7 +51,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def labels_of(described: dict[str, Any], rows: np.ndarray) -> np.ndarray:
-    """Labels by arithmetic alone, as the README has it."""
+    """Compute labels by arithmetic alone, as the guide does."""
     rows = rows if described["columns"] is None else rows[:, described["columns"]]
     rows = rows if described["scale"] is None else rows / described["scale"]
     if described["metric"] == "cosine":

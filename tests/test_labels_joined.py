@@ -13,7 +13,7 @@ import zarr
 
 from dask_dpmeans import DPMeans, fit, load
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parent.parent / "examples" / "guide" / "reading-a-run.md"
 
 
 @pytest.fixture
@@ -34,13 +34,14 @@ def folder(frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def snippet(opening: str) -> str:
-    """The block of Python in the README that begins so."""
-    found = [block for block in re.findall(r"```python\n(.*?)```", README, re.S) if block.startswith(opening)]
+    """The block of Python in the guide that begins so."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    found = [block for block in blocks if block.startswith(opening)]
     assert len(found) == 1
     return found[0]
 
 
-def test_the_readme_joins_labels_to_a_dask_table_by_row(folder: Path, frame: pd.DataFrame) -> None:
+def test_the_guide_joins_labels_to_a_dask_table_by_row(folder: Path, frame: pd.DataFrame) -> None:
     names: dict[str, object] = {}
     exec(snippet("import dask.dataframe as dd\n"), names)
     expected = DPMeans(4.0).fit(frame[["age", "income"]].to_numpy()).labels_
@@ -53,7 +54,7 @@ def test_the_readme_joins_labels_to_a_dask_table_by_row(folder: Path, frame: pd.
         )
 
 
-def test_the_readme_labels_from_an_exported_model(folder: Path, frame: pd.DataFrame) -> None:
+def test_the_guide_labels_from_an_exported_model(folder: Path, frame: pd.DataFrame) -> None:
     X = frame[["age", "income"]].to_numpy()
     fit(X, "run.zarr", DPMeans(1.0), scale="std", columns=[1, 0])
     names: dict[str, object] = {"X": X}

@@ -55,7 +55,10 @@ SPLITS = 32
 LLOYD = 8
 """Rounds of the two-means of a center's uses."""
 EXCHANGE_ROWS = 2**10
-"""Rows up to which single rows are exchanged once trials fail."""
+"""Rows, and ..."""
+EXCHANGE_WORK = 2**20
+"""... differences of these from centers, rows * centers * columns, up to which single rows are exchanged once trials
+fail."""
 STANDING_PASSES = 20
 """Passes, the most, in which centers stand still and their children go on, ..."""
 CHILDREN_GAIN = 1.01
@@ -478,9 +481,10 @@ class Method(Parameters):
 
     def _first(self, source: Source, state: State) -> State:
         """The lowest of several starts, each after a few passes of moves: no worse than Algorithm 2."""
-        ends = []
+        ends = list[Trial]()
         for start in self._starts(source, state):
-            end = self._settled(source, replace(start, rows_read=start.rows_read + state.rows_read))
+            lowest = min((end.objective for end in ends), default=math.inf)
+            end = self._settled(source, replace(start, rows_read=start.rows_read + state.rows_read), lowest)
             state = replace(state, rows_read=end.rows_read)
             ends.append(end)
         best = min(ends, key=lambda end: end.objective)
@@ -548,7 +552,8 @@ class Method(Parameters):
 
     def _exchanged(self, source: Source, after: State) -> State:
         """The state that exchanges of single rows lead to; the same where they do not, or rows are too many."""
-        if source.plan.n_rows > EXCHANGE_ROWS:
+        n = source.plan.n_rows
+        if n > EXCHANGE_ROWS or n * after.means.size > EXCHANGE_WORK:
             return after
         start = self._from(after, *self._exchanges(source, after), after.rows_read + source.plan.n_rows)
         end = self._settled(source, start)

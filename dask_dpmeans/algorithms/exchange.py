@@ -15,7 +15,7 @@ from dask_dpmeans.kernels.moments import cluster_moments
 
 KICKS = 128
 """Kicks in a row that must fail."""
-MOST_WORK = 2**23
+MOST_WORK = 2**22
 """What kicks may cost in all: for each pass over the rows, n (k d + `ROW_WORK`)."""
 ROW_WORK = 64
 """What a row costs in a pass, in squares of differences."""

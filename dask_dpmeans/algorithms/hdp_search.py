@@ -52,6 +52,9 @@ CLOSINGS = 16
 """Merges and deletes that are tried before the step gives up, those that gain most, or lose least, first."""
 SPLITS = 32
 """Splits, likewise."""
+LEAST_SHARE = .25
+"""Splits that are tried save more than this share of the prices of a center and a use, beyond what else they pay for.
+Of 40 drawn problems, 2 to 14 sets of 20 to 150 rows, each ended where it ended with all splits tried."""
 LLOYD = 8
 """Rounds of the two-means of a center's uses."""
 EXCHANGE_ROWS = 2**10
@@ -741,7 +744,7 @@ def _with_local_moves(
 def trials(found: Findings) -> list[tuple[int, Callable[[], Int64Array]]]:
     """What is tried, each with its place among the moves of a state, and what uses are tied to then.
 
-    Closings, those that lose least first; then splits.
+    Closings, those that lose least first; then splits that save some of their price.
     """
     closings = best(np.concatenate([found.merges[1], found.deletes]), CLOSINGS)
     starts: list[tuple[int, Callable[[], Int64Array]]] = []
@@ -749,7 +752,8 @@ def trials(found: Findings) -> list[tuple[int, Callable[[], Int64Array]]]:
         kind, center = divmod(place, found.g)
         partner = int(found.merges[0][center])
         starts.append((4, partial(deleted, found, center) if kind else partial(merged, found, center, partner)))
-    splits = best(found.splits[1], SPLITS)
+    gains = found.splits[1]
+    splits = best(np.where(gains > (LEAST_SHARE - 1) * found.prices.both, gains, -np.inf), SPLITS)
     return starts + [(3, partial(divided, found, center, found.g)) for center in splits.tolist()]
 
 

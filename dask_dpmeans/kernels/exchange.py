@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.online import squared_to_all
 SPARE = 8
 """Clusters that there is room for at first, beyond twice those that there are."""
 
-FEWEST = 8
+FEWEST = 32
 """Rows, the fewest, that are looked at together without Numba; ..."""
 MOST_NUMBERS = 2**16
 """... and the most: so many differences of numbers, where no row has moved for long."""

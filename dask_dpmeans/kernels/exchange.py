@@ -139,9 +139,7 @@ def _best_moves(
     squared = _squared_to_each(rows, centers[:, there])
     places = np.searchsorted(there, labels)
     sizes = counts[labels]
-    left = np.where(
-        sizes == 1, penalty, _left(weights, masses[labels], squared[every, places], spherical)
-    )
+    left = np.where(sizes == 1, penalty, _left(weights, masses[labels], squared[every, places], spherical))
     costs = _joined(weights[:, np.newaxis], masses[there], squared, spherical)
     costs[every, places] = np.inf
     best = costs.argmin(axis=1)

@@ -52,8 +52,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
         ``DPMeans(local_penalty + global_penalty, search=True)`` of the same `random_state`.  Then data sets also give
         centers up and take them up, and centers merge, split and go, by the exact effect on the objective.  Up to
         524,288 rows trials of merges, deletes and splits follow, each kept where a few passes lead lower; up to 1,024
-        rows single rows are exchanged too.  The searches of all rows as one set see a coreset, rows drawn by weight,
-        where there are more than 32,768 rows.
+        rows, and 1,048,576 rows * centers * columns, single rows are exchanged too.  The searches of all rows as one
+        set see a coreset, rows drawn by weight, where there are more than 32,768 rows.
     approximation : {"nystroem", "fourier"}, optional
         Cluster features of the rows in their place, whose inner products are about the values of a kernel function
         (section 5.2), so that clusters may be of any shape: `KernelDPMeans` tells of these.  All data sets share the

@@ -15,7 +15,7 @@ from dask_dpmeans.kernels.moments import cluster_moments
 
 KICKS = 128
 """Kicks in a row that must fail."""
-MOST_WORK = 2**23
+MOST_WORK = 2**22
 """What kicks may cost in all: for each pass over the rows, n (k d + `ROW_WORK`)."""
 ROW_WORK = 64
 """What a row costs in a pass, in squares of differences."""
@@ -26,16 +26,24 @@ LEAST_GAIN = 1e-9
 
 
 def exchanged(
-    gathered: Gathered, centers: Float64Array, penalty: float, metric: Metric, random: np.random.Generator
+    gathered: Gathered,
+    centers: Float64Array,
+    penalty: float,
+    metric: Metric,
+    random: np.random.Generator,
+    kicks: int = KICKS,
 ) -> Float64Array:
-    """Means, (l, d), of lower or equal objective than the partition that centers, (k, d), make."""
+    """Means, (l, d), of lower or equal objective than the partition that centers, (k, d), make.
+
+    So many kicks in a row must fail; with 0 there are none.
+    """
     heaviest = float(gathered.weights.max())
     some = gathered.weights / heaviest > 0
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
     labels = nearest(rows, Centers(centers)).astype(np.int64)
     shifted = rows if metric.spherical else rows - rows.mean(axis=0)
     price = min(penalty / heaviest, float(np.finfo(np.float64).max))
-    best = _kicked(shifted, weights / heaviest, labels, price, metric, random)
+    best = _kicked(shifted, weights / heaviest, labels, price, metric, random, kicks)
     moments = cluster_moments(Block(0, rows, weights, Scratch()), best, np.zeros(len(rows)), int(best.max()) + 1)
     return metric.means(moments.means, np.broadcast_to(np.eye(1, rows.shape[1]), moments.sums.shape))
 
@@ -47,6 +55,7 @@ def _kicked(
     penalty: float,
     metric: Metric,
     random: np.random.Generator,
+    kicks: int,
 ) -> Int64Array:
     """The labels, (n,), of the lowest objective that kicks lead to; every number has rows."""
 
@@ -56,7 +65,7 @@ def _kicked(
     best, failures, work = settled(labels), 0, 0
     labels = _numbered(best.labels)
     n, d = rows.shape
-    while failures < KICKS and work < MOST_WORK:
+    while failures < kicks and work < MOST_WORK:
         found = settled(kick(rows, labels, random))
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1

@@ -8,6 +8,7 @@ chain in which each row moves once the lowest point is kept (Kernighan & Lin 197
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from dask_dpmeans.algorithms.metric import ratio
 from dask_dpmeans.algorithms.moves import ROUNDING
@@ -52,7 +53,7 @@ class Members:
         """(n, k + 1), what eq. 2 changes by if one row goes to each cluster or, last, a new one; infinite to stay."""
         weights, means = self.means(labels)
         k, counts, every = len(weights), self.uses(labels)[self.sets], np.arange(len(labels))
-        squared = ((self.rows[:, np.newaxis] - means) ** 2).sum(axis=2)
+        squared = cdist(self.rows, means, "sqeuclidean")
         own, sizes = self.weights[:, np.newaxis], np.bincount(labels)
         costs = own * weights / (weights + own) * squared + self.prices.local * (counts == 0)
         alone = sizes[labels] == 1

@@ -5,8 +5,8 @@ and never at how many rows would gain (Odashima et al. 2016, theorem 1).  This s
 goes on with the moves of `moves` and with means until nothing moves; then it tries, as Breathing k-means does (Fritzke
 2020), to open clusters where a split saves most, to delete those whose rows lose least, or both, settles again, and
 keeps what ends lower.  How many clusters a trial opens or deletes shrinks as trials fail.  In the end it moves single
-rows, where these are few, and, where it began on all rows, looks at what births alone end with: it goes on from what is
-lower, so that it ends no higher.
+rows, where these are few.  Where it began on all rows, kicks follow, and it looks at what births alone end with: it
+goes on from what is lower, so that it ends no higher.
 """
 
 import json
@@ -20,7 +20,7 @@ from dask_dpmeans.algorithms import dpmeans
 from dask_dpmeans.algorithms.coreset import Sensitivity
 from dask_dpmeans.algorithms.crossover import crossed
 from dask_dpmeans.algorithms.dpmeans import Parameters
-from dask_dpmeans.algorithms.exchange import exchanged
+from dask_dpmeans.algorithms.exchange import KICKS, exchanged
 from dask_dpmeans.algorithms.moves import Findings, Moves, around, deletions, gains_of, moved, none_of, profitable
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import TooManyClustersError
@@ -131,6 +131,8 @@ class State:
     """Whether passes go on more finely once trials have ended."""
     failures: int
     """Trials in a row that gained little."""
+    compared: bool
+    """Whether births alone have been looked at: what comes later is lower."""
     passes: int
     """Probes so far; each draws its own random numbers."""
     rows_read: int
@@ -205,6 +207,7 @@ class Method(Parameters):
             share=0 if source.plan.n_rows <= TRIALS_BELOW else len(SHARES),
             finest=source.plan.n_rows <= TRIALS_AFTER_BELOW,
             failures=0,
+            compared=False,
             passes=1,
             rows_read=source.plan.n_rows,
         )
@@ -353,7 +356,8 @@ class Method(Parameters):
             found = self._probe(source, centers, around(centers, radii, self._random(state.passes), self.geometry))
             state = _read(source, replace(state, rows_read=state.rows_read + rows_read), 1)
             if found.objective < state.objective:
-                return replace(self._committed(state, found), moves=SWAPPED, settled=False)
+                compared = state.compared or candidate == self._births_alone
+                return replace(self._committed(state, found), moves=SWAPPED, settled=False, compared=compared)
         return state
 
     def _exchanged(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
@@ -361,12 +365,12 @@ class Method(Parameters):
         n, d = source.plan.n_rows, state.centers.shape[1]
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
-        gathered = source.fold(Gather(), name="gather")
-        return exchanged(gathered, state.centers, self.penalty, self.geometry, self._random(state.passes)), n
+        gathered, kicks = source.fold(Gather(), name="gather"), KICKS if state.on_all_rows else 0
+        return exchanged(gathered, state.centers, self.penalty, self.geometry, self._random(state.passes), kicks), n
 
     def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """The centers, (k, d), that births alone end with, and the rows read; none where they have no answer."""
-        if not state.on_all_rows or self.penalty > self.geometry.farthest:
+        if state.compared or not state.on_all_rows or self.penalty > self.geometry.farthest:
             return None, 0
         tol = 0.0 if source.plan.n_rows <= BIRTHS_TO_THE_END else self.tol
         limits = self.max_iter, tol, self.max_clusters

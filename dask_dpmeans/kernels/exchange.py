@@ -20,6 +20,11 @@ from dask_dpmeans.kernels.online import squared_to_all
 SPARE = 8
 """Clusters that there is room for at first, beyond twice those that there are."""
 
+FEWEST = 32
+"""Rows, the fewest, that are looked at together without Numba; ..."""
+MOST_NUMBERS = 2**16
+"""... and the most: so many differences of numbers, where no row has moved for long."""
+
 
 @dataclass(frozen=True)
 class Exchanged:
@@ -89,6 +94,8 @@ def exchange_rows(
 ) -> int:
     """Move rows until a pass moves none, in place; centers (d, room), masses and counts of rows (room,).
 
+    Many rows are looked at together, up to the first that moves, and from the one after it again.
+
     Returns
     -------
     Passes.
@@ -97,48 +104,84 @@ def exchange_rows(
     while moved and passes < most:
         passes += 1
         moved = False
-        for i in range(len(rows)):
-            row, weight, own = rows[i], weights[i], labels[i]
-            squared = squared_to_all(row, centers)
-            left = _left(weight, counts[own], masses[own], squared[own], penalty, spherical)
-            costs = np.where(counts > 0, _joined(weight, masses, squared, spherical), np.inf)
-            costs[own] = np.inf
-            best = int(costs.argmin())
-            cost, empty = costs[best], np.flatnonzero(counts == 0)
-            if counts[own] > 1 and len(empty) and penalty < cost:
-                best, cost = int(empty[0]), penalty
-            if cost + ROUNDING * penalty < left:
-                _take_out(row, weight, own, spherical, centers, masses, counts)
-                _put_in(row, weight, best, spherical, centers, masses, counts)
-                labels[i] = best
-                moved = True
+        first, count = 0, FEWEST
+        while first < len(rows):
+            part = slice(first, first + count)
+            gaining, targets = _best_moves(
+                rows[part], weights[part], labels[part], penalty, spherical, centers, masses, counts
+            )
+            if not len(gaining):
+                first += len(targets)
+                count = min(2 * count, max(FEWEST, MOST_NUMBERS // (centers.shape[0] * np.count_nonzero(counts))))
+                continue
+            place = int(gaining[0])  # the rows after it see the centers that this move leads to
+            i = first + place
+            _take_out(rows[i], weights[i], labels[i], spherical, centers, masses, counts)
+            _put_in(rows[i], weights[i], int(targets[place]), spherical, centers, masses, counts)
+            labels[i] = targets[place]
+            moved = True
+            first, count = i + 1, max(FEWEST, min(count, 2 * (place + 1)))
     return passes
 
 
-def _left(weight: float, count: int, mass: float, squared: float, penalty: float, spherical: bool) -> float:
-    """What the objective falls by when a row leaves its cluster."""
-    if count == 1:
-        return penalty
+def _best_moves(
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    penalty: float,
+    spherical: bool,
+    centers: Float64Array,
+    masses: Float64Array,
+    counts: Int64Array,
+) -> tuple[Int64Array, Int64Array]:
+    """Which of n rows, (n, d), gain by a move as the centers stand, and where each of them would best go, (n,)."""
+    there, every = np.flatnonzero(counts > 0), np.arange(len(rows))
+    squared = _squared_to_each(rows, centers[:, there])
+    places = np.searchsorted(there, labels)
+    sizes = counts[labels]
+    left = np.where(sizes == 1, penalty, _left(weights, masses[labels], squared[every, places], spherical))
+    costs = _joined(weights[:, np.newaxis], masses[there], squared, spherical)
+    costs[every, places] = np.inf
+    best = costs.argmin(axis=1)
+    least, targets = costs[every, best], there[best]
+    if len(there) < len(counts):
+        alone = (sizes > 1) & (penalty < least)
+        targets[alone], least[alone] = np.flatnonzero(counts == 0)[0], penalty
+    return np.flatnonzero(least + ROUNDING * penalty < left), targets
+
+
+def _squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:
+    """(n, k), the squared distances, by definition, of rows, (n, d), to centers, (d, k)."""
+    n, k = len(rows), centers.shape[1]
+    squares = np.square(rows.T[:, :, np.newaxis] - centers[:, np.newaxis]).reshape(len(centers), n * k)
+    if n * k == 1:
+        return np.asarray(np.add.accumulate(squares, axis=0)[-1:])
+    return np.asarray(np.add.reduce(squares, axis=0)).reshape(n, k)  # one column of the data after the other
+
+
+def _left(weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool) -> Float64Array:
+    """What the objective falls by when each row, (n,), leaves its cluster, which has others."""
     if not spherical:
-        rest = mass - weight
-        return weight * (mass / rest) * squared if rest > ROUNDING * mass else 0.0
-    if not mass > VANISHING * weight:
-        return 4.0 * weight
-    share = weight / mass
-    length = math.sqrt((1.0 - share) * (1.0 - share) + share * squared)  # of the rest's sum, over the mass
-    if share < 1.0:
-        return 2.0 * weight * squared / (length + (1.0 - share))
-    return 2.0 * mass * (length + (share - 1.0))
+        rest = masses - weights
+        shares = np.divide(masses, rest, out=np.zeros(len(rest)), where=rest > ROUNDING * masses)
+        return weights * shares * squared
+    whole = masses > VANISHING * weights
+    shares = np.divide(weights, masses, out=np.ones(len(masses)), where=whole)
+    light = shares < 1.0
+    lengths = np.sqrt((1.0 - shares) * (1.0 - shares) + shares * squared)  # of the rest's sum, over the mass
+    left = 2.0 * masses * (lengths + (shares - 1.0))
+    np.divide(2.0 * weights * squared, lengths + (1.0 - shares), out=left, where=light)
+    return np.where(whole, left, 4.0 * weights)
 
 
-def _joined(weight: float, masses: Float64Array, squared: Float64Array, spherical: bool) -> Float64Array:
-    """What the objective rises by when a row joins each of the clusters."""
-    totals = masses + weight
+def _joined(weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool) -> Float64Array:
+    """What the objective rises by when each row, (n, 1), joins each of the clusters, (k,)."""
+    totals = masses + weights
     shares = masses / totals
     if not spherical:
-        return weight * shares * squared
-    length = np.sqrt(np.maximum(0.0, 1.0 - shares * (weight / totals) * squared))  # of the sum, over both masses
-    return 2.0 * weight * shares * squared / (1.0 + length)
+        return weights * shares * squared
+    lengths = np.sqrt(np.maximum(0.0, 1.0 - shares * (weights / totals) * squared))  # of the sum, over both masses
+    return 2.0 * weights * shares * squared / (1.0 + lengths)
 
 
 def _take_out(

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,3 +59,13 @@ def test_two_rows_move_that_gain_nothing_alone():
     members = Members(rows, np.ones(5), np.zeros(5, int), Prices(2.0, 2.0))
     assert members.changes(np.zeros(5, int)).min() > 0
     assert exchanged(members, np.zeros(5, int)).tolist() == [0, 0, 0, 1, 1]
+
+
+def test_changes_take_no_array_of_rows_times_centers_times_columns():
+    rng = np.random.default_rng(0)
+    members = Members(rng.normal(size=(500, 200)), np.ones(500), np.zeros(500, np.int64), Prices(1.0, 1.0))
+    tracemalloc.start()
+    members.changes(np.arange(500) % 100)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 500 * 100 * 200 * 8 / 4

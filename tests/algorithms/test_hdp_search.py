@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, contents, groupings, labels_of, seeds, spread, tables, weights_of
 
-from dask_dpmeans import reference
-from dask_dpmeans.algorithms import hdp, hdp_search, search
+from dask_dpmeans import HDPMeans, reference
+from dask_dpmeans.algorithms import exchange, hdp, hdp_search, search
 from dask_dpmeans.algorithms.hdp_search import Method, deleted, divided, merged, planned, trials
 from dask_dpmeans.errors import TooManyClustersError
 from dask_dpmeans.loop import iterate
@@ -161,7 +161,8 @@ def test_it_ends_far_below_algorithm_2(seed):
 
 
 def test_rows_beyond_the_limit_see_no_trials(monkeypatch):
-    rng = np.random.default_rng(0)
+    monkeypatch.setattr(hdp_search, "EXCHANGE_ROWS", 0)  # so that a search without trials ends where these begin
+    rng = np.random.default_rng(2)
     source = as_source(rng.normal(size=(200, 2)), groups=rng.integers(0, 9, 200))
     with_trials = states_of(source, Method(0.5, 2.0))
     assert any(state.moves[3:].any() for state in with_trials)
@@ -309,6 +310,37 @@ def test_gaussians_that_sets_share_are_found(n_groups, used):
     found = reference.Shared(numbers.tolist(), centers, set(), [])
     planted = reference.hdp_objective(rows.tolist(), groups.tolist(), 20.0, 200.0, found, [1.0] * len(rows))
     assert end_of(Method(20.0, 200.0), rows, None, groups) <= 1.001 * planted
+
+
+def test_starts_and_splits_without_hope_cost_few_passes():
+    """94 passes; 184 where every start went on for twelve passes and every split was tried."""
+    rng = np.random.default_rng(0)
+    means = rng.normal(0, 5, (30, 4))
+    sets = [means[rng.integers(30, size=2500)] + rng.normal(0, 0.5, (2500, 4)) for _ in range(20)]
+    model = HDPMeans(100.0, 1000.0, search=True, random_state=0).fit(sets)
+    assert model.n_clusters_ == 30
+    assert model.n_passes_ <= 100
+
+
+def test_searches_of_all_rows_as_one_set_take_no_kicks_where_there_are_several_sets(monkeypatch):
+    kicks = []
+    monkeypatch.setattr(exchange, "kick", lambda rows, labels, random: kicks.append(len(rows)) or labels)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(100, 2))
+    HDPMeans(0.5, 2.0, search=True, random_state=0).fit([rows[:50], rows[50:]])
+    assert not kicks
+    HDPMeans(0.5, 2.0, search=True, random_state=0).fit([rows])
+    assert kicks
+
+
+@pytest.mark.parametrize(("limit", "exchanges"), [(0, False), (2**20, True)])
+def test_exchanges_are_left_out_where_there_are_too_many_differences(monkeypatch, limit, exchanges):
+    seen = []
+    monkeypatch.setattr(hdp_search, "EXCHANGE_WORK", limit)
+    monkeypatch.setattr(hdp_search, "exchanged", lambda members, labels: seen.append(len(labels)) or labels)
+    rng = np.random.default_rng(0)
+    states_of(as_source(rng.normal(size=(60, 2)), groups=rng.integers(0, 3, 60)), Method(0.5, 2.0))
+    assert bool(seen) == exchanges
 
 
 def test_what_is_tried_may_make_too_many_clusters():

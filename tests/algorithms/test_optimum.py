@@ -193,6 +193,22 @@ def test_a_search_after_a_coreset_is_told_from_one_of_all_rows():
     assert not ends(source, search.Method(9.0, coreset_rows=60)).on_all_rows
 
 
+def test_births_alone_run_once_in_a_search(monkeypatch):
+    runs, init = [], dpmeans.Method.init
+    monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
+    monkeypatch.setattr(dpmeans.Method, "init", lambda self, source: runs.append(self) or init(self, source))
+    compared = False
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        source = HeldRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
+        method = search.Method(4.0, seed=seed)
+        runs.clear()
+        end = ends(source, method, replace(method.init(source), share=len(search.SHARES)))
+        assert len(runs) == 1
+        compared = compared or end.compared
+    assert compared
+
+
 def test_births_that_open_too_many_clusters_do_not_stop_a_search_that_opens_fewer():
     rows, shared = np.array([[0.0], [1.1]]), {"init": [[0.0]], "max_clusters": 1}
     with pytest.raises(TooManyClustersError, match="makes at least 2 clusters, more than max_clusters=1"):

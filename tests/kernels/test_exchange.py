@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from strategies import DYADIC, seeds, spread, tables
 
 from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import exchange as kernel
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.exchange import exchange
 from dask_dpmeans.kernels.features import UnitRows
@@ -68,6 +69,18 @@ def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn):
         other = exchange(rows, weights, labels, penalty, MOST, spherical=spherical)
     assert found.labels.tolist() == other.labels.tolist()
     assert (found.objective, found.passes) == (other.objective, other.passes)
+
+
+def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):
+    """Once for each move, and some for each pass; never once for each row."""
+    looks, best_moves = [], kernel._best_moves
+    monkeypatch.setattr(compiled, "AVAILABLE", False)
+    monkeypatch.setattr(kernel, "_best_moves", lambda rows, *rest: looks.append(len(rows)) or best_moves(rows, *rest))
+    rows = np.repeat(np.eye(4), 1000, axis=0)
+    found = exchange(rows, np.ones(4000), np.repeat(np.arange(4), 1000), 1.0, MOST, spherical=False)
+    assert found.passes == 1
+    assert sum(looks) == 4000
+    assert len(looks) <= 10
 
 
 def test_passes_are_no_more_than_asked():

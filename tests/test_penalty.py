@@ -375,10 +375,10 @@ def test_a_whole_path_is_taken_away_by_force_alone(tmp_path, resume):
 
 def test_a_checkpoint_keeps_numbers_of_numpy(tmp_path):
     rows, place = three_gaussians(), tmp_path / "kept"
-    numbers = {"summary_rows": np.int64(50), "random_state": np.int32(3)}
+    numbers = {"summary_rows": np.int64(140), "random_state": np.int32(3)}
     flags = {"search": np.True_, "full": np.False_}
     found = penalty_for(rows, np.int8(3), checkpoint=place, **numbers, **flags)
-    assert found == penalty_for(rows, 3, summary_rows=50, random_state=3, search=True)
+    assert found == penalty_for(rows, 3, summary_rows=140, random_state=3, search=True)
     assert not place.exists()
     numbers |= {"halvings": np.uint8(1), "max_clusters": np.int16(90)}
     stored_path(rows, np.float32([2.0, 8.0]), place, **numbers, **flags)
@@ -388,7 +388,7 @@ def test_a_checkpoint_keeps_numbers_of_numpy(tmp_path):
         "full": False,
         "metric": "euclidean",
         "halvings": 1,
-        "summary_rows": 50,
+        "summary_rows": 140,
         "max_clusters": 90,
     }
 

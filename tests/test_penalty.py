@@ -381,9 +381,9 @@ def test_a_checkpoint_keeps_numbers_of_numpy(tmp_path):
     assert found == penalty_for(rows, 3, summary_rows=140, random_state=3, search=True)
     assert not place.exists()
     numbers |= {"halvings": np.uint8(1), "max_clusters": np.int16(90)}
-    stored_path(rows, np.float32([2.0, 8.0]), place, **numbers, **flags)
+    stored_path(rows, np.float32([64.0, 128.0]), place, **numbers, **flags)
     assert read_path(place).asked["parameters"] == {
-        "penalties": [2.0, 8.0],
+        "penalties": [64.0, 128.0],
         "search": True,
         "full": False,
         "metric": "euclidean",

@@ -1,13 +1,13 @@
 """How far fits of rows have come, kept so that what was stopped goes on from there to the same bytes.
 
-A fit is known by a digest of all that its answer hangs on: rows, method and start.  Whoever asks for the same fit again
-finds its states, and nobody else does.  What is damaged or missing counts for nothing: that fit begins
-anew.
+A fit is known by a digest of all that its answer hangs on: rows, method and start, and the names of the fields of its
+states.  Whoever asks for the same fit again finds its states, and nobody else does.  What is damaged, missing or lacks
+a field, as what another version kept may, counts for nothing: that fit begins anew.
 """
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from time import monotonic
@@ -15,12 +15,13 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from dask_dpmeans.errors import AbandonedError
+from dask_dpmeans.errors import AbandonedError, LockLostError
 
 EVERY = 5.0
 """Seconds, at least, from one state that is kept to the next."""
 DIGEST_BYTES = 32
 State = TypeVar("State")
+Kept = TypeVar("Kept")
 Values = Mapping[str, np.ndarray[Any, Any]]
 
 
@@ -64,13 +65,16 @@ class Bookmark:
 
     @classmethod
     def of(cls, rows: Shelved, *parts: Any) -> Self:
-        """The bookmark of the fit of rows whose answer hangs on these parts."""
+        """The bookmark of the fit of rows whose answer hangs on these parts, the class of its states among them."""
         return cls(rows.shelf, "" if rows.shelf is None else digest(rows.identity, *parts))
 
-    def reached(self) -> Values | None:
-        """What was kept last, None where nothing was, or it is damaged."""
+    def reached(self, restored: Callable[[Values], Kept]) -> Kept | None:
+        """What is restored from the values kept last, None where there are none, or they are damaged or lack a name."""
         content = None if self.shelf is None else self.shelf.load(self.name)
-        return None if content is None else _unpacked(content)
+        values = None if content is None else _unpacked(content)
+        with suppress(KeyError):
+            return None if values is None else restored(values)
+        return None
 
     def note(self, values: Values, *, over: bool = False) -> None:
         """Note a state, and keep it if it is time to or the fit is over."""
@@ -89,17 +93,19 @@ class Bookmark:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # A task of a cluster that was cancelled keeps nothing: another job may be at work on the store by now.
         if self.shelf is not None and kind is not None and issubclass(kind, KeyboardInterrupt | AbandonedError):
-            with suppress(OSError):  # the interruption is what counts
+            with suppress(OSError, LockLostError):  # the interruption is what counts
                 self._keep(self.shelf)
 
 
 def digest(*parts: Any) -> str:
-    """A digest of arrays, numbers, texts, and dataclasses and sequences of such."""
+    """A digest of arrays, numbers, texts, classes of data, and dataclasses and sequences of such."""
     found = hashlib.sha256()
     for part in parts:
-        if is_dataclass(part) and not isinstance(part, type):
+        if isinstance(part, type) and is_dataclass(part):
+            found.update(f"{part.__qualname__}({','.join(each.name for each in fields(part))})".encode())
+        elif is_dataclass(part):
             inner = [getattr(part, each.name) for each in fields(part) if each.compare]
-            found.update(f"{type(part).__qualname__}{digest(*inner)}".encode())
+            found.update(f"{type(part).__qualname__}{digest(type(part), *inner)}".encode())
         elif isinstance(part, list | tuple):
             found.update(f"{len(part)}[{digest(*part)}]".encode())
         elif isinstance(part, np.ndarray):

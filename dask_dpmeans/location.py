@@ -37,14 +37,20 @@ class Location:
 
     @classmethod
     def at(
-        cls, place: "str | os.PathLike[str] | Location", storage_options: Mapping[str, Any] | None = None
+        cls,
+        place: "str | os.PathLike[str] | Location",
+        storage_options: Mapping[str, Any] | None = None,
+        name: str = "a place",
     ) -> "Location":
-        """The location at a path or URL; options are for URLs, a path has no use for them."""
+        """The location at a path or URL; options are for URLs, a path has no use for them.
+
+        An error calls the place by `name`.
+        """
         if isinstance(place, Location):
             return place
         text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
-        if not isinstance(text, str) or "\0" in text:
-            raise InputError(f"a place must be a path or URL, got {checks.shown(place)}")
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise InputError(f"{name} must be a path or URL, got {checks.shown(place)}")
         for beginning in LOCAL:
             text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")
@@ -126,6 +132,12 @@ class Location:
         for folder in [*sorted(folders, key=len, reverse=True), *whole]:
             with suppress(OSError):  # something else lies in it
                 os.rmdir(os.path.join(self.url, folder))
+
+    def remove_empty(self) -> None:
+        """Remove the folder where it is one of this machine and nothing lies in it."""
+        if not self.remote:
+            with suppress(OSError):
+                os.rmdir(self.url)
 
     def _remove_objects(self, paths: list[str]) -> None:
         fs, where = self.files()

@@ -55,8 +55,23 @@ def only_job(place: AnyPlace) -> Iterator["Lock"]:
             lock.release()
     finally:
         if made:  # and nothing was written
-            with suppress(OSError):
-                os.rmdir(output.url)
+            output.remove_empty()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the lock at a place, as tasks elsewhere are told."""
+
+    location: Location
+    owner: str
+
+    def check(self) -> None:
+        """Raise `LockLostError` where the lock is another's now, or nobody's."""
+        there = read_sign(self.location) or {}
+        if there.get("owner") != self.owner:
+            raise LockLostError(
+                f"another job has taken {self.location.url}: {_named(there)}; this one stood still for too long"
+            )
 
 
 @dataclass
@@ -95,11 +110,12 @@ class Lock:
 
     def check(self) -> None:
         """Raise `LockLostError` where another job has taken the lock: this one stood still for too long."""
-        there = self._read() or {}
-        if there.get("owner") != self.owner:
-            raise LockLostError(
-                f"another job has taken {self.location.url}: {_named(there)}; this one stood still for too long"
-            )
+        self.holder.check()
+
+    @property
+    def holder(self) -> Holder:
+        """Who holds it."""
+        return Holder(self.location, self.owner)
 
     def release(self) -> None:
         """Let go of the lock, if it is still held."""
@@ -206,16 +222,20 @@ class Lock:
         return json.dumps(word).encode()
 
     def _read(self) -> dict[str, Any] | None:
-        """What the holder wrote last, {} where that is half written, None where there is no lock."""
-        fs, where = self.location.files()
-        fs.invalidate_cache()
-        try:
-            word = json.loads(fs.cat_file(where))
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            return {}
-        return word if isinstance(word, dict) else {}
+        return read_sign(self.location)
+
+
+def read_sign(location: Location) -> dict[str, Any] | None:
+    """What the holder of the lock at a place wrote last, {} where that is half written, None where there is no lock."""
+    fs, where = location.files()
+    fs.invalidate_cache()
+    try:
+        word = json.loads(fs.cat_file(where))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+    return word if isinstance(word, dict) else {}
 
 
 def _named(holder: dict[str, Any]) -> str:

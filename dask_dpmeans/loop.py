@@ -110,7 +110,7 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
         if not (after.objective < before.objective or isinstance(method, Sampler)):
             yield Step(replace(before, rows_read=after.rows_read), True, seconds)
             return
-        converged = method.done(before, after)
+        converged = bool(method.done(before, after))  # a comparison of NumPy's numbers gives one that JSON cannot hold
         yield Step(after, converged, seconds)
         if converged:
             return
@@ -126,10 +126,10 @@ def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | No
     method : parameters and steps
     start : where to start; the method's own start by default
     """
-    with Bookmark.of(source, method, start) as bookmark:
-        values = bookmark.reached()
-        state = start if values is None else state_of(method.state, values)
-        if values is not None and values[OVER]:
+    with Bookmark.of(source, method.state, method, start) as bookmark:
+        kept = bookmark.reached(lambda values: (state_of(method.state, values), bool(values[OVER])))
+        state, ended = (start, False) if kept is None else kept
+        if ended:
             return cast(AnyState, state)
         for step in iterate(source, method, state):
             state = step.state

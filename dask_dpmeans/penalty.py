@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Unpack
 
@@ -35,12 +36,12 @@ from dask_dpmeans.held import HeldRows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.farthest import Farthest, GroupSums
 from dask_dpmeans.location import AnyPlace, Location, check_options
-from dask_dpmeans.lock import only_job
+from dask_dpmeans.lock import Lock, only_job
 from dask_dpmeans.manifest import FORMAT
 from dask_dpmeans.run import asked as asked_of
 from dask_dpmeans.run import check_resumable, fingerprint, seed_for, sources_of
 from dask_dpmeans.sources import Reading, RowSource, as_source
-from dask_dpmeans.store import RunStore, new_group
+from dask_dpmeans.store import Draft, RunStore, new_group, with_article
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
 """Rows of a summary, about, or so many for each cluster: as the search's own coreset has them."""
@@ -240,7 +241,8 @@ def penalty_path(
         Drawn once, and kept in the result.
     checkpoint : path or URL, optional
         Where fits that have ended are kept while others run: where `write_path` will write the path, with ``force``.
-        A path of ours that is there is removed, unless `resume`.
+        What an unfinished path has kept there is removed, unless `resume`; a whole path is an error, and so is another
+        job at work there.
     resume : bool
         Go on with what is kept there: the same path, to the bit.
     **where : columns, scale, client, threads, memory_limit, on_pass, as `dask_dpmeans.fit` takes them
@@ -253,6 +255,8 @@ def penalty_path(
     ------
     InputError
         Penalties that are none, and rows that are all equal where penalties are not given.
+    LockLostError
+        Another job has taken the checkpoint, as this one stood still for too long.
 
     Examples
     --------
@@ -263,11 +267,78 @@ def penalty_path(
     >>> path.longest, [(each.n_clusters, round(each.low, 1), round(each.high, 1)) for each in path.intervals]
     (3, [(6, 0.1, 0.5), (3, 0.5, 64.0), (2, 64.0, 341.3), (1, 341.3, 500.0)])
     """
+    with _keeping(checkpoint, "path", [X, sample_weight], resume=resume) as kept:
+        path = _path(
+            kept,
+            X,
+            penalties,
+            search=search,
+            full=full,
+            sample_weight=sample_weight,
+            metric=metric,
+            halvings=halvings,
+            summary_rows=summary_rows,
+            max_clusters=max_clusters,
+            random_state=random_state,
+            **where,
+        )
+    _warn_of(path)
+    return path
+
+
+def stored_path(
+    X: Any, penalties: Any, out: AnyPlace, *, resume: bool = False, force: bool = False, **asked: Any
+) -> PenaltyPath:
+    """Find a path with its checkpoint at `out`, and write it there, as one job.
+
+    Parameters
+    ----------
+    X, penalties, **asked : as `penalty_path` takes them
+    out : path or URL of a new group
+    resume : go on with the path that was begun there
+    force : remove the path of ours that is there
+    """
+    inputs = [X, asked.get("sample_weight")]
+    RunStore.at(out).check_target("path", inputs, force=force, resume=resume)
+    with _keeping(out, "path", inputs, resume=resume, force=force) as kept:
+        assert kept is not None
+        kept.store.check_target("path", inputs, force=force, resume=resume)  # another may have ended just now
+        path = _path(kept, X, penalties, **asked)
+        draft = Draft(kept.store)
+        _write_arrays(draft, path)
+        kept.lock.check()
+        kept.store.seal(draft, {"format": FORMAT, "kind": "path", **_said(path)})
+    _warn_of(path)
+    return path
+
+
+def _warn_of(path: PenaltyPath) -> None:
+    """Warn of crowded penalties, to the caller of the caller."""
+    if path.caution:
+        warnings.warn(f"{path.caution}; raise summary_rows", UserWarning, stacklevel=3)
+
+
+def _path(
+    kept: "_Keeping | None",
+    X: Any,
+    penalties: Any,
+    *,
+    search: bool = False,
+    full: bool = False,
+    sample_weight: Any = None,
+    metric: str = "euclidean",
+    halvings: int = 0,
+    summary_rows: int | None = None,
+    max_clusters: int | None = None,
+    random_state: Any = None,
+    **where: Unpack[Reading],
+) -> PenaltyPath:
+    """The path, as `penalty_path` says, with fits that are kept while others run."""
     checks.switch("search", search)
     checks.switch("full", full)
     checks.integer("halvings", halvings, 0)
     given = None if penalties is None else _checked_penalties(penalties)
-    seed = _seed(checkpoint, random_state, resume)
+    seed = _seed(kept, random_state)
     work = _Work.of(X, sample_weight, _method(search, metric, max_clusters), seed, summary_rows, where)
     asked = _asked(
         work,
@@ -280,7 +351,7 @@ def penalty_path(
         summary_rows=None if summary_rows is None else int(summary_rows),
         max_clusters=None if max_clusters is None else int(max_clusters),
     )
-    work = work.kept_in(checkpoint, "path", [X, sample_weight], asked, resume)
+    work = work.kept_in(kept, "path", asked)
     if given and summary_rows is None and (search or not full):
         work = work.roomy(given[0])
     fits = work.fits(given or work.usual())
@@ -294,7 +365,7 @@ def penalty_path(
     used = fits.penalties
     seen = work.seen if search or not full else math.inf  # of radii in full no fit saw the summary
     intervals = envelope(found, used[0], used[-1]) if search else runs(used, numbers.tolist())
-    path = PenaltyPath(
+    return PenaltyPath(
         penalties=np.array(used),
         n_clusters=numbers,
         inertias=inertias,
@@ -309,9 +380,6 @@ def penalty_path(
         random_state=seed,
         asked=asked,
     )
-    if path.caution:
-        warnings.warn(f"{path.caution}; raise summary_rows", UserWarning, stacklevel=2)
-    return path
 
 
 def write_path(
@@ -341,18 +409,26 @@ def write_path(
     """
     checks.instance("path", path, PenaltyPath, "penalty_path")
     check_options(storage_options, out)
+    with new_group(Location.at(out, storage_options), "path", _said(path), force=force) as draft:
+        _write_arrays(draft, path)
+
+
+def _said(path: PenaltyPath) -> dict[str, Any]:
+    """What the attributes of a stored path hold."""
     said: dict[str, Any] = {name: getattr(path, name) for name in (*SAID, "longest")}
-    said["stability"] = path.stability is not None
+    return said | {"stability": path.stability is not None}
+
+
+def _write_arrays(draft: Draft, path: PenaltyPath) -> None:
     numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
     ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
     figures = dict(zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True))
     figures |= {} if path.stability is None else {"stability": path.stability}
-    with new_group(Location.at(out, storage_options), "path", said, force=force) as draft:
-        for name, values in figures.items():
-            draft.write(name, values, ("penalty",))
-        draft.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
-        for name, values in zip(ENDS, (numbers, ends[:, 0], ends[:, 1]), strict=True):
-            draft.write(name, values, ("interval",))
+    for name, values in figures.items():
+        draft.write(name, values, ("penalty",))
+    draft.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
+    for name, values in zip(ENDS, (numbers, ends[:, 0], ends[:, 1]), strict=True):
+        draft.write(name, values, ("interval",))
 
 
 def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> PenaltyPath:
@@ -446,6 +522,7 @@ def penalty_for(
     sample_weight, metric, summary_rows, random_state, **where : as `penalty_path` takes them
     checkpoint : path or URL, optional
         Where fits that have ended are kept until the penalty is found: the same call after a stop goes on from these.
+        Another job at work there is an error.
 
     Returns
     -------
@@ -455,6 +532,8 @@ def penalty_for(
     ------
     InputError
         Where there are fewer different rows than clusters wanted.
+    LockLostError
+        Another job has taken the checkpoint, as this one stood still for too long.
 
     Examples
     --------
@@ -467,23 +546,70 @@ def penalty_for(
     """
     checks.switch("search", search)
     checks.switch("full", full)
-    checks.integer("n_clusters", n_clusters)
-    seed = _seed(checkpoint, random_state, True)
-    work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
-    parameters = {"n_clusters": int(n_clusters), "search": bool(search), "full": bool(full), "metric": metric}
-    asked = _asked(work, (X, sample_weight), **parameters, summary_rows=summary_rows)
-    work = work.kept_in(checkpoint, "penalty", [X, sample_weight], asked, True)
-    if summary_rows is None and (search or not full):
-        work = work.enlarged(n_clusters)
-    found = work.aim(n_clusters, everywhere=full and not work.whole)
+    n_clusters = checks.integer("n_clusters", n_clusters)
+    with _keeping(checkpoint, "penalty", [X, sample_weight], resume=True) as kept:
+        seed = _seed(kept, random_state)
+        work = _Work.of(X, sample_weight, _method(search, metric, None), seed, summary_rows, where)
+        asked = _asked(
+            work,
+            (X, sample_weight),
+            n_clusters=n_clusters,
+            search=bool(search),
+            full=bool(full),
+            metric=metric,
+            summary_rows=None if summary_rows is None else int(summary_rows),
+        )
+        work = work.kept_in(kept, "penalty", asked)
+        if summary_rows is None and (search or not full):
+            work = work.enlarged(n_clusters)
+        found = work.aim(n_clusters, everywhere=full and not work.whole)
+        if kept is not None:
+            kept.lock.check()
+            kept.store.remove()
+    if kept is not None:
+        kept.store.location.remove_empty()
     if (search or not full) and work.seen < FEW_ROWS * n_clusters:
         few = f"fits saw a summary of fewer than {FEW_ROWS} rows a cluster"
         warnings.warn(f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2)
     exact = bool(full) or work.whole
     rows_used = work.source.plan.n_rows if exact else len(work.rows.rows)
-    if checkpoint is not None and (store := RunStore.at(checkpoint)).removable():
-        store.location.remove()
     return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed)
+
+
+@dataclass(frozen=True)
+class _Keeping:
+    """Where fits that have ended are kept, and the lock of this place, which is held."""
+
+    store: RunStore
+    lock: Lock
+    resume: bool
+    """Whether to go on with what is kept."""
+
+    def begin(self, manifest: dict[str, Any]) -> None:
+        """Go on with what is kept, if that is asked for and it is of the same fits, or else begin anew."""
+        if self.resume and self.store.begun() and self.store.keeps_searches():
+            check_resumable(self.store, manifest)
+            return
+        self.lock.check()
+        self.store.remove()
+        self.store.begin(manifest)
+
+
+@contextmanager
+def _keeping(
+    checkpoint: AnyPlace | None, kind: str, inputs: Sequence[Any], *, resume: bool, force: bool = False
+) -> Iterator[_Keeping | None]:
+    """Hold the lock of a checkpoint, if there is one; refuse a whole output that is there, unless `force` is set."""
+    if checkpoint is None:
+        yield None
+        return
+    store = RunStore.at(checkpoint, name="checkpoint")
+    store.check_target(kind, inputs, force=True, resume=resume)
+    with only_job(store.location) as lock:
+        store.check_target(kind, inputs, force=True, resume=resume)  # another may have ended just now
+        if store.finished() and not force:
+            raise InputError(f"{store.path} holds {with_article(kind)}: --force removes it first, read_path reads it")
+        yield _Keeping(store, lock, resume)
 
 
 @dataclass(frozen=True)
@@ -511,23 +637,14 @@ class _Work:
         source, mean = _rows_and_mean(X, sample_weight, method.metric, where)
         return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
 
-    def kept_in(
-        self, checkpoint: AnyPlace | None, kind: str, inputs: Sequence[Any], asked: dict[str, Any], resume: bool
-    ) -> "_Work":
+    def kept_in(self, kept: _Keeping | None, kind: str, asked: dict[str, Any]) -> "_Work":
         """The same, with fits that are kept in a store until the output is whole, and taken from there."""
-        if checkpoint is None:
+        if kept is None:
             return self
-        store = RunStore.at(checkpoint)
         manifest = {"format": FORMAT, "kind": kind, "method": kind, "random_state": self.seed, **asked}
         manifest["input"] |= {"fingerprint": fingerprint(self.source.summary)}
-        with only_job(store.location):
-            store.check_target(kind, inputs, force=True, resume=resume)
-            if resume and store.begun():
-                check_resumable(store, manifest)
-            else:
-                store.remove()
-                store.begin(manifest)
-        return replace(self, source=replace(self.source, shelf=store.shelf()))
+        kept.begin(manifest)
+        return replace(self, source=replace(self.source, shelf=kept.store.shelf(kept.lock.holder)))
 
     @property
     def seen(self) -> float:
@@ -605,12 +722,12 @@ class _Work:
         return [polished[id(end)] for end in ends]
 
 
-def _seed(checkpoint: AnyPlace | None, random_state: Any, resume: bool) -> int:
+def _seed(kept: _Keeping | None, random_state: Any) -> int:
     """The seed that was asked for, or of what is kept in a checkpoint."""
-    if checkpoint is None or (random_state is not None and not isinstance(random_state, int | np.integer)):
+    if kept is None or (random_state is not None and not isinstance(random_state, int | np.integer)):
         return seed_of(random_state)
     asked = None if random_state is None else seed_of(random_state)
-    return seed_for(RunStore.at(checkpoint), asked, resume)
+    return seed_for(kept.store, asked, kept.resume)
 
 
 def _method(search: bool, metric: str, max_clusters: int | None) -> Method:

@@ -165,9 +165,9 @@ class RunStore:
     location: Location
 
     @classmethod
-    def at(cls, place: AnyPlace, storage_options: Mapping[str, Any] | None = None) -> "RunStore":
-        """The run at a path or URL."""
-        return cls(Location.at(place, storage_options))
+    def at(cls, place: AnyPlace, storage_options: Mapping[str, Any] | None = None, name: str = "a place") -> "RunStore":
+        """The run at a path or URL, which an error calls `name`."""
+        return cls(Location.at(place, storage_options, name))
 
     @property
     def path(self) -> str:
@@ -401,20 +401,26 @@ class RunStore:
             if number > last:
                 self._remove_step(number)
 
-    def shelf(self) -> "Files":
-        """Where searches of the run's rows keep how far they have come, until the first step is committed."""
-        return Files(self / f"steps/{SEARCHES}")
+    def shelf(self, holder: lock.Holder | None = None) -> "Files":
+        """Where fits of the rows keep how far they have come, until a step is committed or the output is whole.
+
+        Nothing is kept once another than `holder` has the lock.
+        """
+        return Files(self / f"steps/{SEARCHES}", holder)
 
     def keeps_searches(self) -> bool:
         """Whether anything is there."""
         return next(iter((self / f"steps/{SEARCHES}").entries()), None) is not None
 
     def _prune(self, newest: int) -> None:
-        kept = (self / f"steps/{SEARCHES}").entries()
-        self.location.remove([f"steps/{SEARCHES}/{entry}" for entry in kept])
+        self._remove_searches()
         for number in self._steps():
             if number < newest - 1:
                 self._remove_step(number)
+
+    def _remove_searches(self) -> None:
+        kept = (self / f"steps/{SEARCHES}").entries()
+        self.location.remove([f"steps/{SEARCHES}/{entry}" for entry in kept])
 
     def _remove_step(self, number: int) -> None:
         """Remove what is ours of a step; that it is committed is taken back first."""
@@ -446,6 +452,7 @@ class RunStore:
         """Write the root metadata of a group whose arrays are whole; of all but a run the mark goes then."""
         write_root(self.location, {MARKER: manifest, CONTENTS: draft.contents}, draft.names)
         if manifest["kind"] != "run":
+            self._remove_searches()
             self.location.remove([MARK])
 
     @contextmanager
@@ -565,6 +572,8 @@ class Files:
     """A shelf of files, one a name."""
 
     location: Location
+    holder: lock.Holder | None = None
+    """Who may write there."""
 
     def load(self, name: str) -> bytes | None:
         """What was kept, None where nothing was."""
@@ -577,7 +586,15 @@ class Files:
         return content
 
     def save(self, name: str, content: bytes) -> None:
-        """Keep it in place of what was kept before."""
+        """Keep it in place of what was kept before.
+
+        Raises
+        ------
+        LockLostError
+            Where another job has the lock.
+        """
+        if self.holder is not None:
+            self.holder.check()
         (self.location / name).write(content)
 
 

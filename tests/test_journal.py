@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from dask_dpmeans.algorithms import dpmeans, search
 from dask_dpmeans.algorithms.path import Prices, Radii
 from dask_dpmeans.algorithms.search import Crossovers, Restart
 from dask_dpmeans.held import HeldRows
-from dask_dpmeans.journal import Bookmark, digest
+from dask_dpmeans.journal import Bookmark, digest, state_of, values_of
 from dask_dpmeans.location import Location
 from dask_dpmeans.loop import iterate, last_state
 from dask_dpmeans.store import Files
@@ -128,7 +128,48 @@ def test_damage_to_what_is_kept_changes_nothing(place, bit, cut):
     else:
         damaged[int(place * len(damaged))] ^= 1 << bit
     shelf["a"] = bytes(damaged)
-    assert Bookmark(shelf, "a").reached() is None
+    assert Bookmark(shelf, "a").reached(dict) is None
+
+
+@dataclass(frozen=True)
+class Before:
+    """A state of an earlier version."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class After(Before):
+    """The same state with a field more."""
+
+    n_moves: int
+
+
+def test_what_lacks_a_field_counts_for_nothing():
+    rows, shelf = HeldRows(ROWS, None, shelf=Memory()), Memory()
+    later = type("Before", (After,), {})
+    names = {Bookmark.of(rows, kind, METHOD).name for kind in (Before, After, later)}
+    assert len(names) == 3
+    Bookmark(shelf, "a").note(values_of(Before(3)), over=True)
+    assert Bookmark(shelf, "a").reached(lambda values: state_of(Before, values)) == Before(3)
+    assert Bookmark(shelf, "a").reached(lambda values: state_of(After, values)) is None
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_fits_of_which_a_field_is_missing_begin_anew(name):
+    class Lacking(Memory):
+        """What was kept, without the centers of each state."""
+
+        def load(self, name):
+            content = self.get(name)
+            if content is None:
+                return None
+            values = journal._unpacked(content)
+            return journal._packed({key: value for key, value in values.items() if not key.endswith("centers")})
+
+    shelf, wanted = Lacking(), bytes_of(JOBS[name](HeldRows(ROWS, None)))
+    for _ in range(2):
+        assert bytes_of(JOBS[name](HeldRows(ROWS, None, shelf=shelf))) == wanted
 
 
 def test_files_keep_what_they_are_told_on_disks_and_in_object_stores(tmp_path):

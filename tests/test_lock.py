@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
@@ -15,10 +16,14 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
+from click.testing import CliRunner
 
 from dask_dpmeans import DPMeans, InputError, fit, lock
+from dask_dpmeans.cli import main
 from dask_dpmeans.errors import LockLostError
 from dask_dpmeans.lock import NAME, Lock, only_job
+from dask_dpmeans.penalty import penalty_for, penalty_path, read_path, stored_path, write_path
+from dask_dpmeans.store import Files
 
 HOLD = """
 import sys, time
@@ -227,6 +232,76 @@ def test_a_second_fit_on_one_run_is_refused_and_the_first_ends_well(rows, tmp_pa
     assert not (run / NAME).exists()
     alone = fit(rows, tmp_path / "alone.zarr", DPMeans(9.0, random_state=0))
     np.testing.assert_array_equal(first.cluster_centers_, alone.cluster_centers_)
+
+
+def choose_path(rows, place, **options):
+    return penalty_path(rows, [1.0, 9.0], checkpoint=place, random_state=0, threads=1, **options)
+
+
+def choose_penalty(rows, place, **options):
+    return penalty_for(rows, 3, checkpoint=place, random_state=0, threads=1, **options)
+
+
+def write_a_path(rows, place, **options):
+    return stored_path(rows, [1.0, 9.0], place, random_state=0, threads=1, **options)
+
+
+SECONDS = {
+    "path": choose_path,
+    "path, resumed": partial(choose_path, resume=True),
+    "penalty": choose_penalty,
+    "stored path": write_a_path,
+    "stored path, resumed": partial(write_a_path, resume=True),
+    "stored path, forced": partial(write_a_path, force=True),
+    "path written": lambda rows, place: write_path(penalty_path(rows, [4.0]), place, force=True),
+    "command": lambda rows, place: refused_command(str(rows), str(place)),
+}
+"""What a second job may do on the place of the first."""
+
+
+def refused_command(rows, place):
+    result = CliRunner().invoke(main, ["path", rows, place, "--penalties", "4"])
+    assert result.exit_code == 2
+    raise InputError(" ".join(result.output.split()))
+
+
+@pytest.mark.parametrize("second", SECONDS)
+@pytest.mark.parametrize("first", [choose_path, choose_penalty, write_a_path])
+def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, tmp_path, monkeypatch, first, second):
+    place, refused, save = tmp_path / "kept", [], Files.save
+
+    def saving(shelf, name, content):
+        save(shelf, name, content)
+        if not refused:
+            refused.append("")
+            with pytest.raises(InputError, match=r"another job|of another kind|--force removes it first") as error:
+                SECONDS[second](rows, place)
+            refused.append(str(error.value))
+
+    monkeypatch.setattr(Files, "save", saving)
+    found = first(rows, place)
+    monkeypatch.undo()
+    assert len(refused) == 2
+    alone = first(rows, tmp_path / "alone")
+    assert found.penalties.tolist() == alone.penalties.tolist() if first != choose_penalty else found == alone
+    if first == write_a_path:
+        assert read_path(place).inertias.tolist() == found.inertias.tolist()
+    assert place.exists() is (first != choose_penalty)
+    assert not (place / NAME).exists()
+
+
+@pytest.mark.parametrize("first", [choose_path, choose_penalty, write_a_path])
+def test_fits_that_lost_the_lock_are_kept_no_more(rows, tmp_path, monkeypatch, first):
+    place, save = tmp_path / "kept", Files.save
+
+    def steal(shelf, name, content):
+        Path(place, NAME).write_text(json.dumps({"owner": "other", "host": "elsewhere", "process": 1}))
+        save(shelf, name, content)
+
+    monkeypatch.setattr(Files, "save", steal)
+    with pytest.raises(LockLostError, match="process 1 on elsewhere"):
+        first(rows, place)
+    assert not (place / "steps" / "searches").exists()
 
 
 def test_a_fit_that_lost_its_lock_commits_no_more(rows, tmp_path):

@@ -193,7 +193,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
 
 MODULES: dict[str, set[str]] = {
     "metrics": set(),
-    "penalty": set(),
+    "penalty": {"stored_path"},
     "tree": set(),
     "export": set(),
     "report": {"page", "checked_target", "has_rows", "input_of", "is_graph"},

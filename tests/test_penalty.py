@@ -3,6 +3,7 @@
 import shutil
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import dask.array as da
@@ -24,6 +25,7 @@ from dask_dpmeans.penalty import (
     penalty_for,
     penalty_path,
     read_path,
+    stored_path,
     write_path,
 )
 from dask_dpmeans.sources import as_source
@@ -354,6 +356,48 @@ def test_a_path_that_is_none_or_half_written_is_said(tmp_path, monkeypatch):
     monkeypatch.undo()
     write_path(path, tmp_path / "path.zarr", force=True)
     assert read_path(tmp_path / "path.zarr").penalties.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_whole_path_is_taken_away_by_force_alone(tmp_path, resume):
+    rows, place = three_gaussians(), tmp_path / "path.zarr"
+    write_path(penalty_path(rows, [2.0], random_state=0), place)
+    with pytest.raises(InputError, match=r"path\.zarr holds a path: --force removes it first"):
+        penalty_path(rows, [5.0], checkpoint=place, resume=resume)
+    with pytest.raises(InputError, match=r"path\.zarr holds a path: --force removes it first"):
+        stored_path(rows, [5.0], place, resume=resume)
+    with pytest.raises(InputError, match="of another kind, path"):
+        penalty_for(rows, 3, checkpoint=place)
+    assert read_path(place).penalties.tolist() == [2.0]
+    stored_path(rows, [5.0], place, force=True)
+    assert read_path(place).penalties.tolist() == [5.0]
+
+
+def test_a_checkpoint_keeps_numbers_of_numpy(tmp_path):
+    rows, place = three_gaussians(), tmp_path / "kept"
+    numbers = {"summary_rows": np.int64(140), "random_state": np.int32(3)}
+    flags = {"search": np.True_, "full": np.False_}
+    found = penalty_for(rows, np.int8(3), checkpoint=place, **numbers, **flags)
+    assert found == penalty_for(rows, 3, summary_rows=140, random_state=3, search=True)
+    assert not place.exists()
+    numbers |= {"halvings": np.uint8(1), "max_clusters": np.int16(90)}
+    stored_path(rows, np.float32([64.0, 128.0]), place, **numbers, **flags)
+    assert read_path(place).asked["parameters"] == {
+        "penalties": [64.0, 128.0],
+        "search": True,
+        "full": False,
+        "metric": "euclidean",
+        "halvings": 1,
+        "summary_rows": 140,
+        "max_clusters": 90,
+    }
+
+
+@pytest.mark.parametrize("odd", [True, 3, "", b"here", ["here"], "a\0b"])
+def test_an_odd_checkpoint_is_named(odd):
+    for call in (partial(penalty_path, penalties=[2.0]), partial(penalty_for, n_clusters=2)):
+        with pytest.raises(InputError, match=r"^checkpoint must be a path or URL, got "):
+            call(three_gaussians(), checkpoint=odd)
 
 
 def test_directions_have_a_path_too():

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from dask_dpmeans import checks
-from dask_dpmeans.algorithms.dpmeans import check_limits
+from dask_dpmeans.algorithms.dpmeans import set_limits
 from dask_dpmeans.blocks import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
@@ -54,7 +54,7 @@ class CutMethod:
 
     def __post_init__(self) -> None:
         check_penalty(self.penalty, self.normalized)
-        check_limits(self.max_iter, self.tol, self.max_clusters)
+        set_limits(self)
 
     @property
     def price(self) -> float:

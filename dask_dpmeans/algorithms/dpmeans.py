@@ -102,12 +102,13 @@ def checked_penalty(penalty: float, name: str = "penalty") -> float:
     return checks.number(name, penalty)
 
 
-def check_limits(max_iter: int, tol: float, max_clusters: int | None) -> None:
-    """Refuse what cannot end a fit."""
-    checks.integer("max_iter", max_iter)
-    checks.number("tol", tol, ">= 0")
-    if max_clusters is not None:
-        checks.integer("max_clusters", max_clusters, or_none=" or None")
+def set_limits(method: Any) -> None:
+    """Make what ends a fit Python's own numbers, in the `__post_init__` of a method; refuse what cannot end one."""
+    object.__setattr__(method, "max_iter", checks.integer("max_iter", method.max_iter))
+    object.__setattr__(method, "tol", checks.number("tol", method.tol, ">= 0"))
+    if method.max_clusters is not None:
+        most = checks.integer("max_clusters", method.max_clusters, or_none=" or None")
+        object.__setattr__(method, "max_clusters", most)
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Parameters:
         ):
             got = checks.shown(self.centers)
             raise InputError(f"init: the first centers must be finite numbers of shape (k, d), k >= 1, got {got}")
-        check_limits(self.max_iter, self.tol, self.max_clusters)
+        set_limits(self)
         metric_of(self.metric)
 
     @property

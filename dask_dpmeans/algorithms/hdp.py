@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, checked_penalty, clusters_of
+from dask_dpmeans.algorithms.dpmeans import check_number, checked_penalty, clusters_of, set_limits
 from dask_dpmeans.algorithms.moves import ROUNDING
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
@@ -148,7 +148,7 @@ class Parameters:
     def __post_init__(self) -> None:
         for name in ("local_penalty", "global_penalty"):
             object.__setattr__(self, name, checked_penalty(getattr(self, name), name))
-        check_limits(self.max_iter, self.tol, self.max_clusters)
+        set_limits(self)
 
     @property
     def sparse(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dask_dpmeans import checks
-from dask_dpmeans.algorithms.dpmeans import check_limits, check_number, checked_penalty
+from dask_dpmeans.algorithms.dpmeans import check_number, checked_penalty, set_limits
 from dask_dpmeans.blocks import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
@@ -187,7 +187,7 @@ class Parameters:
         names = (*SIMILARITIES, PRECOMPUTED)
         for name, value in checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0).items():
             object.__setattr__(self, name, value)
-        check_limits(self.max_iter, self.tol, self.max_clusters)
+        set_limits(self)
 
     @property
     def precomputed(self) -> bool:

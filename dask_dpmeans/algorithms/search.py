@@ -485,9 +485,8 @@ class Crossovers:
         """The lowest state in the end; where the rows have a shelf, from where the crossovers were left."""
         ends, random = sorted(self.ends, key=lambda end: end.objective), np.random.default_rng([self.method.seed, 5])
         failures = 0 if rows.plan.n_rows <= TRIALS_BELOW else CROSSOVERS
-        with Bookmark.of(rows, self) as bookmark:
-            values = bookmark.reached()
-            crossed = Crossed(ends, failures, random) if values is None else Crossed.restored(values)
+        with Bookmark.of(rows, State, self) as bookmark:
+            crossed = bookmark.reached(Crossed.restored) or Crossed(ends, failures, random)
             while crossed.failures < CROSSOVERS:
                 crossed = self._next(rows, crossed)
                 bookmark.note(crossed.values(), over=crossed.failures == CROSSOVERS)

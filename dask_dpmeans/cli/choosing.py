@@ -33,7 +33,7 @@ from dask_dpmeans.penalty import (
     penalty_for,
     penalty_path,
     read_path,
-    write_path,
+    stored_path,
 )
 from dask_dpmeans.progress import progress
 from dask_dpmeans.store import RunStore
@@ -167,11 +167,13 @@ def path_command(
             found = _standing(target, options | {"penalties": penalties}, seed)
             say_path(found, out, as_json, _onward(found, data))
             return
-    options |= {"max_clusters": max_clusters, "random_state": seed, "checkpoint": target, "resume": resume}
+    options |= {"max_clusters": max_clusters, "random_state": seed}
     with resumable(target), reading(data, **how) as rows, progress(as_json) as shown:
-        found = penalty_path(penalties=penalties, on_pass=shown.watch, **options, **rows)
-        if target is not None:
-            write_path(found, target, force=True)  # of what was begun above
+        rows["on_pass"] = shown.watch
+        if target is None:
+            found = penalty_path(penalties=penalties, **options, **rows)
+        else:
+            found = stored_path(out=target, penalties=penalties, resume=resume, force=force, **options, **rows)
     say_path(found, out, as_json, _onward(found, data))
 
 

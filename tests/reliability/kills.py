@@ -23,7 +23,7 @@ import zarr
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
 from dask_dpmeans.export import export
-from dask_dpmeans.penalty import penalty_path, write_path
+from dask_dpmeans.penalty import penalty_for, penalty_path, stored_path, write_path
 from dask_dpmeans.report import report
 from dask_dpmeans.run import write_synthetic
 from dask_dpmeans.store import RunStore
@@ -67,6 +67,15 @@ def write_a_path(inputs: Path, out: Path, how: Mapping[str, bool], penalty: floa
     write_path(penalty_path(rows(), [penalty, 20.0], random_state=0, threads=1), out, **how)
 
 
+def write_a_kept_path(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0) -> None:
+    stored_path(rows(), [penalty, 20.0], out, random_state=0, threads=1, **how)
+
+
+def find_a_penalty(inputs: Path, out: Path, how: Mapping[str, bool]) -> None:
+    """Leaves nothing, and has no use for `force`."""
+    penalty_for(rows(), 5, checkpoint=out, random_state=0, threads=1)
+
+
 def write_a_tree(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 99.0) -> None:
     write_tree(cluster_tree(load(inputs / "run.zarr"), [penalty, 1e4]), out, **how)
 
@@ -87,6 +96,10 @@ JOBS = {
     "fit": Job(write_run, lambda inputs, out: write_run(inputs, out, {}, 20.0), resumable=True),
     "predict": Job(write_predictions, lambda inputs, out: write_predictions(inputs, out, {}, 1.0)),
     "path": Job(write_a_path, lambda inputs, out: write_a_path(inputs, out, {}, 5.0)),
+    "path with a checkpoint": Job(
+        write_a_kept_path, lambda inputs, out: write_a_kept_path(inputs, out, {}, 5.0), resumable=True
+    ),
+    "penalty with a checkpoint": Job(find_a_penalty, lambda inputs, out: find_a_penalty(inputs, out, {})),
     "tree": Job(write_a_tree, lambda inputs, out: write_a_tree(inputs, out, {}, 50.0)),
     "synth": Job(write_data, lambda inputs, out: write_data(inputs, out, {}, 1)),
     "report": Job(write_page, lambda inputs, out: write_page(inputs, out, {})),
@@ -182,9 +195,11 @@ class Trials:
             job.write(self.folder, out, {} if how == "plain" else {how: True})
         except InputError as error:
             refused = "--force" in str(error) and "never removed" not in str(error)
-            mine = content(out) is not None or (job.resumable and RunStore.at(out).committed())
-            parameters = "other parameters" in str(error)  # of the old run, of which nothing was removed yet
-            if not (refused and (mine if how == "plain" else how == "resume" and parameters)):
+            store, whole = RunStore.at(out), content(out) is not None
+            mine = whole or (job.resumable and (store.committed() or store.keeps_searches()))
+            # of the old run, of which nothing was removed yet, or a path that is whole
+            ended = "other parameters" in str(error) or whole
+            if not (refused and (mine if how == "plain" else how == "resume" and ended)):
                 self.wrong.append(f"{what}, then {how}: {error}")
             return
         except Exception as error:
@@ -192,6 +207,8 @@ class Trials:
             return
         if content(out) != expected:
             self.wrong.append(f"{what}, then {how}: other bytes")
+        if expected is None and out.exists():
+            self.wrong.append(f"{what}, then {how}: something is left")
         if out.is_dir() and (left := out / "lock").exists():
             self.wrong.append(f"{what}, then {how}: the lock is left")
 

@@ -33,6 +33,7 @@ def test_what_a_killed_job_left_is_ours_and_the_next_goes_on():
     tried, wrong = try_kills(every=60)
     assert not wrong
     assert all(tried[f"{job} --force"] for job in ("fit", "predict", "path", "tree", "synth"))
+    assert all(tried[f"{job} with a checkpoint"] for job in ("path", "penalty"))
 
 
 def test_the_store_says_what_a_model_in_memory_says():

@@ -141,8 +141,8 @@ def objective_score(
 
     ``score`` is minus the inertia alone, as in `sklearn.cluster.KMeans`, so it is best if each row is a cluster.  This
     counts the clusters too: ``-(inertia of X + penalty * n_clusters_)``.  Objectives at different penalties, or of
-    different rows, cannot be compared: in a search over penalties give one penalty here, by `functools.partial`, and fit
-    and score all rows, as the one split below does.
+    different rows, cannot be compared: in a search over penalties give one penalty here, by `functools.partial`, and
+    fit and score all rows, as the one split below does.
 
     Parameters
     ----------

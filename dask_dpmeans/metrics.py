@@ -174,7 +174,7 @@ def objective_score(
     >>> everything = [(np.arange(6), np.arange(6))]
     >>> grid = {"search": [False, True], "init": ["mean", [[0.0], [9.0]]]}
     >>> found = GridSearchCV(DPMeans(40.0, random_state=0), grid, scoring=objective_score, cv=everything).fit(X)
-    >>> found.best_score_, found.best_estimator_.n_clusters_
+    >>> float(found.best_score_), found.best_estimator_.n_clusters_
     (-121.5, 3)
     """
     if not hasattr(type(estimator), "method") or hasattr(type(estimator), "cut_") or not hasattr(estimator, "score"):

@@ -139,10 +139,10 @@ def objective_score(
 ) -> float:
     """Minus the objective of rows at a fitted estimator's centers: a scorer for `sklearn.model_selection`.
 
-    ``score`` is minus the inertia alone, as `sklearn.cluster.KMeans` has it, and so it is best where each row is a
-    cluster.  This counts the clusters too: -(inertia of X + penalty * n_clusters_).  Objectives at different penalties
-    cannot be compared, nor those of different rows: where a search is over penalties give all of them one here, by
-    `functools.partial`, and fit and score all rows, as the one split below does.
+    ``score`` is minus the inertia alone, as in `sklearn.cluster.KMeans`, so it is best if each row is a cluster.  This
+    counts the clusters too: ``-(inertia of X + penalty * n_clusters_)``.  Objectives at different penalties, or of
+    different rows, cannot be compared: in a search over penalties give one penalty here, by `functools.partial`, and
+    fit and score all rows, as the one split below does.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def objective_score(
     >>> everything = [(np.arange(6), np.arange(6))]
     >>> grid = {"search": [False, True], "init": ["mean", [[0.0], [9.0]]]}
     >>> found = GridSearchCV(DPMeans(40.0, random_state=0), grid, scoring=objective_score, cv=everything).fit(X)
-    >>> found.best_score_, found.best_estimator_.n_clusters_
+    >>> float(found.best_score_), found.best_estimator_.n_clusters_
     (-121.5, 3)
     """
     if not hasattr(type(estimator), "method") or hasattr(type(estimator), "cut_") or not hasattr(estimator, "score"):

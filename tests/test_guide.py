@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, is_typeddict
 
 import boto3
 import click
@@ -79,7 +79,9 @@ def check_install(words: list[str]) -> None:
 def check_command(words: list[str]) -> None:
     """Check a command that is not run: its name, its options and its files."""
     if words[0] == "dask-dpmeans":
-        check_options(main.commands[words[1]], words[2:])
+        command = main.get_command(click.Context(main), words[1])
+        assert command is not None, f"no such command: {shlex.join(words)}"
+        check_options(command, words[2:])
     elif words[:2] == ["pip", "install"]:
         check_install(words[2:])
     else:
@@ -256,11 +258,11 @@ def listed() -> dict[str, list[str]]:
 
 
 def public(module: Any) -> set[str]:
-    """The functions and classes of a module for its users."""
+    """The functions and classes of a module for its users; types of keywords are not among them."""
     own = {name for name, each in vars(module).items() if getattr(each, "__module__", None) == module.__name__}
     names = getattr(module, "__all__", own)
     kinds = [name for name in names if inspect.isclass(each := getattr(module, name)) or inspect.isfunction(each)]
-    return {name for name in kinds if not name.startswith("_")}
+    return {name for name in kinds if not name.startswith("_") and not is_typeddict(getattr(module, name))}
 
 
 def test_the_reference_lists_every_public_name() -> None:

@@ -195,8 +195,8 @@ def _check_numbers(arrays: Mapping[str, np.ndarray[Any, Any]], k: int, n_groups:
         values = arrays.get(name, np.empty(0))
         if ((values < least) | (values >= most)).any():
             raise ValueError(f"the array {name} holds numbers that are not from {least} to below {most:,}")
-    for name in ("cluster_centers", "cluster_weights", "cluster_inertias"):
-        if not np.isfinite(arrays.get(name, np.empty(0))).all():
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
             raise ValueError(f"the array {name} holds what is no finite number")
     scale = arrays.get("feature_scale", np.ones(1))
     if not ((scale > 0) & (scale < np.inf)).all():

@@ -100,8 +100,8 @@ def test_certificates_of_another_authority_are_not_let_in(door: Door, data: str,
 
 def test_a_scheduler_that_does_not_encrypt_is_not_spoken_to(door: Door, data: str, tmp_path: Path) -> None:
     plain = door.address.replace("tls://", "tcp://")
-    said = fit(data, tmp_path / "run.zarr", "--scheduler", plain, "--worker-timeout", "2", *door.options(), code=3)
-    assert f"no scheduler answers at {plain}" in said
+    said = fit(data, tmp_path / "run.zarr", "--scheduler", plain, "--worker-timeout", "2", *door.options(), code=2)
+    assert f"no scheduler can be reached at {plain}" in said
 
 
 def test_files_that_are_not_there_are_named(door: Door, data: str, tmp_path: Path) -> None:

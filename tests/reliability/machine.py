@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 from writes import faulty
 
-from dask_dpmeans.algorithms.dpmeans import State
+from dask_dpmeans.algorithms.dpmeans import Method, State
 from dask_dpmeans.arrays import Writer
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.lock import NAME
@@ -34,7 +34,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 @st.composite
 def states(draw, step):
-    k, d = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    k, d = draw(st.integers(1, 3)), 2
     return State(
         step=step,
         centers=draw(nst.arrays(np.float64, (k, d), elements=NUMBERS)),
@@ -62,8 +62,10 @@ def manifest(number, n_rows):
         "random_state": 0,
         "converged": True,
         "checksummed": True,
+        "sources": {"data": None, "groups": None, "sample_weight": None},
+        "versions": {},
         "n_passes": 1.0,
-        "parameters": {"penalty": 1.0, "tol": 0.0, "max_iter": 9, "max_clusters": None, "centers": None},
+        "parameters": vars(Method(1.0, tol=0.0, max_iter=9)),
         "input": {
             "shape": [n_rows, 2],
             "dtype": "<f8",

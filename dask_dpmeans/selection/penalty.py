@@ -298,6 +298,10 @@ def stored_path(
     out : path or URL of a new group
     resume : go on with the path that was begun there
     force : remove the path of ours that is there
+
+    Returns
+    -------
+    PenaltyPath
     """
     inputs = [X, asked.get("sample_weight")]
     RunStore.at(out).check_target("path", inputs, force=force, resume=resume)

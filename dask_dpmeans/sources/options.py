@@ -39,6 +39,10 @@ class Reading(Stored, total=False):
     scale: Literal["std"] | Float64Array | None
 
 
+SMALL_BLOCKS = "block_rows"
+"""An option of `as_source` that no function names: blocks smaller than usual, for small data of many blocks."""
+
+
 def check_option_names(function: str, given: Mapping[str, Any], known: type[Any]) -> None:
     """Refuse options that a function does not know, under its own name.
 
@@ -48,7 +52,7 @@ def check_option_names(function: str, given: Mapping[str, Any], known: type[Any]
         As Python raises it for a keyword that a function does not take.
     """
     for name in given:
-        if name not in known.__annotations__:
+        if name not in known.__annotations__ and name != SMALL_BLOCKS:
             near = get_close_matches(name, known.__annotations__, 1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")

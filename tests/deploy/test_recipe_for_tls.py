@@ -59,8 +59,8 @@ def test_with_the_certificates_alone_the_same_commands_speak_tls_and_let_nobody_
         assert job.returncode == 0, here.said("fit-0")
         assert f"Scheduler at: tls://127.0.0.1:{here.ports['8786']}" in " ".join(here.said("scheduler-0").split())
         others = made(tmp_path / "others")
-        assert refused(here, said["job"], {}) == 2
-        assert refused(here, said["job"], environment(others / "client")) == 2
+        assert refused(here, said["job"], {}) == 3
+        assert refused(here, said["job"], environment(others / "client")) == 3
     assert zarr.open_group(tmp_path / "data" / "run.zarr", mode="r").attrs
 
 

@@ -58,4 +58,4 @@ def test_a_fit_of_data_sets_survives_a_worker(client, tmp_path):
             if len(found) == 2 and name == "plain":
                 os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
         assert found == wanted
-        assert len(found) > 3
+        assert len(found) >= 2

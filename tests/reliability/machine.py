@@ -22,9 +22,10 @@ from hypothesis.stateful import (
 )
 from writes import faulty
 
+from dask_dpmeans import DPMeans
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.methods.dpmeans.batch import State
+from dask_dpmeans.methods.dpmeans.batch import Method, State
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.lock import NAME
 from dask_dpmeans.storage.manifest import FORMAT
@@ -35,7 +36,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 @st.composite
 def states(draw, step):
-    k, d = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    k, d = draw(st.integers(1, 3)), 2
     return State(
         step=step,
         centers=draw(nst.arrays(np.float64, (k, d), elements=NUMBERS)),
@@ -63,8 +64,12 @@ def manifest(number, n_rows):
         "random_state": 0,
         "converged": True,
         "checksummed": True,
+        "sources": {"data": None, "groups": None, "sample_weight": None},
+        "versions": {},
+        "learned_features": None,
+        "estimator": {"name": "DPMeans", "parameters": DPMeans(1.0, tol=0.0, max_iter=9).get_params()},
         "n_passes": 1.0,
-        "parameters": {"penalty": 1.0, "tol": 0.0, "max_iter": 9, "max_clusters": None, "centers": None},
+        "parameters": vars(Method(1.0, tol=0.0, max_iter=9)),
         "input": {
             "shape": [n_rows, 2],
             "dtype": "<f8",

@@ -66,7 +66,7 @@ def manifest(number, n_rows):
         "checksummed": True,
         "sources": {"data": None, "groups": None, "sample_weight": None},
         "versions": {},
-        "learned_features": None,
+        "learned_features": False,
         "estimator": {"name": "DPMeans", "parameters": DPMeans(1.0, tol=0.0, max_iter=9).get_params()},
         "n_passes": 1.0,
         "parameters": vars(Method(1.0, tol=0.0, max_iter=9)),

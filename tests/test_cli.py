@@ -17,7 +17,7 @@ from writes import faulty, stored_rows
 from zarr.codecs import ZstdCodec
 
 from dask_dpmeans import DPMeans, fit, load
-from dask_dpmeans.cli import HOMES, main, place
+from dask_dpmeans.cli import homes, main, place
 from dask_dpmeans.cli.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.engine.history import GAINS, MOVES, Record
 from dask_dpmeans.errors import InputError
@@ -383,7 +383,8 @@ def test_max_iter_is_a_warning(data: str) -> None:
 
 STOPPED_AT_STEP_3 = """
 import os, signal, threading
-from dask_dpmeans import cli, progress
+from dask_dpmeans import cli
+from dask_dpmeans.cli import progress
 signal.signal(signal.SIGINT, signal.default_int_handler)
 say = progress.PlainLines.step
 def step(lines, number, record, n_rows):
@@ -620,7 +621,8 @@ def test_a_second_job_on_a_run_is_exit_code_2(tmp_path):
 
 STOPPED_IN_A_FIT = """
 import os, signal, time
-from dask_dpmeans import cli, loop
+from dask_dpmeans import cli
+from dask_dpmeans.engine import loop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 iterate, ended = loop.iterate, []
 def stopping(*given):
@@ -686,7 +688,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Loading:
     def find_spec(self, name, *_):
-        if name == "dask_dpmeans.cli.{1}":
+        if name == "{1}":
             os.kill(os.getpid(), {0:d})
             time.sleep(10)
 sys.meta_path.insert(0, Loading())
@@ -696,10 +698,9 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", ["fit", "path", "report", "demo", "--help"])
+@pytest.mark.parametrize("command", ["fit", "path", "report", "demo"])
 def test_a_signal_as_modules_load_is_exit_code_3_and_one_line(number: int, command: str) -> None:
-    home = HOMES.get(command, "making")
-    words = [sys.executable, "-c", STOPPED_AS_MODULES_LOAD.format(number, home), command]
+    words = [sys.executable, "-c", STOPPED_AS_MODULES_LOAD.format(number, homes()[command].module), command]
     stopped = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (stopped.returncode, stopped.stdout) == (3, ""), stopped.stderr
     assert stopped.stderr == "stopped before the command began: nothing was written\n"
@@ -734,15 +735,17 @@ def test_a_second_signal_ends_at_once_without_a_traceback(number: int) -> None:
 
 STOPPED_IN_A_SEARCH = """
 import os, signal
-from dask_dpmeans import cli, journal, store
-journal.EVERY, kept, save = 0.0, [], store.Files.save
+from dask_dpmeans import cli
+from dask_dpmeans.engine import checkpoints
+from dask_dpmeans.storage import run_store
+checkpoints.EVERY, kept, save = 0.0, [], run_store.Files.save
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def stopping(shelf, name, content):
     save(shelf, name, content)
     kept.append(name)
     if len(kept) == {0:d}:
         os.kill(os.getpid(), signal.SIGINT)
-store.Files.save = stopping
+run_store.Files.save = stopping
 cli.main()
 """
 

@@ -15,6 +15,7 @@ from dask_dpmeans.estimators.transform import Arrays, Learned
 from dask_dpmeans.kernels.block import Features, Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.kernel.batch import checked_kernel
 from dask_dpmeans.sources import RowSource, featured, one_blas_thread
 from dask_dpmeans.storage.run_store import Result
@@ -130,7 +131,7 @@ class Approximation:
     def features(self, source: RowSource, seed: int) -> KernelFeatures:
         """The features, fitted on rows drawn with the seed by their global numbers: the same for any chunks."""
         n = source.plan.n_rows
-        drawn = np.random.default_rng([seed, n]).choice(n, min(n, self.n_components), replace=False)
+        drawn = stream(seed, Stream.FEATURE_SAMPLE, n).choice(n, min(n, self.n_components), replace=False)
         sample = source.fold(Gather(np.sort(drawn)), name="sample").rows.astype(np.float64)
         transformer = self._transformer(len(sample), sample.shape[1], seed)
         try:

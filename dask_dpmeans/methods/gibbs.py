@@ -22,6 +22,7 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gibbs import Seats, reseat
 from dask_dpmeans.kernels.graph import Chosen, Labels
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.batch import clusters_of
 
 Prior = tuple[float, float]
@@ -150,7 +151,7 @@ class Method:
 
     def step(self, source: Source, state: State) -> State:
         """A sweep: the clusters of the rows, one after the other, the means, sigma, alpha."""
-        random = np.random.default_rng([self.seed, state.step + 1])
+        random = stream(self.seed, Stream.GIBBS_SWEEP, state.step + 1)
         rows = gathered(source)
         labels, means, counts = reseat(
             self.seats(rows, state.variance, state.concentration, random),

@@ -16,6 +16,7 @@ from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.batch import Openings
 
 SAMPLE_ROWS = 2**13
@@ -43,7 +44,9 @@ class Uniform:
 
     def chunk(self, block: Block) -> Drawn:
         """The rows of one block that are drawn."""
-        return _draw(block, np.full(len(block.rows), self.probability), [self.seed, 1, block.start])
+        return _draw(
+            block, np.full(len(block.rows), self.probability), stream(self.seed, Stream.CORESET_SAMPLE, block.start)
+        )
 
     def combine(self, left: Drawn, right: Drawn) -> Drawn:
         """The rows of two neighboring runs."""
@@ -67,7 +70,8 @@ class BySensitivity:
         expected = self.of_distances * squared + self.of_cells[labels]
         if block.weights is not None:
             expected = expected * block.weights
-        return _draw(block, np.minimum(1.0, expected), [self.seed, 2, block.start])
+        random = stream(self.seed, Stream.CORESET_DRAW, block.start)
+        return _draw(block, np.minimum(1.0, expected), random)
 
     def combine(self, left: Drawn, right: Drawn) -> Drawn:
         """The rows of two neighboring runs."""
@@ -88,7 +92,7 @@ class Sensitivity:
         sample = source.fold(Uniform(min(1.0, SAMPLE_ROWS / source.plan.n_rows), seed), name="sample")
         if not len(sample.rows):
             sample = Drawn(source.summary.mean[np.newaxis], np.ones(1))
-        seeds = Centers(d2_seeds(sample, SEEDS, np.random.default_rng([seed, 3])))
+        seeds = Centers(d2_seeds(sample, SEEDS, stream(seed, Stream.CORESET_SEEDS)))
         return cls(seeds, source.fold(Round(Openings(np.inf), seeds), name="cells").moments, seed), 2
 
     def coreset(self, source: Source, size: int) -> HeldRows:
@@ -129,9 +133,9 @@ def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Ar
     return rows[chosen]
 
 
-def _draw(block: Block, probabilities: Float64Array, seed: list[int]) -> Drawn:
+def _draw(block: Block, probabilities: Float64Array, random: np.random.Generator) -> Drawn:
     weights = np.ones(len(block.rows)) if block.weights is None else block.weights
-    drawn = np.flatnonzero((np.random.default_rng(seed).random(len(weights)) < probabilities) & (weights > 0))
+    drawn = np.flatnonzero((random.random(len(weights)) < probabilities) & (weights > 0))
     return Drawn(block.rows[drawn], weights[drawn] / probabilities[drawn])
 
 

@@ -21,6 +21,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.labelings import meetings
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.search import Restart
@@ -200,7 +201,7 @@ class Halving:
     def each(self, rows: HeldRows) -> Fitting[Float64Array]:
         """The same, fit by fit."""
         n = len(rows.rows)
-        order = np.random.default_rng([self.seed, 6, self.number]).permutation(n)
+        order = stream(self.seed, Stream.STABILITY, self.number).permutation(n)
         weights = self.heavier * (np.ones(n) if rows.weights is None else rows.weights)
         ends = []
         for half in (np.sort(order[: n // 2]), np.sort(order[n // 2 :])):

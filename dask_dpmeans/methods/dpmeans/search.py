@@ -25,6 +25,7 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.move_statistics import Probing
+from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
@@ -245,7 +246,7 @@ class Method(Parameters):
         return False
 
     def _random(self, passes: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, passes])
+        return stream(self.seed, Stream.SEARCH, passes)
 
     def _probe(
         self, source: Source, centers: Float64Array, children: Float64Array, penalty: float = math.inf
@@ -483,7 +484,8 @@ class Crossovers:
 
     def __call__(self, rows: HeldRows) -> State:
         """The lowest state in the end; where the rows have a shelf, from where the crossovers were left."""
-        ends, random = sorted(self.ends, key=lambda end: end.objective), np.random.default_rng([self.method.seed, 5])
+        ends = sorted(self.ends, key=lambda end: end.objective)
+        random = stream(self.method.seed, Stream.CROSSOVERS)
         failures = 0 if rows.plan.n_rows <= TRIALS_BELOW else CROSSOVERS
         with Bookmark.of(rows, State, self) as bookmark:
             crossed = bookmark.reached(Crossed.restored) or Crossed(ends, failures, random)
@@ -534,7 +536,7 @@ class Crossed:
 
 def restart_seeds(seed: int) -> list[int]:
     """Seeds of the searches of a coreset."""
-    return [int(number) for number in np.random.SeedSequence([seed, 4]).generate_state(RESTARTS)]
+    return [int(number) for number in seed_sequence(seed, Stream.RESTARTS).generate_state(RESTARTS)]
 
 
 def opening(found: Findings, count: int, random: np.random.Generator, *, noisy: bool) -> Moves:

@@ -40,6 +40,7 @@ from dask_dpmeans.kernels.graph import (
 )
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.pieces import EVALUATION, MOST_PIECES, ROUNDING, Pieces, regrouped
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.graph_cut import sweep
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState, shares
@@ -231,7 +232,7 @@ class Run:
     def random(self) -> np.random.Generator:
         """New random numbers, the same in each run."""
         self.rounds += 1
-        return np.random.default_rng([self.method.seed, self.rounds])
+        return stream(self.method.seed, Stream.GRAPH_ROUNDS, self.rounds)
 
     def partition(self, labels: Labels, births: int = 0, deaths: int = 0) -> Partition:
         """Clusters with their totals: one pass."""

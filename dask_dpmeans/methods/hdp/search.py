@@ -34,6 +34,7 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.hdp import GroupScan, NearestUses, Prices, Sharing
 from dask_dpmeans.kernels.hdp_search import TradeScan, merge_trade_scans, scan_trades
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.dpmeans.metric import ratio
@@ -476,7 +477,7 @@ class Method(Parameters):
         return max(self.tol / 5, ROUNDING) * state.objective
 
     def _random(self, state: batch.State) -> np.random.Generator:
-        return np.random.default_rng([self.seed, state.rows_read])
+        return stream(self.seed, Stream.HDP_SEARCH, state.rows_read)
 
     def _found(self, source: Source, state: State) -> Findings:
         """A sweep from the centers and uses that a state has for it."""

@@ -40,6 +40,7 @@ from dask_dpmeans.kernels.kernel_functions import (
     Symmetry,
 )
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, set_limits
 
 PRECOMPUTED = "precomputed"
@@ -415,7 +416,7 @@ def check_gram(source: Source, n: int, d: int) -> None:
         raise InputError(f"kernel='precomputed' needs the similarities of all pairs of rows, (n, n), got {(n, d)}")
     if source.scale is not None:
         raise InputError("kernel='precomputed' takes similarities as they are: leave the scale out")
-    found = source.fold(Symmetry(np.random.default_rng(0).uniform(1, 2, n)), name="symmetry")
+    found = source.fold(Symmetry(stream(0, Stream.GRAMIAN_SYMMETRY).uniform(1, 2, n)), name="symmetry")
     apart = np.abs(found.across - found.down)
     if apart.max() > ASYMMETRY * found.sums.max():
         raise InputError(

@@ -28,6 +28,7 @@ from dask_dpmeans.kernels.kernel_centers import (
     Partition,
 )
 from dask_dpmeans.kernels.pieces import MOST_PIECES, Pieces, least_gain, numbered, regrouped
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.kernel import batch
 
 PIECES_A_CLUSTER = 2**2
@@ -185,7 +186,7 @@ class Found:
         Each row goes to the nearest of some rows of its cluster, drawn by weight * distance^2 from its mean.
         """
         partition = self.centers.partition
-        random = np.random.default_rng([self.method.seed, rounds])
+        random = stream(self.method.seed, Stream.KERNEL_PIECES, rounds)
         with np.errstate(divide="ignore"):
             keys = random.exponential(size=len(partition.labels)) / (
                 partition.weights * np.maximum(self.near.squared, 0)
@@ -206,7 +207,7 @@ class Found:
         homes = np.empty(m, np.int32)
         homes[pieces[there]] = before.labels[there]
         start = numbered(homes)
-        after = regrouped(problem, start, np.random.default_rng([self.method.seed, rounds, 1]))
+        after = regrouped(problem, start, stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds))
         single = m == np.count_nonzero(there)
         gain = problem.objective(start) - problem.objective(after)
         if not gain > (problem.least if single else self.least):

@@ -10,6 +10,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.random_streams import Stream, stream
 
 DENSE_ROWS = 2**10
 """Rows up to which all eigenvectors are computed."""
@@ -73,7 +74,7 @@ def lanczos(matrix: Any, penalty: float, most: int, seed: int) -> tuple[Float64A
     wanted, turn = FIRST, 0
     while True:
         wanted = min(wanted, most + 1 - found.shape[1], len(found) // 2)
-        values, vectors = _largest(matrix, found, wanted, [seed, turn])
+        values, vectors = _largest(matrix, found, wanted, stream(seed, Stream.EIGENVECTORS, turn))
         above = values > penalty
         if not above.any() and found.shape[1]:
             return _rotated(matrix, found)
@@ -84,9 +85,10 @@ def lanczos(matrix: Any, penalty: float, most: int, seed: int) -> tuple[Float64A
         wanted, turn = 2 * wanted if above.all() else 1, turn + 1
 
 
-def _largest(matrix: Any, found: Float64Array, wanted: int, seed: list[int]) -> tuple[Float64Array, Float64Array]:
+def _largest(
+    matrix: Any, found: Float64Array, wanted: int, random: np.random.Generator
+) -> tuple[Float64Array, Float64Array]:
     """Some of the largest eigenvalues, and eigenvectors, orthogonal to those `found`, whose eigenvalues become 0."""
-    random = np.random.default_rng(seed)
 
     def orthogonal(vector: Float64Array) -> Float64Array:
         part: Float64Array = vector - found @ (found.T @ vector)

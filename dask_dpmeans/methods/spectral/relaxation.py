@@ -19,6 +19,7 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.features import NOTHING, Axes, Projection, radial, unit_or_zero
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.products import Gram
+from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.spectral.eigen import kept, pairs_above
 
 AFFINITIES = ("linear", "rbf", "nearest_neighbors", "precomputed")
@@ -30,8 +31,6 @@ MOST_COLUMNS = 2**12
 """Of the rows, for the linear affinity: their products, (d, d), take 128 MB then, and each task has some."""
 RANK = 1e-12
 """Of the greatest eigenvalue of the landmarks' kernel, the share below which one is taken for 0."""
-LANDMARKS = 6
-"""What landmarks are drawn with, beside the seed."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def nystroem(source: Source, asked: Spectrum, seed: int) -> Embedding:
     (Williams & Seeger 2001), and has its eigenvectors by products of the columns of K(X, L) K(L, L)^-1/2.
     """
     n, columns = source.plan.n_rows, len(source.summary.sums)
-    chosen = np.random.default_rng([seed, LANDMARKS]).choice(n, min(n, asked.n_landmarks), replace=False, shuffle=False)
+    chosen = stream(seed, Stream.LANDMARKS).choice(n, min(n, asked.n_landmarks), replace=False, shuffle=False)
     landmarks = source.fold(Gather(np.sort(chosen)), name="landmarks").rows.astype(np.float64)
     axes = asked.axes(np.empty((0, 0)), landmarks, columns)
     values, vectors = eigh(radial(landmarks, landmarks, axes.gamma))

@@ -1,0 +1,49 @@
+"""Random numbers by name: no two uses of one seed share a stream."""
+
+from enum import IntEnum
+
+import numpy as np
+
+WORD = 2**32 - 1
+
+
+class Stream(IntEnum):
+    """A use of random numbers.  The values are part of each result that draws: they never change."""
+
+    CORESET_SAMPLE = 1
+    CORESET_SEEDS = 2
+    CORESET_DRAW = 3
+    RESTARTS = 4
+    CROSSOVERS = 5
+    SEARCH = 6
+    STABILITY = 7
+    HDP_SEARCH = 8
+    KERNEL_PIECES = 9
+    KERNEL_REGROUPING = 10
+    GRAMIAN_SYMMETRY = 11
+    GRAPH_ROUNDS = 12
+    GIBBS_SWEEP = 13
+    LANDMARKS = 14
+    EIGENVECTORS = 15
+    FEATURE_SAMPLE = 16
+
+
+def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:
+    """Return the seed sequence of a use.
+
+    NumPy pads a list of seeds with zeros, so that ``[s, 1]`` and ``[s, 1, 0]`` give the same numbers. Here each
+    number takes two words of 32 bits of the spawn key, whose length counts.
+
+    Parameters
+    ----------
+    seed : seed of the fit
+    use : what the numbers are for
+    numbers : numbers of the step, block or round, at least 0 and less than 2**64
+    """
+    words = [word for number in (use, *numbers) for word in (number & WORD, number >> 32)]
+    return np.random.SeedSequence(seed, spawn_key=words)
+
+
+def stream(seed: int, use: Stream, *numbers: int) -> np.random.Generator:
+    """Return a generator of the random numbers of a use; the parameters are those of `seed_sequence`."""
+    return np.random.default_rng(seed_sequence(seed, use, *numbers))

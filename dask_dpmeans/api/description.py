@@ -97,8 +97,8 @@ def _described(value: Any) -> Any:
         return {key: _described(each) for key, each in value.items()}
     if isinstance(value, tuple):
         return [_described(each) for each in value]
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, Real) and not isinstance(value, int | float):
         return int(value) if isinstance(value, Integral) else float(value)
     return value

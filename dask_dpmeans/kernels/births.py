@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
+from dask_dpmeans.kernels.numba_support import compile_loop
 
 BATCH = 256
 """Rows that the rule looks at together against the rows kept so far."""
@@ -80,9 +81,9 @@ def beyond(proposals: Proposals, centers: Float64Array, penalty: float) -> Propo
 
 def _one_by_one(proposals: Proposals, penalty: float) -> Proposals:
     """The cover of a batch."""
-    if compiled.AVAILABLE:
+    if numba_support.AVAILABLE:
         which = np.empty(len(proposals), np.bool_)
-        compiled.open_one_by_one(proposals.rows, proposals.weights, float(penalty), which)
+        _open_one_by_one_compiled(proposals.rows, proposals.weights, float(penalty), which)
         return proposals.take(which)
     left = np.arange(len(proposals))
     opened = []
@@ -93,3 +94,24 @@ def _one_by_one(proposals: Proposals, penalty: float) -> Proposals:
         squared = squared_distances(proposals.rows[left], center, np.zeros(len(left), np.intp))
         left = left[objects(squared, proposals.weights[left], penalty)]
     return proposals.take(np.array(opened, np.intp))
+
+
+@compile_loop
+def _open_one_by_one_compiled(rows: Float64Array, weights: Float64Array, penalty: float, opened: BoolArray) -> None:
+    """Fill `opened`, (n,): whether each row, (n, d), objects to all rows opened before it."""
+    n, d = rows.shape
+    kept, k = np.empty(n, np.intp), 0
+    for i in range(n):
+        share, objecting = min(1.0, weights[i]), True
+        for c in range(k):
+            squared = 0.0
+            for j in range(d):
+                difference = rows[i, j] - rows[kept[c], j]
+                squared += difference * difference
+            if not share * squared > penalty:
+                objecting = False
+                break
+        opened[i] = objecting
+        if objecting:
+            kept[k] = i
+            k += 1

@@ -13,6 +13,7 @@ Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
+IntegerArray = npt.NDArray[np.signedinteger[Any]]
 
 
 class Scratch:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
 
 _DOUBLE = float(np.finfo(np.float64).eps) / 2
@@ -140,8 +140,8 @@ def squared_distances(
     """
     n, d = rows.shape
     squared = np.empty(n)
-    if compiled.AVAILABLE:
-        compiled.squared_distances(rows, centers, labels, squared)
+    if numba_support.AVAILABLE:
+        distance_compiled.squared_distances(rows, centers, labels, squared)
         return squared
     scratch = scratch or Scratch()
     tile = max(1, 2**15 // d)
@@ -191,7 +191,7 @@ def _nearest(rows: Rows, centers: Centers, scratch: Scratch, squared: Float64Arr
         labels = np.zeros(len(rows), np.intp)
         _measure(rows, centers, labels, scratch, squared)
         return labels
-    ranked = _compiled if compiled.AVAILABLE else _ranked
+    ranked = _compiled if numba_support.AVAILABLE else _ranked
     labels, unsure = ranked(rows, centers, centers.single, scratch, squared)
     if unsure.size:
         exact = np.empty(len(unsure) if squared.size else 0)
@@ -222,7 +222,7 @@ def nearest_two(rows: Rows, centers: Centers, scratch: Scratch | None = None) ->
     """
     if not len(rows):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
-    ranked, scratch = _compiled_two if compiled.AVAILABLE else _ranked_two, scratch or Scratch()
+    ranked, scratch = _compiled_two if numba_support.AVAILABLE else _ranked_two, scratch or Scratch()
     labels, seconds, unsure = ranked(rows, centers, centers.single, scratch)
     if unsure.size:
         labels[unsure], seconds[unsure], _ = ranked(rows[unsure].astype(np.float64), centers, centers.double, scratch)
@@ -234,7 +234,7 @@ def _compiled_two(
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
     """As `_ranked_two`, by compiled loops."""
     labels, seconds, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
-    loop = compiled.nearest_two_double if ranking.decides else compiled.nearest_two_single
+    loop = distance_compiled.nearest_two_double if ranking.decides else distance_compiled.nearest_two_single
     loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, seconds, sure)
     return labels, seconds, np.flatnonzero(~sure)
 
@@ -273,7 +273,7 @@ def _compiled(
 ) -> tuple[IndexArray, IndexArray]:
     """As `_ranked`, by compiled loops, which measure a tile of rows while it is in the cache."""
     labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
-    loop = compiled.nearest_double if ranking.decides else compiled.nearest_single
+    loop = distance_compiled.nearest_double if ranking.decides else distance_compiled.nearest_single
     loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, sure, squared)
     return labels, np.flatnonzero(~sure)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled, compiled_serial
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 MORE_ROOM = 8
 """Clusters that there is room for beside those that are there, or half as many again as these."""
@@ -55,7 +55,7 @@ def reseat(
     offers = -seats.half_precision * squared_distances(seats.rows, means)
     offers += gumbel(random, offers.shape)
     labels, counts = labels.copy(), np.bincount(labels, minlength=k)
-    loop = compiled_serial.reseat_rows if compiled.AVAILABLE else reseat_rows
+    loop = select_loop(_reseat_rows_compiled, reseat_rows)
     done = 0
     while done < n:
         more = max(MORE_ROOM, k // 2)
@@ -118,3 +118,43 @@ def squared_distances(rows: Float64Array, centers: Float64Array) -> Float64Array
     for values, middles in zip(rows.T, centers.T, strict=True):
         squared += np.square(values[:, np.newaxis] - middles)
     return squared
+
+
+@compile_loop
+def _reseat_rows_compiled(
+    done: int,
+    k: int,
+    rows: Float64Array,
+    fresh: Float64Array,
+    opening: Float64Array,
+    logs: Float64Array,
+    half_precision: float,
+    labels: Int64Array,
+    means: Float64Array,
+    counts: Int64Array,
+    offers: Float64Array,
+) -> tuple[int, int]:
+    """Compiled twin of `reseat_rows`."""
+    n, room = offers.shape
+    for i in range(done, n):
+        if k == room:
+            return i, k
+        counts[labels[i]] -= 1
+        best, most = 0, -np.inf
+        for c in range(k):
+            weight = offers[i, c] + logs[counts[c]]
+            if weight > most:
+                best, most = c, weight
+        if opening[i] > most:
+            best = k
+            means[k] = fresh[i]
+            for later in range(i + 1, n):
+                squared = 0.0
+                for j in range(rows.shape[1]):
+                    difference = rows[later, j] - fresh[i, j]
+                    squared += difference * difference
+                offers[later, k] -= half_precision * squared
+            k += 1
+        labels[i] = best
+        counts[best] += 1
+    return n, k

@@ -1,15 +1,16 @@
 """Algorithm 1 in the space of a graph's kernel: nodes against the means of clusters, from links alone.
 
-With B the links A (normalized cut) or A less the degrees (ratio cut), m the masses of nodes (degrees, or 1), s_c and
-B_cc their sums over a cluster and its pairs, and B_ic the links of a node to a cluster, the kernel of theorem 5.3 of
-Kulis & Jordan 2012, K_ij = sigma [i = j] / m_i + B_ij / (m_i m_j) with weights m, puts a node at
+Let B be the links A (normalized cut) or A less the degrees (ratio cut), and m the masses of nodes
+(degrees, or 1).  Let s_c and B_cc be their sums over a cluster and its pairs, and B_ic the links of
+a node to a cluster.  With the kernel of theorem 5.3 of Kulis & Jordan 2012, which is
+K_ij = sigma [i = j] / m_i + B_ij / (m_i m_j), and weights m, node i and the mean of cluster c are at
 
     m_i distance^2(i, c) = sigma + B_ii / m_i + score(i, c)
     score(i, c)          = m_i ((sigma s_c + B_cc) / s_c^2) - 2 ((sigma m_i [i in c] + B_ic) / s_c)
 
-from the mean of a cluster, and a node that has opened a cluster is one of its own.  With lambda = sigma + price a node
-objects where B_ii / m_i + score(i, c) > price for every cluster.  This arithmetic, each operation rounded once, *is*
-the distance here; links of integer weights add up without rounding.
+A node that has opened a cluster is a cluster of one.  With lambda = sigma + price a node objects if
+B_ii / m_i + score(i, c) > price for every cluster.  This arithmetic, each operation rounded once,
+*is* the distance here.  Links of integer weights add up without rounding.
 """
 
 from dataclasses import dataclass
@@ -17,12 +18,22 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array
-from dask_dpmeans.kernels.graph import ALONE, Labels, Totals, greatest, links_of, links_to, row_sums, weighed
+from dask_dpmeans.kernels.answers import Records
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    Labels,
+    Totals,
+    kept_and_masses,
+    links_of,
+    links_to,
+    row_maxima,
+    row_sums,
+)
 
 
 @dataclass(frozen=True)
-class Openers:
+class Openers(Records):
     """Nodes that object to every center, or have opened clusters, in order."""
 
     nodes: Int64Array
@@ -34,15 +45,8 @@ class Openers:
     links: csr_array
     """(m, n), their links."""
 
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def take(self, which: IndexArray | BoolArray) -> "Openers":
-        """Some of them."""
-        return Openers(self.nodes[which], self.kept[which], self.masses[which], self.links[which])
-
     def then(self, other: "Openers") -> "Openers":
-        """These, followed by others."""
+        """Return these nodes, followed by `other`."""
         return Openers(
             np.concatenate([self.nodes, other.nodes]),
             np.concatenate([self.kept, other.kept]),
@@ -52,9 +56,9 @@ class Openers:
 
 
 def no_openers(n: int) -> Openers:
-    """None, in a graph of n nodes."""
-    nothing = np.empty(0)
-    return Openers(np.empty(0, np.int64), nothing, nothing, csr_array((0, n)))
+    """Return an empty table for a graph of n nodes."""
+    empty = np.empty(0)
+    return Openers(np.empty(0, np.int64), empty, empty, csr_array((0, n)))
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,10 @@ class Means:
     labels: Labels
     """(n,), the clusters, none empty."""
     totals: Totals
-    """Of the clusters."""
+    """Of the k clusters."""
     openers: Openers
     sigma: float
-    """What the diagonal of the kernel is raised by."""
+    """Constant added to the diagonal of the kernel."""
 
     @property
     def masses(self) -> Float64Array:
@@ -77,52 +81,54 @@ class Means:
     @property
     def norms(self) -> Float64Array:
         """(centers,), the squared norms of the centers."""
-        return squared_norms(np.concatenate([self.totals.kept, self.openers.kept]), self.masses, self.sigma)
+        kept = np.concatenate([self.totals.kept, self.openers.kept])
+        return squared_norms(kept, self.masses, self.sigma)
 
 
 @dataclass(frozen=True)
-class Swept:
-    """What a run of nodes answers."""
+class NodeScan:
+    """Answer of a run of nodes."""
 
     labels: Labels
-    """(height,), the nearest center of each, the lowest number among equals; -1 for a node without mass."""
+    """(height,), the nearest center of each, the lowest number among equals; -1 without mass."""
     proposals: Openers
-    """A cover of the nodes that object to every center."""
+    """Nodes that object to every center and to the proposals before them."""
 
 
 def squared_norms(kept: Float64Array, masses: Float64Array, sigma: float) -> Float64Array:
-    """The squared norms of centers."""
+    """Return the squared norms of centers, (c,), from what they keep and their masses, (c,)."""
     return (sigma * masses + kept) / (masses * masses)
 
 
-def swept(means: Means, block: Block, price: float, normalized: bool) -> Swept:
-    """The nearest centers of a block's nodes, and a cover of those that object to all."""
+def scan_nodes(means: Means, block: Block, price: float, normalized: bool) -> NodeScan:
+    """Return the nearest centers of a block's nodes, and the nodes that object to all of them."""
     graph = links_of(block)
     height, n = graph.shape
-    kept, masses = weighed(graph, graph.diagonal(block.start), normalized)
+    kept, masses = kept_and_masses(graph, graph.diagonal(block.start), normalized)
     outside = np.zeros(height) if normalized else row_sums(graph)
     nearest, scores = _nearest(means, graph, block.start, masses, outside)
     linked = masses > 0
     objecting = linked & (_own(kept, masses) + scores > price)
     opened = means.openers.nodes - block.start
-    objecting[opened[(opened >= 0) & (opened < height)]] = False  # the distance of a node to itself is 0
+    objecting[opened[(opened >= 0) & (opened < height)]] = False  # their distance to themselves is 0
     which = np.flatnonzero(objecting)
     proposals = Openers(which + block.start, kept[which], masses[which], graph[which])
     labels = np.where(linked, nearest, ALONE).astype(np.int32)
-    return Swept(labels, covered(no_openers(n), proposals, means.sigma, price))
+    return NodeScan(labels, objecting_nodes(no_openers(n), proposals, means.sigma, price))
 
 
 def _own(kept: Float64Array, masses: Float64Array) -> Float64Array:
-    """B_ii / m_i."""
+    """Return B_ii / m_i, (height,)."""
     return np.divide(kept, masses, out=np.zeros(len(masses)), where=masses > 0)
 
 
 def _nearest(
     means: Means, graph: csr_array, start: int, masses: Float64Array, outside: Float64Array
 ) -> tuple[IndexArray, Float64Array]:
-    """(height,) and (height,): the center of the lowest score, the lowest number among equals, and the score.
+    """Return the center of the lowest score, the lowest number among equals, and the score: (height,) each.
 
-    `outside` is what the ratio cut takes off the links of nodes to their own clusters: their degrees.
+    `outside`, (height,), is subtracted from the links of nodes to their own clusters: their degrees
+    under the ratio cut.
     """
     height, k = graph.shape[0], len(means.totals.masses)
     rows = np.arange(height)
@@ -134,23 +140,23 @@ def _nearest(
     to_means, to_openers = links_to(graph, means.labels, k).tocoo(), csr_array(graph[:, openers]).tocoo()
     sizes, norms = means.masses, means.norms
     least = np.full(height, int(norms.argmin()))  # the nearest of the centers without links to a node
-    places = (
+    pairs = (
         np.concatenate([to_means.row, to_openers.row, home_rows, rows]),
         np.concatenate([to_means.col, k + to_openers.col, home, least]),
     )
     values = np.concatenate(
         [to_means.data, to_openers.data, means.sigma * masses[home_rows] - outside[home_rows], np.zeros(height)]
     )
-    shared = csr_array((values, places), shape=(height, len(sizes)))  # equal places are added up
+    shared = csr_array((values, pairs), shape=(height, len(sizes)))  # equal pairs are added up
     shared.sort_indices()
     each, centers = np.repeat(rows, np.diff(shared.indptr)), shared.indices
     scores = masses[each] * norms[centers] - 2 * (shared.data / sizes[centers])
-    best, first = greatest(-scores, shared.indptr)
+    best, first = row_maxima(-scores, shared.indptr)
     return centers[first], -best
 
 
-def covered(kept: Openers, others: Openers, sigma: float, price: float) -> Openers:
-    """Of nodes in order, those that object to all of `kept` and to those of them that come before."""
+def objecting_nodes(kept: Openers, others: Openers, sigma: float, price: float) -> Openers:
+    """Return the nodes that object to all of `kept` and, in order, to the returned ones before them."""
     opened = np.zeros(others.links.shape[1], np.bool_)
     opened[kept.nodes] = True
     mass, norm = np.ones(len(opened)), np.zeros(len(opened))
@@ -162,8 +168,8 @@ def covered(kept: Openers, others: Openers, sigma: float, price: float) -> Opene
     for number, node in enumerate(others.nodes):
         part = slice(*others.links.indptr[number : number + 2])
         linked, weights = others.links.indices[part], others.links.data[part]
-        there = opened[linked]
-        linked, weights = linked[there], weights[there]
+        to_opened = opened[linked]
+        linked, weights = linked[to_opened], weights[to_opened]
         heavy = others.masses[number]
         score = np.min(heavy * norm[linked] - 2 * (weights / mass[linked]), initial=heavy * least)
         if own[number] + score > price:

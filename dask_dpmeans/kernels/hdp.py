@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.kernels import compiled, compiled_serial
+from dask_dpmeans.kernels import hdp_compiled, numba_support
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
 from dask_dpmeans.kernels.moments import Moments, cluster_moments
@@ -116,9 +116,9 @@ def choose(block: Block, sharing: Sharing, prices: Prices) -> Choice:
     chosen = Choice(
         nearest.copy(), nearest_sq.copy(), np.empty(n, np.int64), nearest, nearest_sq, np.empty(n, np.bool_)
     )
-    if compiled.AVAILABLE:
+    if numba_support.AVAILABLE:
         weights = np.empty(0) if block.weights is None else block.weights
-        compiled.choose(
+        hdp_compiled.choose(
             block.rows,
             block.groups,
             weights,
@@ -150,7 +150,7 @@ def find(sharing: Sharing, groups: Int64Array, centers: npt.NDArray[np.integer[A
 
 
 def _choose(block: Block, sharing: Sharing, prices: Prices, chosen: Choice) -> None:
-    """As `compiled.choose`."""
+    """As `hdp_compiled.choose`."""
     assert block.groups is not None
     n_groups = len(sharing.starts) - 1
     known = block.groups < n_groups
@@ -252,7 +252,7 @@ def open_in_order(requests: Requests, centers: Float64Array, prices: Prices) -> 
     if len(requests):
         _, slots = np.unique(requests.groups, return_inverse=True)
         asked = requests.weights, slots.ravel(), requests.used, requests.unused, requests.wanted
-        compiled_serial.open_in_order(requests.rows, asked, centers, (prices.local, prices.both), kinds, targets)
+        hdp_compiled.open_in_order(requests.rows, asked, centers, (prices.local, prices.both), kinds, targets)
     return kinds, targets
 
 

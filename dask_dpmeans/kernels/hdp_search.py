@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.distance import squared_distances
 from dask_dpmeans.kernels.hdp import (
     Choice,
@@ -28,6 +28,7 @@ from dask_dpmeans.kernels.hdp import (
     use_moments,
 )
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import compile_loop
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,9 @@ def trades(block: Block, chosen: Choice, sharing: Sharing) -> tuple[Tally, Tally
     rows = np.ascontiguousarray(block.rows[some])
     losses, savings = np.zeros(len(some)), np.zeros((len(groups), k))
     own = chosen.uses[some], chosen.squared[some]
-    if compiled.AVAILABLE:
+    if numba_support.AVAILABLE:
         sets = block.groups[some], slots, sharing.starts, sharing.used
-        compiled.trades(rows, weights, sharing.centers.values, sets, own, (losses, savings))
+        _trades_compiled(rows, weights, sharing.centers.values, sets, own, (losses, savings))
     else:
         _trades(rows, weights, sharing, block.groups[some], slots, own, losses, savings)
     uses, ranks = ranked(own[0])
@@ -119,7 +120,7 @@ def _trades(
     losses: Float64Array,
     savings: Float64Array,
 ) -> None:
-    """As `compiled.trades`."""
+    """As `_trades_compiled`."""
     uses, squared = own
     seconds = np.full(len(rows), np.inf)
     for center in range(len(sharing.centers)):
@@ -131,3 +132,40 @@ def _trades(
         savings[:, center] = np.bincount(slots, saves, len(savings))
     heavy = weights > 0
     losses[heavy] = weights[heavy] * (seconds[heavy] - squared[heavy])
+
+
+@compile_loop
+def _trades_compiled(
+    rows: Rows,
+    weights: Float64Array,
+    centers: Float64Array,
+    sets: tuple[Int64Array, IndexArray, Int64Array, Int64Array],
+    own: tuple[Int64Array, Float64Array],
+    found: tuple[Float64Array, Float64Array],
+) -> None:
+    """Add what each row, (n, d), contributes to `found`: losses, (n,), and savings, (slots, k)."""
+    groups, slots, starts, used = sets
+    uses, squared = own
+    losses, savings = found
+    for i in range(len(rows)):
+        second, place, last = np.inf, starts[groups[i]], starts[groups[i] + 1]
+        for c in range(len(centers)):
+            is_used = place < last and used[place] == c
+            if is_used:
+                place += 1
+                if place - 1 == uses[i]:
+                    continue
+            total, limit = 0.0, second if is_used else squared[i]
+            for j in range(rows.shape[1]):
+                difference = np.float64(rows[i, j]) - centers[c, j]
+                total += difference * difference
+                if total >= limit:  # it only grows
+                    break
+            if total >= limit:
+                continue
+            if is_used:
+                second = total
+            else:
+                savings[slots[i], c] += weights[i] * (squared[i] - total)
+        if weights[i] > 0:
+            losses[i] = weights[i] * (second - squared[i])

@@ -1,51 +1,51 @@
-"""Similarities of rows: what stands for inner products in the space of a kernel function, a tile at a time."""
+"""Kernel functions, and tiles of their Gram matrix: similarities of rows that replace inner products."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array, Int64Array, Rows, tiles
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows, tiles
 
-TILE_ROWS = 2**8
+GRAM_ROWS = 2**8
 """Rows whose similarities are computed together."""
-TILE_FITTED = 2**11
-"""Fitted rows that these are compared with at a time: a tile of similarities takes 4 MB."""
+GRAM_FITTED = 2**11
+"""Fitted rows in a tile of similarities, which takes 4 MB."""
 DIAGONAL_ROWS = 2**6
-"""Rows that are compared with one another for the sake of the diagonal alone."""
+"""Rows compared with one another when only the diagonal is needed."""
 ROUNDED = 2.0**22
-"""Gamma times the squared lengths of two rows, above which their similarity by a product would lose its ninth digit:
-differences of their columns make it instead."""
+"""Above this gamma * (squared lengths of two rows), a product loses the ninth digit of their similarity: it is computed
+from differences of their columns instead."""
 
 Similarity = Callable[[Float64Array, Float64Array], Float64Array]
-"""A kernel function: of A, (a, d), and B, (b, d), the inner products of their images, (a, b)."""
+"""A kernel function: the inner products, (a, b), of the images of A, (a, d), and B, (b, d)."""
 Selection = slice | Int64Array
-"""Some of the fitted rows: a run of them, or their numbers."""
+"""Some of the fitted rows: a slice, or their numbers."""
 
 
 @dataclass(frozen=True)
 class NamedSimilarity:
-    """A kernel function as scikit-learn defines it under the same name, of rows in float64."""
+    """A kernel function as scikit-learn defines it under the same name, in float64."""
 
     name: str
-    """One of `SIMILARITIES`."""
+    """A key of `SIMILARITIES`."""
     gamma: float | None = None
-    """Of "rbf" and "poly"; None for 1 / (number of columns)."""
+    """Parameter of "rbf" and "poly"; None for 1 / (number of columns)."""
     degree: int = 3
-    """Of "poly"."""
+    """Parameter of "poly"."""
     coef0: float = 1.0
-    """Of "poly"."""
+    """Parameter of "poly"."""
 
     def __call__(self, left: Float64Array, right: Float64Array) -> Float64Array:
-        """The inner products of the images of `left`, (a, d), and `right`, (b, d): (a, b)."""
+        """Return the inner products, (a, b), of the images of `left`, (a, d), and `right`, (b, d)."""
         return SIMILARITIES[self.name](self, left, right)
 
     def scale_of(self, rows: Float64Array) -> float:
-        """Gamma, for rows of so many columns."""
+        """Return gamma for rows, (n, d)."""
         return 1 / rows.shape[1] if self.gamma is None else self.gamma
 
 
@@ -59,17 +59,18 @@ def _poly(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> F
 
 
 def _rbf(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
-    gamma, shift = kernel.scale_of(left), left.mean(axis=0)  # rows far from the origin lose nothing in the product then
-    here, there = left - shift, right - shift
-    squared = here @ there.T
+    gamma, shift = kernel.scale_of(left), left.mean(axis=0)  # so the product is exact enough far from the origin
+    from_left, from_right = left - shift, right - shift
+    squared = from_left @ from_right.T
     squared *= -2
-    lengths = np.einsum("ij,ij->i", here, here)[:, np.newaxis], np.einsum("ij,ij->i", there, there)
-    squared += lengths[0]
-    squared += lengths[1]
+    left_norms = np.einsum("ij,ij->i", from_left, from_left)[:, np.newaxis]
+    right_norms = np.einsum("ij,ij->i", from_right, from_right)
+    squared += left_norms
+    squared += right_norms
     np.maximum(squared, 0, out=squared)
-    if gamma * (lengths[0].max() + lengths[1].max()) > ROUNDED:
+    if gamma * (left_norms.max() + right_norms.max()) > ROUNDED:
         exact = cdist(left, right, "sqeuclidean")
-        squared = np.where(gamma * (lengths[0] + lengths[1]) > ROUNDED, exact, squared)
+        squared = np.where(gamma * (left_norms + right_norms) > ROUNDED, exact, squared)
     if left is right:
         np.fill_diagonal(squared, 0)
     squared *= -gamma
@@ -82,7 +83,7 @@ def _cosine(_: NamedSimilarity, left: Float64Array, right: Float64Array) -> Floa
 
 
 def unit(rows: Float64Array) -> Float64Array:
-    """Rows of length 1; a row of zeros stays one, as scikit-learn has it."""
+    """Return rows, (n, d), divided by their lengths; a row of zeros stays, as in scikit-learn."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
     rows = rows / np.where(largest > 0, largest, 1.0)  # squares of these neither overflow nor vanish
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -99,31 +100,31 @@ SIMILARITIES: dict[str, Callable[[NamedSimilarity, Float64Array, Float64Array], 
 
 
 class Gram(Protocol):
-    """The similarities of rows and the n rows that a model was fitted on."""
+    """Similarities of rows with the n rows that a model was fitted on."""
 
     def columns(self, rows: Rows, fitted: Selection) -> Float64Array:
-        """Those of some fitted rows, (a,), and of the rows that a kernel sees, (b, columns): (a, b), C-contiguous."""
+        """Return the similarities of a fitted rows with rows, (b, columns): (a, b), C-contiguous."""
         ...
 
     def diagonal(self, rows: Rows, first: int) -> Float64Array:
-        """Those of rows with themselves, (b,); the first has the global number `first`."""
+        """Return the similarities of rows, (b, columns), with themselves, (b,); `first` is the number of row 0."""
         ...
 
 
 @dataclass(frozen=True)
 class ComputedGram:
-    """Similarities that a function computes from the rows, again in each pass."""
+    """Similarities computed from the rows by a kernel function, anew in each pass."""
 
     similarity: Similarity
     fitted: Rows
     """(n, d), the fitted rows, float32 or float64."""
 
     def columns(self, rows: Rows, fitted: Selection) -> Float64Array:
-        """Those of some fitted rows, (a,), and of rows (b, d): (a, b)."""
+        """Return the similarities of a fitted rows with rows, (b, d): (a, b)."""
         return self._between(_doubles(self.fitted[fitted]), _doubles(rows))
 
     def diagonal(self, rows: Rows, first: int) -> Float64Array:
-        """Those of rows with themselves, (b,)."""
+        """Return the similarities of rows, (b, d), with themselves, (b,)."""
         found = np.empty(len(rows))
         for part, tile in tiles(rows, DIAGONAL_ROWS):
             doubles = _doubles(tile)
@@ -137,7 +138,7 @@ class ComputedGram:
         return found
 
     def _between(self, left: Float64Array, right: Float64Array) -> Float64Array:
-        """Those of rows (a, d) and (b, d): (a, b)."""
+        """Return the similarities, (a, b), of rows, (a, d) and (b, d)."""
         with np.errstate(all="ignore"):
             answer = self.similarity(left, right)
         array, wanted = np.asarray(answer), (len(left), len(right))
@@ -150,7 +151,7 @@ class ComputedGram:
 
 
 def _doubles(rows: Rows) -> Float64Array:
-    """Rows in float64, aligned: what came from another process may start at an odd address, and sums otherwise."""
+    """Return aligned float64 rows: rows from another process may start at an odd address, and would sum otherwise."""
     return np.require(rows, np.float64, ["C", "A"])
 
 
@@ -159,49 +160,48 @@ class GivenGram:
     """Similarities that are the rows themselves: a symmetric matrix (n, n), or (m, n) for prediction."""
 
     def columns(self, rows: Rows, fitted: Selection) -> Float64Array:
-        """Those of some fitted rows, (a,), and of rows (b, n): (a, b)."""
+        """Return the similarities of a fitted rows with rows, (b, n): (a, b)."""
         return np.ascontiguousarray(rows[:, fitted].T, np.float64)
 
     def diagonal(self, rows: Rows, first: int) -> Float64Array:
-        """Those of rows with themselves, (b,)."""
-        places = np.arange(len(rows))
-        return rows[places, first + places].astype(np.float64)
+        """Return the similarities of rows, (b, n), with themselves, (b,)."""
+        numbers = np.arange(len(rows))
+        return rows[numbers, first + numbers].astype(np.float64)
 
 
 @dataclass(frozen=True)
-class Likeness:
-    """What a pass over a Gram matrix tells of its symmetry."""
+class SymmetryCheck:
+    """Products of a Gram matrix and of its transpose with one vector; rows are those of a run of blocks."""
 
     across: Float64Array
-    """(rows so far,), each row times the vector."""
+    """(rows,), each row times the vector."""
     down: Float64Array
     """(n,), each column of these rows times the vector."""
     sums: Float64Array
-    """(rows so far,), of the absolute values of each row."""
+    """(rows,), sums of the absolute values of each row."""
     diagonal: Float64Array
-    """(rows so far,)."""
+    """(rows,)."""
 
 
 @dataclass(frozen=True)
 class Symmetry:
-    """The reduction that compares a Gram matrix with its transpose: both times one vector of random numbers."""
+    """Reduction that compares a Gram matrix with its transpose by their products with a random vector."""
 
     vector: Float64Array
     """(n,)."""
 
-    def chunk(self, block: Any) -> Likeness:
-        """The likeness of one block."""
+    def chunk(self, block: Block) -> SymmetryCheck:
+        """Return the products of one block."""
         rows = block.doubles()
         down = self.vector[block.start : block.start + len(rows)] @ rows
         sums = np.add.reduce(np.abs(rows), axis=1)
-        return Likeness(rows @ self.vector, down, sums, GivenGram().diagonal(rows, block.start))
+        return SymmetryCheck(rows @ self.vector, down, sums, GivenGram().diagonal(rows, block.start))
 
-    def combine(self, left: Likeness, right: Likeness) -> Likeness:
-        """That of two neighboring runs."""
-        joined = (np.concatenate(pair) for pair in zip(_by_row(left), _by_row(right), strict=True))
-        across, sums, diagonal = joined
-        return Likeness(across, left.down + right.down, sums, diagonal)
-
-
-def _by_row(likeness: Likeness) -> tuple[Float64Array, Float64Array, Float64Array]:
-    return likeness.across, likeness.sums, likeness.diagonal
+    def combine(self, left: SymmetryCheck, right: SymmetryCheck) -> SymmetryCheck:
+        """Merge the products of two neighboring runs of blocks."""
+        return SymmetryCheck(
+            np.concatenate([left.across, right.across]),
+            left.down + right.down,
+            np.concatenate([left.sums, right.sums]),
+            np.concatenate([left.diagonal, right.diagonal]),
+        )

@@ -6,8 +6,9 @@ from math import fsum
 import numpy as np
 from scipy.sparse import csc_array
 
-from dask_dpmeans.kernels import compiled
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
+from dask_dpmeans.kernels.numba_support import compile_loop
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ class Moments:
 
 def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int) -> Moments:
     """Moments of k clusters from a block, and the labels and squared distances of its rows, (height,) each."""
-    if compiled.AVAILABLE:
+    if numba_support.AVAILABLE:
         added = np.zeros(k, np.int64), np.zeros(k), np.zeros((k, block.rows.shape[1])), np.zeros(k)
         weights = np.empty(0) if block.weights is None else block.weights
-        compiled.add_rows(block.rows, weights, labels, squared, added)
+        _add_rows_compiled(block.rows, weights, labels, squared, added)
         return Moments(*added)
     counts = np.bincount(labels, minlength=k).astype(np.int64)
     return Moments(
@@ -75,8 +76,8 @@ def _sums(block: Block, labels: IndexArray, k: int) -> Float64Array:
 def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
     """(k,), the greatest value >= 0 of each cluster, 0 where it has none."""
     found = np.zeros(k)
-    if compiled.AVAILABLE:
-        compiled.greatest(labels, values, found)
+    if numba_support.AVAILABLE:
+        _greatest_compiled(labels, values, found)
     else:
         np.maximum.at(found, labels, values)
     return found
@@ -85,3 +86,31 @@ def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
 def total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
     """(k,), the values of each cluster added one after the other."""
     return np.bincount(labels, values, minlength=k).astype(np.float64, copy=False)
+
+
+@compile_loop
+def _add_rows_compiled(
+    rows: Rows,
+    weights: Float64Array,
+    labels: IndexArray,
+    squared: Float64Array,
+    moments: tuple[Int64Array, Float64Array, Float64Array, Float64Array],
+) -> None:
+    """Add the rows, (n, d), to the moments of their clusters, in row order; empty weights mean 1 for each row."""
+    counts, totals, sums, inertias = moments
+    n, d = rows.shape
+    for i in range(n):
+        label, weight = labels[i], weights[i] if weights.size else 1.0
+        counts[label] += 1
+        totals[label] += weight
+        inertias[label] += weight * squared[i]
+        for j in range(d):
+            sums[label, j] += weight * np.float64(rows[i, j])
+
+
+@compile_loop
+def _greatest_compiled(labels: IndexArray, values: Float64Array, found: Float64Array) -> None:
+    """Raise `found`, (k,), to the greatest value of each label."""
+    for i in range(len(labels)):
+        if values[i] > found[labels[i]]:
+            found[labels[i]] = values[i]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.assign import propose
 from dask_dpmeans.kernels.births import Proposals, merge_covers
-from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, total
+from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 DENSE = 8
 """Pairs of clusters for each row up to which sums of all of them are faster than sorting."""
@@ -61,7 +61,7 @@ class Probing:
         """The answer of one block."""
         labels, seconds = two_nearest(block, self.centers)
         children = self.children.reshape(2 * len(self.centers), -1)
-        measure = _measured_compiled if compiled.AVAILABLE else _measured
+        measure = select_loop(_measured_compiled, _measured)
         squared, halves, inertias, transfers = measure(block, self.centers.values, children, labels, seconds)
         return Probe(halves, inertias, transfers, propose(block, squared, self.penalty))
 
@@ -113,7 +113,7 @@ def _measured_compiled(
     n_pairs = k * k if k * k <= DENSE * n else 0
     present, lost = pairs = np.zeros(n_pairs, np.bool_), np.zeros(n_pairs)
     weights = np.ones(n) if block.weights is None else block.weights
-    compiled.measure(block.rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias, pairs)
+    _measure_loop(block.rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias, pairs)
     if n_pairs:
         which = np.flatnonzero(present).astype(np.int64)
         transfers = Transfers(which, lost[which])
@@ -125,3 +125,52 @@ def _measured_compiled(
 def _transfers(labels: IndexArray, seconds: IndexArray, losses: Float64Array, k: int) -> Transfers:
     pairs, places = np.unique(labels.astype(np.int64) * k + seconds, return_inverse=True)
     return Transfers(pairs, total(places, losses, len(pairs)))
+
+
+@compile_loop
+def _measure_loop(
+    rows: Rows,
+    weights: Float64Array,
+    centers: Float64Array,
+    children: Float64Array,
+    labels: IndexArray,
+    seconds: IndexArray,
+    squared: Float64Array,
+    losses: Float64Array,
+    halves: tuple[Int64Array, Float64Array, Float64Array, Float64Array],
+    inertias: Float64Array,
+    pairs: tuple[BoolArray, Float64Array],
+) -> None:
+    """Fill in all statistics of rows, (n, d), whose two nearest centers are known; sums start from zero.
+
+    Rows, (n,): squared distance to the nearest center, and the loss at the second.  Halves of clusters, (2k,) and
+    (2k, d): counts, weights, sums and squared errors about the children, (2k, d).  Clusters, (k,): squared errors about
+    the centers, (k, d).  Pairs of nearest and second nearest center, (k * k,), unless empty: whether rows have this
+    pair, and the sum of their losses.
+    """
+    present, lost = pairs
+    counts, totals, sums, errors = halves
+    n, d = rows.shape
+    for i in range(n):
+        label, other, weight = labels[i], seconds[i], weights[i]
+        near = far = left = right = 0.0
+        for j in range(d):
+            value = np.float64(rows[i, j])
+            from_near, from_far = value - centers[label, j], value - centers[other, j]
+            from_left, from_right = value - children[2 * label, j], value - children[2 * label + 1, j]
+            near += from_near * from_near
+            far += from_far * from_far
+            left += from_left * from_left
+            right += from_right * from_right
+        half = 2 * label + (right < left)
+        squared[i], losses[i] = near, weight * (far - near)
+        if present.size:
+            pair = label * len(centers) + other
+            present[pair] = True
+            lost[pair] += losses[i]
+        inertias[label] += weight * near
+        counts[half] += 1
+        totals[half] += weight
+        errors[half] += weight * (right if right < left else left)
+        for j in range(d):
+            sums[half, j] += weight * np.float64(rows[i, j])

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled, compiled_serial
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
+from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 LEAST_ROOM = 64
 """Clusters that there is room for at first."""
+TILE = 512
+"""Centers whose distances to a row are summed side by side, in the nearest cache."""
 ENDLESS = 2**62
 """As good as no limit on the number of clusters."""
 
@@ -38,7 +40,7 @@ def online(
 
     It ends early where there are more than `most` clusters.
     """
-    loop = compiled_serial.join_or_open if compiled.AVAILABLE else join_or_open
+    loop = select_loop(_join_or_open_compiled, join_or_open)
     columns, weights = _run(loop, rows, penalty, (centers.T, weights), most)
     return np.ascontiguousarray(columns.T), weights
 
@@ -48,7 +50,7 @@ def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS)
 
     It ends early where there are more than `most` clusters.
     """
-    loop = compiled_serial.join_split_or_open if compiled.AVAILABLE else join_split_or_open
+    loop = select_loop(_join_split_or_open_compiled, join_split_or_open)
     columns = boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T
     centers, weights, lows, highs = _run(loop, rows, penalty, columns, most)
     return Boxes(*(np.ascontiguousarray(each) for each in (centers.T, weights, lows.T, highs.T)))
@@ -181,6 +183,7 @@ def _is_too_large(
     return weight * (widest * widest) > 16.0 * penalty
 
 
+@compile_loop
 def _split(
     c: int, new: int, j: int, centers: Float64Array, weights: Float64Array, lows: Float64Array, highs: Float64Array
 ) -> None:
@@ -193,3 +196,106 @@ def _split(
     highs[j, c], lows[j, new] = middle, middle
     weights[c] = weight * ((middle - low) / (high - low))
     weights[new] = weight * ((high - middle) / (high - low))
+
+
+@compile_loop
+def squared_to_all_compiled(row: Float64Array, centers: Float64Array, k: int, squared: Float64Array) -> None:
+    """Fill `squared` with the squared distance of a row, (d,), to each of the first k centers, (d, room).
+
+    `row_exchange` calls this too.  Numba does not notice that: after a change here, delete its cached code.
+    """
+    for first in range(0, k, TILE):
+        part = squared[first : min(first + TILE, k)]
+        part[:] = 0.0
+        for j in range(len(row)):
+            value, middles = row[j], centers[j, first : first + len(part)]
+            for c in range(len(part)):
+                difference = value - middles[c]
+                part[c] += difference * difference
+
+
+@compile_loop
+def _take_compiled(row: Float64Array, c: int, centers: Float64Array, weights: Float64Array) -> None:
+    """Compiled twin of `_take`."""
+    weight = weights[c]
+    for j in range(len(row)):
+        centers[j, c] = (weight * centers[j, c] + row[j]) / (weight + 1.0)
+    weights[c] = weight + 1.0
+
+
+@compile_loop
+def _join_or_open_compiled(
+    rows: Float64Array, done: int, penalty: float, k: int, centers: Float64Array, weights: Float64Array
+) -> tuple[int, int]:
+    """Compiled twin of `join_or_open`."""
+    room = len(weights)
+    squared = np.empty(room)
+    for i in range(done, len(rows)):
+        if k == room:
+            return i, k
+        squared_to_all_compiled(rows[i], centers, k, squared)
+        best, least = -1, np.inf
+        for c in range(k):
+            if squared[c] < least:
+                best, least = c, squared[c]
+        if least > penalty:
+            centers[:, k] = rows[i]
+            weights[k] = 1.0
+            k += 1
+        else:
+            _take_compiled(rows[i], best, centers, weights)
+    return len(rows), k
+
+
+@compile_loop
+def _bursts_compiled(
+    row: Float64Array, c: int, penalty: float, weights: Float64Array, lows: Float64Array, highs: Float64Array
+) -> bool:
+    """Compiled twin of `_bursts`, for one cluster."""
+    outside, widest = False, 0.0
+    for j in range(len(row)):
+        low, high = lows[j, c], highs[j, c]
+        outside = outside or row[j] < low or row[j] > high
+        widest = max(widest, max(high, row[j]) - min(low, row[j]))
+    return outside and (weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
+
+
+@compile_loop
+def _join_split_or_open_compiled(
+    rows: Float64Array,
+    done: int,
+    penalty: float,
+    k: int,
+    centers: Float64Array,
+    weights: Float64Array,
+    lows: Float64Array,
+    highs: Float64Array,
+) -> tuple[int, int]:
+    """Compiled twin of `join_split_or_open`."""
+    room = len(weights)
+    squared = np.empty(room)
+    for i in range(done, len(rows)):
+        if k == room:
+            return i, k
+        row = rows[i]
+        squared_to_all_compiled(row, centers, k, squared)
+        best, least = -1, penalty
+        for c in range(k):
+            if squared[c] < least and not _bursts_compiled(row, c, penalty, weights, lows, highs):
+                best, least = c, squared[c]
+        if best < 0:
+            centers[:, k], lows[:, k], highs[:, k] = row, row, row
+            weights[k] = 1.0
+            k += 1
+            continue
+        _take_compiled(row, best, centers, weights)
+        widest, column = -1.0, 0
+        for j in range(len(row)):
+            lows[j, best] = min(lows[j, best], row[j])
+            highs[j, best] = max(highs[j, best], row[j])
+            if highs[j, best] - lows[j, best] > widest:
+                widest, column = highs[j, best] - lows[j, best], j
+        if weights[best] * (widest * widest) > 16.0 * penalty:
+            _split(best, k, column, centers, weights, lows, highs)
+            k += 1
+    return len(rows), k

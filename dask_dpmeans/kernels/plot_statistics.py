@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
-from dask_dpmeans.kernels import compiled
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray, Rows
 from dask_dpmeans.kernels.graph import links_of
+from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 
 @dataclass(frozen=True)
@@ -50,20 +49,17 @@ class Covariance:
         return left + right
 
 
-Numbers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
-
-
 @dataclass(frozen=True)
 class Places:
     """Where r rows lie, as long as that is shorter than what each box holds."""
 
-    boxes: Numbers
+    boxes: IntegerArray
     """(r,), numbers of boxes; one more than the last for a row that lies in none."""
     weights: Float64Array | None
     """(r,)."""
 
 
-def boxes_of(places: Float64Array, low: Float64Array, scale: Float64Array, bins: int, boxes: Numbers) -> None:
+def boxes_of(places: Float64Array, low: Float64Array, scale: Float64Array, bins: int, boxes: IntegerArray) -> None:
     """The box of each of n places, (sides, n), into `boxes`, (n,); bins ** sides where it lies in none.
 
     `places` are written over.  `scale` is the number of boxes in a unit of length, of each side.
@@ -106,8 +102,8 @@ class Histogram:
     def chunk(self, block: Block) -> Places:
         """Of one block."""
         places = np.ascontiguousarray(self.plane(block.doubles()).T)
-        boxes: Numbers = np.empty(len(block.rows), np.int32 if self.n_boxes < 2**31 else np.int64)
-        fill = compiled.boxes_of if compiled.AVAILABLE else boxes_of
+        boxes: IntegerArray = np.empty(len(block.rows), np.int32 if self.n_boxes < 2**31 else np.int64)
+        fill = select_loop(_boxes_of_compiled, boxes_of)
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may lie anywhere
             fill(places, self.low, self.bins / (self.high - self.low), self.bins, boxes)
         return Places(boxes, None if block.weights is None else block.weights.copy())  # theirs may be scratch memory
@@ -167,3 +163,20 @@ class Adjacency:
         """Of two neighboring runs."""
         links: csr_array = vstack([left, right], format="csr")
         return links
+
+
+@compile_loop
+def _boxes_of_compiled(
+    places: Float64Array, low: Float64Array, scale: Float64Array, bins: int, boxes: IntegerArray
+) -> None:
+    """Compiled twin of `boxes_of`."""
+    sides, n = places.shape
+    for i in range(n):
+        box = 0
+        for side in range(sides):
+            share = (places[side, i] - low[side]) * scale[side]
+            if not (share >= 0 and share <= bins):
+                box = bins**sides
+                break
+            box = box * bins + min(int(share), bins - 1)
+        boxes[i] = box

@@ -5,17 +5,21 @@ so that it goes on where Lloyd's step ends (Hartigan 1975; Telgarsky & Vattani 2
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled, compiled_serial
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
-from dask_dpmeans.kernels.compiled_serial import ROUNDING, VANISHING
 from dask_dpmeans.kernels.distance import squared_distances
 from dask_dpmeans.kernels.moments import cluster_moments
-from dask_dpmeans.kernels.online import squared_to_all
+from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
+from dask_dpmeans.kernels.online import squared_to_all, squared_to_all_compiled
+
+ROUNDING = 1e-9
+"""A move must gain more than this share of the penalty, and what a row leaves must weigh more than this share of the
+cluster; less is rounding."""
+VANISHING = 1e-12
+"""Unit rows whose average is no longer than this cancel: its direction is rounding."""
 
 SPARE = 8
 """Clusters that there is room for at first, beyond twice those that there are."""
@@ -54,7 +58,7 @@ def exchange(
     """
     labels = labels.copy()
     room = 2 * (int(labels.max()) + 1) + SPARE
-    loop: Callable[..., int] = compiled_serial.exchange_rows if compiled.AVAILABLE else exchange_rows
+    loop = select_loop(_exchange_rows_compiled, exchange_rows)
     clusters = _clusters(rows, weights, labels, room, spherical)
     passes = loop(rows, weights, labels, penalty, spherical, most, *clusters)
     centers, _, counts = _clusters(rows, weights, labels, room, spherical)
@@ -232,3 +236,134 @@ def _turn(row: Float64Array, weight: float, c: int, centers: Float64Array, masse
     masses[c] = length
     if length > VANISHING * abs(weight):
         centers[:, c] = total / length
+
+
+@compile_loop
+def _left_compiled(weight: float, count: int, mass: float, squared: float, penalty: float, spherical: bool) -> float:
+    """Compiled twin of `_left`, for one row."""
+    if count == 1:
+        return penalty
+    if not spherical:
+        rest = mass - weight
+        return weight * (mass / rest) * squared if rest > ROUNDING * mass else 0.0
+    if not mass > VANISHING * weight:
+        return 4.0 * weight
+    share = weight / mass
+    length: float = np.sqrt((1.0 - share) * (1.0 - share) + share * squared)
+    if share < 1.0:
+        return 2.0 * weight * squared / (length + (1.0 - share))
+    return 2.0 * mass * (length + (share - 1.0))
+
+
+@compile_loop
+def _joined_compiled(weight: float, mass: float, squared: float, spherical: bool) -> float:
+    """Compiled twin of `_joined`, for one row and one cluster."""
+    total = mass + weight
+    share = mass / total
+    if not spherical:
+        return weight * share * squared
+    length: float = np.sqrt(max(0.0, 1.0 - share * (weight / total) * squared))
+    return 2.0 * weight * share * squared / (1.0 + length)
+
+
+@compile_loop
+def _turn_compiled(row: Float64Array, weight: float, c: int, centers: Float64Array, masses: Float64Array) -> None:
+    """Compiled twin of `_turn`."""
+    mass, squared = masses[c], 0.0
+    for j in range(len(row)):
+        value = mass * centers[j, c] + weight * row[j]
+        squared += value * value
+    length = np.sqrt(squared)
+    masses[c] = length
+    if length > VANISHING * abs(weight):
+        for j in range(len(row)):
+            centers[j, c] = (mass * centers[j, c] + weight * row[j]) / length
+
+
+@compile_loop
+def _take_out_compiled(
+    row: Float64Array,
+    weight: float,
+    c: int,
+    spherical: bool,
+    centers: Float64Array,
+    masses: Float64Array,
+    counts: Int64Array,
+) -> None:
+    """Compiled twin of `_take_out`."""
+    counts[c] -= 1
+    rest = masses[c] - weight
+    if not counts[c]:
+        return
+    if spherical:
+        _turn_compiled(row, -weight, c, centers, masses)
+    else:
+        share = weight / rest
+        for j in range(len(row)):
+            centers[j, c] -= share * (row[j] - centers[j, c])
+        masses[c] = rest
+
+
+@compile_loop
+def _put_in_compiled(
+    row: Float64Array,
+    weight: float,
+    c: int,
+    spherical: bool,
+    centers: Float64Array,
+    masses: Float64Array,
+    counts: Int64Array,
+) -> None:
+    """Compiled twin of `_put_in`."""
+    counts[c] += 1
+    if counts[c] == 1:
+        centers[:, c] = row
+        masses[c] = weight
+    elif spherical:
+        _turn_compiled(row, weight, c, centers, masses)
+    else:
+        masses[c] += weight
+        share = weight / masses[c]
+        for j in range(len(row)):
+            centers[j, c] += share * (row[j] - centers[j, c])
+
+
+@compile_loop
+def _exchange_rows_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    penalty: float,
+    spherical: bool,
+    most: int,
+    centers: Float64Array,
+    masses: Float64Array,
+    counts: Int64Array,
+) -> int:
+    """Compiled twin of `exchange_rows`."""
+    room, passes, moved = len(masses), 0, True
+    squared = np.empty(room)
+    while moved and passes < most:
+        passes += 1
+        moved = False
+        for i in range(len(rows)):
+            row, weight, own = rows[i], weights[i], labels[i]
+            squared_to_all_compiled(row, centers, room, squared)
+            left = _left_compiled(weight, counts[own], masses[own], squared[own], penalty, spherical)
+            best, least, empty = -1, np.inf, -1
+            for c in range(room):
+                if counts[c] == 0:
+                    if empty < 0:
+                        empty = c
+                elif c != own:
+                    cost = _joined_compiled(weight, masses[c], squared[c], spherical)
+                    if cost < least:
+                        best, least = c, cost
+            if counts[own] > 1 and empty >= 0 and penalty < least:
+                best, least = empty, penalty
+            if least + ROUNDING * penalty < left:
+                _take_out_compiled(row, weight, own, spherical, centers, masses, counts)
+                _put_in_compiled(row, weight, best, spherical, centers, masses, counts)
+                labels[i] = best
+                moved = True
+    return passes

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dask_dpmeans.kernels import compiled, compiled_serial
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 
 def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> IndexArray:
@@ -25,7 +25,7 @@ def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> Index
     merged first.
     """
     groups = np.arange(len(weights))
-    loop = compiled_serial.merge_cheapest if compiled.AVAILABLE else merge_cheapest
+    loop = select_loop(_merge_cheapest_compiled, merge_cheapest)
     loop(float(penalty), centers.copy(), weights.copy(), centers * weights[:, np.newaxis], groups)
     for number, other in enumerate(groups):
         groups[number] = groups[other]  # merged into a lower number, which knows its own group by now
@@ -75,3 +75,51 @@ def merge_costs(a: int, others: IndexArray, centers: Float64Array, weights: Floa
     squared = np.add.accumulate(squares, axis=1)[:, -1]
     costs: Float64Array = weights[a] * weights[others] / (weights[a] + weights[others]) * squared
     return costs
+
+
+@compile_loop
+def _merge_cost_compiled(a: int, b: int, centers: Float64Array, weights: Float64Array) -> float:
+    """Compiled twin of `merge_costs`, for one pair."""
+    squared = 0.0
+    for j in range(centers.shape[1]):
+        difference = centers[a, j] - centers[b, j]
+        squared += difference * difference
+    cost: float = weights[a] * weights[b] / (weights[a] + weights[b]) * squared
+    return cost
+
+
+@compile_loop
+def _cheapest_after_compiled(
+    a: int, centers: Float64Array, weights: Float64Array, groups: IndexArray, costs: Float64Array, partners: IndexArray
+) -> None:
+    """Compiled twin of `_cheapest_after`."""
+    costs[a] = np.inf
+    for b in range(a + 1, len(weights)):
+        if groups[b] == b:
+            cost = _merge_cost_compiled(a, b, centers, weights)
+            if cost < costs[a]:
+                costs[a], partners[a] = cost, b
+
+
+@compile_loop
+def _merge_cheapest_compiled(
+    penalty: float, centers: Float64Array, weights: Float64Array, sums: Float64Array, groups: IndexArray
+) -> None:
+    """Compiled twin of `merge_cheapest`."""
+    k = len(weights)
+    costs, partners = np.empty(k), np.zeros(k, np.intp)
+    for a in range(k):
+        _cheapest_after_compiled(a, centers, weights, groups, costs, partners)
+    while k:
+        a = int(np.argmin(costs))
+        if not costs[a] < penalty:
+            return
+        b = partners[a]
+        groups[b], costs[b] = a, np.inf
+        weights[a] += weights[b]
+        for j in range(centers.shape[1]):
+            sums[a, j] += sums[b, j]
+            centers[a, j] = sums[a, j] / weights[a]
+        for c in range(b):
+            if groups[c] == c and (partners[c] == a or partners[c] == b):
+                _cheapest_after_compiled(c, centers, weights, groups, costs, partners)

@@ -20,7 +20,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gibbs import Seats, reseat
-from dask_dpmeans.kernels.graph import Chosen, Labels
+from dask_dpmeans.kernels.graph import GivenLabels, Labels
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.batch import clusters_of
@@ -237,7 +237,7 @@ class Method:
 
     def labels(self, source: Source, state: State) -> Kernel:
         """The kernel of a map that labels the rows as a state has them."""
-        return Chosen(state.labels)
+        return GivenLabels(state.labels)
 
     def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result."""

@@ -10,7 +10,7 @@ import zarr
 from strategies import contents
 
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.methods.hdp import batch, search
 from dask_dpmeans.sources import as_source, connect
 
@@ -23,7 +23,7 @@ METHODS = {"plain": batch.Method(3.0, 20.0, max_iter=12), "search": search.Metho
 
 def without_numba():
     """Loops give the same bytes compiled or not, and two workers less to compile."""
-    compiled.AVAILABLE = False
+    numba_support.AVAILABLE = False
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from strategies import contents
 from dask_dpmeans import InputError
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.estimators.kernel_maps import Approximation
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.kernel import search as kernel_search
 from dask_dpmeans.methods.kernel.batch import Method
@@ -25,7 +25,7 @@ WEIGHTS = RNG.choice([0.0, 0.3, 1.0, 2.7], 900)
 
 def without_numba():
     """Loops give the same bytes compiled or not, and two workers less to compile."""
-    compiled.AVAILABLE = False
+    numba_support.AVAILABLE = False
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dask_dpmeans import load
 from dask_dpmeans.api.synthetic import write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, connect
@@ -34,7 +34,7 @@ METHODS = {
 
 def without_numba():
     """Loops give the same bytes compiled or not, and two workers less to compile."""
-    compiled.AVAILABLE = False
+    numba_support.AVAILABLE = False
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import numpy as np
 import zarr
 
 from dask_dpmeans import SpectralDPMeans, fit
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.sources import connect
 
 RNG = np.random.default_rng(0)
@@ -19,7 +19,7 @@ MODELS = (
 
 def without_numba():
     """Loops give the same bytes compiled or not, and two workers less to compile."""
-    compiled.AVAILABLE = False
+    numba_support.AVAILABLE = False
 
 
 def test_workers_give_the_same_bytes(tmp_path):

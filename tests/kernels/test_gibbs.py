@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.gibbs import Seats, reseat, squared_distances
 
 
@@ -18,9 +18,9 @@ def random_rows(n, d, seed=0):
 def test_the_same_bytes_with_compiled_loops_and_without(n, d, opening):
     rows, found = random_rows(n, d), []
     labels = np.arange(n) % min(n, 3)
-    for available in (compiled.AVAILABLE, False):
+    for available in (numba_support.AVAILABLE, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compiled, "AVAILABLE", available)
+            patch.setattr(numba_support, "AVAILABLE", available)
             answers = reseat(seats_of(rows, opening), labels, rows[: labels.max() + 1], np.random.default_rng(1))
             found.append([answer.tobytes() for answer in answers])
     assert found[0] == found[1]

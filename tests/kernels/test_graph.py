@@ -7,7 +7,16 @@ from strategies import cut_cost, graphs, seeds
 
 from dask_dpmeans.engine.plan import merge_tree
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.graph import ALONE, Contraction, Inspection, Moving, Tally, contracted, mixed, partners
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    Contraction,
+    Inspection,
+    NodeMoveScan,
+    Tally,
+    contract_graph,
+    hashed_uniform,
+    merge_partners,
+)
 
 
 @st.composite
@@ -55,8 +64,8 @@ def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, pena
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
     before, totals = cut_cost(graph, labels, penalty, normalized), folded(Tally(labels, normalized), graph).whole(k)
-    found = folded(Moving(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph)
-    proposed = dict(zip(found.nodes.tolist(), zip(found.targets, found.gains, strict=True), strict=True))
+    found = folded(NodeMoveScan(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph)
+    proposed = dict(zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True))
     for node in np.flatnonzero(labels >= 0):
         gains = {}
         alone = np.count_nonzero(labels == labels[node]) == 1
@@ -79,8 +88,8 @@ def test_nodes_kept_within_groups_of_clusters_move_nowhere_else(problem):
     k = int(labels.max()) + 1
     within = np.arange(k) // 2
     totals = folded(Tally(labels, normalized), graph).whole(k)
-    found = folded(Moving(labels, totals, 0.0, 1e-9, normalized, within), graph)
-    assert (within[found.targets] == within[labels[found.nodes]]).all()
+    found = folded(NodeMoveScan(labels, totals, 0.0, 1e-9, normalized, within), graph)
+    assert (within[found.targets] == within[labels[found.rows]]).all()
     assert (found.targets >= 0).all()
 
 
@@ -90,7 +99,7 @@ def test_a_cluster_finds_the_partner_of_the_greatest_gain_and_both_see_the_same(
     k = int(labels.max()) + 1
     between = contraction(graph, labels, k, normalized)
     masses = folded(Tally(labels, normalized), graph).whole(k).masses
-    partner, gains = partners(between, masses, price_of(penalty, normalized), 7)
+    partner, gains = merge_partners(between, masses, price_of(penalty, normalized), 7)
     before = cut_cost(graph, labels, penalty, normalized)
     for cluster in range(k):
         linked = np.unique(labels[(graph[labels == cluster] > 0).any(axis=0)])
@@ -125,7 +134,7 @@ def test_links_that_are_left_out_are_the_lightest_and_what_is_kept_stays(problem
 def test_pairs_that_gain_the_same_are_matched_in_few_rounds():
     n = 4096
     ring = csr_array(np.roll(np.eye(n), 1, axis=1) + np.roll(np.eye(n), -1, axis=1))
-    partner, _ = partners(ring, np.full(n, 2.0), 0.5, 3)
+    partner, _ = merge_partners(ring, np.full(n, 2.0), 0.5, 3)
     assert (partner[partner] == np.arange(n)).mean() > 0.5
 
 
@@ -137,7 +146,7 @@ def test_the_graph_between_clusters_of_clusters_is_that_of_their_nodes(problem, 
     once = contraction(graph, labels, k, normalized)
     direct = np.append(groups, ALONE).astype(np.int32)[labels]
     at_once = contraction(graph, direct, int(groups.max()) + 1, normalized)
-    np.testing.assert_array_equal(contracted(once, groups).toarray(), at_once.toarray())
+    np.testing.assert_array_equal(contract_graph(once, groups).toarray(), at_once.toarray())
 
 
 @given(graphs(), st.integers(0, 3))
@@ -154,7 +163,7 @@ def test_an_inspection_tells_a_graph_from_what_is_none(graph, change):
 
 
 def test_mixed_numbers_are_spread_and_depend_on_the_seed():
-    numbers = mixed(np.arange(10_000), 1)
+    numbers = hashed_uniform(np.arange(10_000), 1)
     assert ((numbers >= 0) & (numbers < 1)).all()
     assert abs(numbers.mean() - 0.5) < 0.02
-    assert not np.isin(mixed(np.arange(10_000), 2), numbers).any()
+    assert not np.isin(hashed_uniform(np.arange(10_000), 2), numbers).any()

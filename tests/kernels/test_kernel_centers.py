@@ -4,7 +4,13 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, tables
 
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, ImplicitDistances, ImplicitInertia, Partition, Totals
+from dask_dpmeans.kernels.kernel_centers import (
+    ImplicitCenters,
+    ImplicitDistances,
+    ImplicitInertia,
+    Partition,
+    WithinClusterSums,
+)
 from dask_dpmeans.kernels.kernel_functions import ComputedGram, NamedSimilarity
 
 
@@ -42,7 +48,7 @@ def test_totals_are_sums_over_all_pairs_of_a_cluster(rows, seed, k):
     n, rng = len(rows), np.random.default_rng(seed)
     labels, weights = rng.integers(-1, k, n).astype(np.int32), rng.integers(1, 4, n).astype(float)
     gram = ComputedGram(NamedSimilarity("linear"), rows)
-    reduction = Totals(gram, Partition(labels, weights, k))
+    reduction = WithinClusterSums(gram, Partition(labels, weights, k))
     found = np.zeros(k)
     for start in range(0, n, 16):
         found = reduction.combine(found, reduction.chunk(Block(start, rows[start : start + 16], None)))

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from optimum import lowest
 from strategies import seeds
 
-from dask_dpmeans.kernels.pieces import Pieces, joined, move_gains, numbered, regrouped, settled
+from dask_dpmeans.kernels.pieces import PieceProblem, descend, merge_two, move_gains, relabel, search_partitions
 
 
 def problem_of(seed, most=8):
@@ -14,22 +14,22 @@ def problem_of(seed, most=8):
     if rng.random() < 0.5:
         rows, masses = rng.normal(size=(m, 2)) + rng.choice([0.0, 30.0]), rng.choice([0.3, 1.0, 2.0], m)
         links = (masses[:, np.newaxis] * rows) @ (masses[:, np.newaxis] * rows).T
-        return Pieces.of(links, masses, float(rng.choice([0.05, 0.3, 1.0, 3.0])))
+        return PieceProblem.of(links, masses, float(rng.choice([0.05, 0.3, 1.0, 3.0])))
     half = np.triu(rng.integers(0, 5, (m, m)) * (rng.random((m, m)) < rng.choice([0.3, 0.9])))
     links = (half + np.triu(half, 1).T).astype(float)
-    return Pieces.of(links, links.sum(axis=1) + 0.5, float(rng.random()))
+    return PieceProblem.of(links, links.sum(axis=1) + 0.5, float(rng.random()))
 
 
 def labels_for(pieces, seed):
     m = len(pieces.masses)
-    return numbered(np.random.default_rng(seed).integers(0, m, m))
+    return relabel(np.random.default_rng(seed).integers(0, m, m))
 
 
 def test_nearly_every_search_of_few_pieces_ends_at_the_lowest_of_all_partitions():
     missed = 0
     for seed in range(150):
         pieces = problem_of(seed)
-        found = regrouped(pieces, labels_for(pieces, seed), np.random.default_rng(seed))
+        found = search_partitions(pieces, labels_for(pieces, seed), np.random.default_rng(seed))
         missed += pieces.objective(found) > lowest(pieces.links, pieces.masses, pieces.price) + 1e-9 + pieces.least
     assert missed <= 1
 
@@ -44,7 +44,7 @@ def test_what_a_move_gains_is_what_the_objective_falls_by(seed, other):
     for piece, target in np.argwhere(np.isfinite(gains)):
         after = labels.copy()
         after[piece] = target
-        fell = before - pieces.objective(numbered(after))
+        fell = before - pieces.objective(relabel(after))
         assert gains[piece, target] == pytest.approx(fell, abs=1e-9 * (1 + abs(before)))
 
 
@@ -53,7 +53,7 @@ def test_what_a_move_gains_is_what_the_objective_falls_by(seed, other):
 def test_in_the_end_neither_a_move_nor_a_merge_gains(seed, other):
     pieces = problem_of(seed, most=20)
     start = labels_for(pieces, other)
-    labels = settled(pieces, start, {})
+    labels = descend(pieces, start, {})
     value = pieces.objective(labels)
     assert value <= pieces.objective(start)
     least = value - 2 * pieces.least
@@ -61,10 +61,10 @@ def test_in_the_end_neither_a_move_nor_a_merge_gains(seed, other):
         for target in range(labels.max() + 2):
             moved = labels.copy()
             moved[piece] = target
-            assert pieces.objective(numbered(moved)) >= least
+            assert pieces.objective(relabel(moved)) >= least
     for second in range(1, labels.max() + 1):
         for first in range(second):
-            assert pieces.objective(joined(labels, first, second)) >= least
+            assert pieces.objective(merge_two(labels, first, second)) >= least
 
 
 @given(seeds, seeds)
@@ -78,23 +78,23 @@ def test_the_origin_changes_the_gain_of_nothing(seed, other):
 
 
 def test_what_is_lowest_already_stays_to_the_number():
-    pieces = Pieces.of(np.kron(np.eye(3), np.ones((2, 2))), np.full(6, 2.0), 0.5)
+    pieces = PieceProblem.of(np.kron(np.eye(3), np.ones((2, 2))), np.full(6, 2.0), 0.5)
     labels = np.array([2, 2, 0, 0, 1, 1])
-    np.testing.assert_array_equal(regrouped(pieces, labels, np.random.default_rng(0)), labels)
+    np.testing.assert_array_equal(search_partitions(pieces, labels, np.random.default_rng(0)), labels)
 
 
 def test_gains_within_the_rounding_of_large_sums_are_none():
     rows = np.full((5, 1), 1e8) + np.array([[0.0], [0.0], [1e-9], [0.0], [1e-9]])
-    pieces = Pieces.of(rows @ rows.T, np.ones(5), 1e-9)
+    pieces = PieceProblem.of(rows @ rows.T, np.ones(5), 1e-9)
     assert pieces.least > 1.0
     one = np.zeros(5, np.intp)
-    np.testing.assert_array_equal(regrouped(pieces.centered(), one, np.random.default_rng(0)), one)
+    np.testing.assert_array_equal(search_partitions(pieces.centered(), one, np.random.default_rng(0)), one)
 
 
 def test_pieces_of_all_weights_are_searched_without_a_word():
     rng = np.random.default_rng(0)
     masses = rng.choice([1e-12, 1.0, 1e6], 40)
     rows = masses[:, np.newaxis] * rng.normal(size=(40, 2))
-    pieces = Pieces.of(rows @ rows.T, masses, 3.0)
+    pieces = PieceProblem.of(rows @ rows.T, masses, 3.0)
     one = np.zeros(40, np.intp)
-    assert pieces.objective(regrouped(pieces, one, rng)) < pieces.objective(one)
+    assert pieces.objective(search_partitions(pieces, one, rng)) < pieces.objective(one)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import DYADIC, seeds, spread, tables
 
-from dask_dpmeans.kernels import compiled
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels import row_exchange as kernel
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.features import UnitRows
@@ -65,7 +65,7 @@ def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn):
     rows, weights, labels, penalty, spherical = drawn
     found = exchange(rows, weights, labels, penalty, MOST, spherical=spherical)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "AVAILABLE", False)
+        patch.setattr(numba_support, "AVAILABLE", False)
         other = exchange(rows, weights, labels, penalty, MOST, spherical=spherical)
     assert found.labels.tolist() == other.labels.tolist()
     assert (found.objective, found.passes) == (other.objective, other.passes)
@@ -74,7 +74,7 @@ def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn):
 def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):
     """Once for each move, and some for each pass; never once for each row."""
     looks, best_moves = [], kernel._best_moves
-    monkeypatch.setattr(compiled, "AVAILABLE", False)
+    monkeypatch.setattr(numba_support, "AVAILABLE", False)
     monkeypatch.setattr(kernel, "_best_moves", lambda rows, *rest: looks.append(len(rows)) or best_moves(rows, *rest))
     rows = np.repeat(np.eye(4), 1000, axis=0)
     found = exchange(rows, np.ones(4000), np.repeat(np.arange(4), 1000), 1.0, MOST, spherical=False)

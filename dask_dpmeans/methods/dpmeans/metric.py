@@ -16,9 +16,9 @@ import numpy as np
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
-from dask_dpmeans.kernels.compiled_serial import VANISHING
 from dask_dpmeans.kernels.distance import squared_distances
 from dask_dpmeans.kernels.features import UnitRows
+from dask_dpmeans.kernels.row_exchange import VANISHING
 
 MOST_UNEVEN = 2.0**20
 """Clusters lighter than the heaviest by more than this look for partners as if they were heavier: what they add to a

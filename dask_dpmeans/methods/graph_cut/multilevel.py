@@ -30,16 +30,16 @@ from dask_dpmeans.kernels.graph import (
     ALONE,
     Contraction,
     Labels,
-    Moving,
-    Proposals,
+    NodeMoveScan,
+    RowMoves,
     Tally,
     Totals,
-    contracted,
-    partners,
-    symmetric,
+    contract_graph,
+    merge_partners,
+    symmetrize,
 )
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.pieces import EVALUATION, MOST_PIECES, ROUNDING, Pieces, regrouped
+from dask_dpmeans.kernels.pieces import MOST_PIECES, PieceProblem, least_gain, search_partitions
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.graph_cut import sweep
@@ -245,7 +245,7 @@ class Run:
         k = len(masses)
         most = max(LEAST_LINKS, MOST_LINKS // k)
         found = self.fold(Contraction(labels, masses, self.method.normalized, most), "contract").spread(np.arange(k))
-        return symmetric(found) if most >= k else csr_array(found.maximum(found.T))
+        return symmetrize(found) if most >= k else csr_array(found.maximum(found.T))
 
     def merge(self, before: Partition, goal: int) -> tuple[Partition, int]:
         """The clusters after merges, down to so many as long as these gain, and how many went."""
@@ -263,7 +263,7 @@ class Run:
             joint = self._joint(graph, masses, len(masses) - goal)
             if joint is None:
                 break
-            labels, graph = joint[labels], contracted(graph, joint)
+            labels, graph = joint[labels], contract_graph(graph, joint)
             masses = total(joint, masses, graph.shape[0])
         return labels
 
@@ -271,14 +271,14 @@ class Run:
         """(k,), numbers after one round of at most so many merges, the best; None where none gains."""
         random = self.random()
         price = self.price
-        partner, gains = partners(graph, masses, price, int(random.integers(2**32)))
+        partner, gains = merge_partners(graph, masses, price, int(random.integers(2**32)))
         willing = np.flatnonzero(gains > self._least(graph.diagonal() / masses))
         if not willing.size:
             return None
         pairs = mutual(willing, partner, gains)
         if len(pairs) < FEW_PAIRS * len(willing):
             joint = stars(willing, partner, gains, most, random)
-            after = contracted(graph, joint)
+            after = contract_graph(graph, joint)
             if value(after, total(joint, masses, after.shape[0]), price) < value(graph, masses, price):
                 return joint
         lower = pairs[(pairs < partner[pairs]) | (partner[partner[pairs]] != pairs)]
@@ -290,9 +290,9 @@ class Run:
         share, proposed = 0.5, None
         for _ in range(most):
             proposed = self._proposals(before) if proposed is None else proposed
-            if not proposed.nodes.size:
+            if not proposed.rows.size:
                 break
-            chosen = np.flatnonzero(self.random().random(len(proposed.nodes)) < share)
+            chosen = np.flatnonzero(self.random().random(len(proposed.rows)) < share)
             if share < LEAST_SHARE or not chosen.size:
                 chosen = np.argmax(proposed.gains, keepdims=True)  # what it gains alone is exact
             after = self._moved(before, proposed, chosen)
@@ -335,8 +335,8 @@ class Run:
         m, linked = len(homes), parts >= 0
         masses = total(parts[linked].astype(np.intp), self.masses[linked], m)
         links = self.fold(Contraction(parts, masses, self.method.normalized, m), "contract").spread(np.arange(m))
-        pieces = Pieces.of(symmetric(links).toarray(), masses, self.price)
-        return regrouped(pieces, homes, self.random())
+        pieces = PieceProblem.of(symmetrize(links).toarray(), masses, self.price)
+        return search_partitions(pieces, homes, self.random())
 
     def split(self, before: Partition, pieces: Labels) -> tuple[Partition, int]:
         """After splits of clusters in two that gain, and how many.
@@ -369,29 +369,29 @@ class Run:
         while True:
             done = np.bincount(within)[within] <= 2
             barred = np.where(done, -1 - np.arange(len(within)), within)
-            partner, gains = partners(graph, masses, 0.0, int(self.random().integers(2**32)), barred)
+            partner, gains = merge_partners(graph, masses, 0.0, int(self.random().integers(2**32)), barred)
             willing = np.flatnonzero(partner >= 0)
             if not willing.size:
                 return labels
             joint = joined(mutual(willing, partner, gains), partner)
-            labels, graph = joint[labels], contracted(graph, joint)
+            labels, graph = joint[labels], contract_graph(graph, joint)
             masses, within = total(joint, masses, graph.shape[0]), within[np.unique(joint, return_index=True)[1]]
 
-    def _proposals(self, found: Partition) -> Proposals:
+    def _proposals(self, found: Partition) -> RowMoves:
         least = self._least(shares(found.totals))
-        reduction = Moving(found.labels, found.totals, self.price, least, self.method.normalized, self.within)
+        reduction = NodeMoveScan(found.labels, found.totals, self.price, least, self.method.normalized, self.within)
         return self.fold(reduction, "move")
 
     def _least(self, rates: Float64Array) -> float:
         """What a move must gain: more than the rounding of its own evaluation."""
-        return ROUNDING * abs(self.method.price) + EVALUATION * float(np.abs(rates).max())
+        return least_gain(self.method.price, np.abs(rates).max(keepdims=True))
 
-    def _moved(self, before: Partition, proposed: Proposals, chosen: IndexArray) -> Partition:
+    def _moved(self, before: Partition, proposed: RowMoves, chosen: IndexArray) -> Partition:
         """The clusters after some of the proposals."""
         labels, targets = before.labels.copy(), proposed.targets[chosen]
         k, alone = len(before.totals.masses), targets == ALONE
         targets = np.where(alone, k + np.cumsum(alone) - 1, targets)
-        labels[proposed.nodes[chosen]] = targets
+        labels[proposed.rows[chosen]] = targets
         births = int(np.count_nonzero(alone))
         if self.within is not None:
             return self.partition(labels)

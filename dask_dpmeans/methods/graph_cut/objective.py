@@ -11,7 +11,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.graph import Chosen, Inspected, Inspection, Labels, Tally, Totals
+from dask_dpmeans.kernels.graph import GivenLabels, GraphSummary, Inspection, Labels, Tally, Totals
 from dask_dpmeans.methods.dpmeans.batch import set_limits
 
 
@@ -75,13 +75,13 @@ class CutMethod:
         """The same method with another seed."""
         return replace(self, seed=seed)
 
-    def inspected(self, source: Source) -> Inspected:
+    def inspected(self, source: Source) -> GraphSummary:
         """What the first pass finds, which must be an undirected graph."""
         found = source.fold(Inspection(), name="inspect")
         check_graph(found, source.plan.n_rows)
         return found
 
-    def masses(self, found: Inspected) -> Float64Array:
+    def masses(self, found: GraphSummary) -> Float64Array:
         """(n,), of the nodes: degrees under the normalized cut, 1 under the ratio cut."""
         return found.degrees if self.normalized else np.ones(len(found.degrees))
 
@@ -95,7 +95,7 @@ class CutMethod:
 
     def labels(self, source: Source, state: CutState) -> Kernel:
         """The kernel of a map that labels the nodes as a state has them."""
-        return Chosen(state.labels)
+        return GivenLabels(state.labels)
 
     def result(self, source: Source, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result."""
@@ -134,7 +134,7 @@ def shares(totals: Totals) -> Float64Array:
     return np.divide(totals.kept, totals.masses, out=np.zeros(len(totals.masses)), where=totals.masses > 0)
 
 
-def check_graph(found: Inspected, n: int) -> None:
+def check_graph(found: GraphSummary, n: int) -> None:
     """Refuse what is no undirected graph."""
     if found.columns != n:
         raise InputError(f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}")

@@ -17,8 +17,8 @@ from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Int64Array
-from dask_dpmeans.kernels.graph import ALONE, Inspected
-from dask_dpmeans.kernels.graph_sweep import Means, Swept, covered, no_openers, swept
+from dask_dpmeans.kernels.graph import ALONE, GraphSummary
+from dask_dpmeans.kernels.graph_sweep import Means, NodeScan, no_openers, objecting_nodes, scan_nodes
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState
 
@@ -44,16 +44,16 @@ class Births:
 
     method: "Method"
 
-    def scan(self, state: Means, block: Block) -> Swept:
+    def scan(self, state: Means, block: Block) -> NodeScan:
         """The nearest centers of a block's nodes, and a cover of those that object."""
-        return swept(state, block, self.method.price, self.method.normalized)
+        return scan_nodes(state, block, self.method.price, self.method.normalized)
 
-    def merge(self, state: Means, left: Swept, right: Swept) -> Swept:
+    def merge(self, state: Means, left: NodeScan, right: NodeScan) -> NodeScan:
         """The answer of two neighboring runs."""
-        new = covered(left.proposals, right.proposals, state.sigma, self.method.price)
-        return Swept(np.concatenate([left.labels, right.labels]), left.proposals.then(new))
+        new = objecting_nodes(left.proposals, right.proposals, state.sigma, self.method.price)
+        return NodeScan(np.concatenate([left.labels, right.labels]), left.proposals.then(new))
 
-    def validate(self, state: Means, answer: Swept) -> tuple[Means, Int64Array]:
+    def validate(self, state: Means, answer: NodeScan) -> tuple[Means, Int64Array]:
         """Open a cluster at each node of the cover: these object to one another already."""
         openers = state.openers.then(answer.proposals)
         check_number(len(openers), self.method.max_clusters, self.method.penalty)
@@ -78,7 +78,7 @@ class Method(CutMethod):
             )
         return start
 
-    def begun(self, source: Source, found: Inspected) -> State | None:
+    def begun(self, source: Source, found: GraphSummary) -> State | None:
         """All nodes one cluster; None where clusters cost nothing."""
         sigma = self.sigma(found)
         if not self.price + sigma > 0:
@@ -95,7 +95,7 @@ class Method(CutMethod):
             rows_read=2 * source.plan.n_rows,
         )
 
-    def sigma(self, found: Inspected) -> float:
+    def sigma(self, found: GraphSummary) -> float:
         """The least that Gershgorin's circles show to be enough for a positive semidefinite kernel."""
         if self.normalized:
             linked = found.degrees > 0

@@ -18,17 +18,16 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
 from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.graph import Labels
+from dask_dpmeans.kernels.kernel_births import keep_openers, merge_openers
 from dask_dpmeans.kernels.kernel_centers import (
     ImplicitCenters,
     ImplicitLabels,
-    Labels,
     Near,
     Nearest,
     Partition,
-    Totals,
-    closer,
-    cover,
-    merge_covers,
+    WithinClusterSums,
+    nearest_with_openers,
 )
 from dask_dpmeans.kernels.kernel_functions import (
     SIMILARITIES,
@@ -140,7 +139,8 @@ class Openings:
         """The nearest centers of a block's rows, and a cover of those that object."""
         n = len(block.rows)
         near, norms = state.near.take(slice(block.start, block.start + n)), state.near.norms
-        found = closer(self.gram, block.rows, near.labels, near.scores, state.openers, norms[state.openers], state.k)
+        openers = state.openers
+        found = nearest_with_openers(self.gram, block.rows, near.labels, near.scores, openers, norms[openers], state.k)
         near = Near(*found, near.norms)
         objecting = objects(near.squared, block.weights, self.penalty)
         own = state.openers - block.start
@@ -148,11 +148,11 @@ class Openings:
         which = np.flatnonzero(objecting)
         weights = np.ones(n) if block.weights is None else block.weights
         proposals = Proposals(block.start + which, block.rows[which].astype(np.float64), weights[which])
-        return Answer(near, cover(self.gram, norms, proposals, self.penalty))
+        return Answer(near, keep_openers(self.gram, norms, proposals, self.penalty))
 
     def merge(self, state: Sweep, left: Answer, right: Answer) -> Answer:
         """The answer of two neighboring runs."""
-        proposals = merge_covers(self.gram, state.near.norms, left.proposals, right.proposals, self.penalty)
+        proposals = merge_openers(self.gram, state.near.norms, left.proposals, right.proposals, self.penalty)
         return Answer(left.near.then(right.near), proposals)
 
     def validate(self, state: Sweep, answer: Answer) -> tuple[Sweep, Int64Array]:
@@ -288,7 +288,7 @@ class Parameters:
         """The means of clusters as centers: two passes."""
         gathered = source.fold(Gather(columns=not self.precomputed), name="gather")
         gram, partition = self.gram(gathered.rows), Partition(labels, gathered.weights, k)
-        totals = source.fold(Totals(gram, partition), name="totals")
+        totals = source.fold(WithinClusterSums(gram, partition), name="totals")
         return ImplicitCenters(gram, partition, totals, np.empty(0, np.int64))
 
     def swept_out(self, before: State, after: State) -> bool:

@@ -16,18 +16,10 @@ import numpy as np
 
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import IndexArray, Int64Array
-from dask_dpmeans.kernels.kernel_centers import (
-    Between,
-    ImplicitCenters,
-    Labels,
-    Moves,
-    Moving,
-    Near,
-    Nearby,
-    Nearest,
-    Partition,
-)
-from dask_dpmeans.kernels.pieces import MOST_PIECES, Pieces, least_gain, numbered, regrouped
+from dask_dpmeans.kernels.graph import Labels, RowMoves
+from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, Near, Nearest, Partition
+from dask_dpmeans.kernels.kernel_moves import GroupSimilarities, NearestPivots, RowMoveScan
+from dask_dpmeans.kernels.pieces import MOST_PIECES, PieceProblem, least_gain, relabel, search_partitions
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.kernel import batch
 
@@ -157,7 +149,7 @@ class Found:
         partition, gram = self.centers.partition, self.centers.gram
         k, price = partition.k, self.method.penalty
         least = least_gain(price, np.array([np.abs(self.centers.totals / partition.sizes).max()]))
-        reduction = Moving(gram, partition, self.centers.totals, self.near.norms, price, least)
+        reduction = RowMoveScan(gram, partition, self.centers.totals, self.near.norms, price, least)
         moves = self.source.fold(reduction, name="move")
         chosen = disjoint(moves, partition.labels, k)
         if not moves.gains[chosen].sum() > self.least:
@@ -174,7 +166,7 @@ class Found:
         if partition.k <= most:
             return np.arange(partition.k)
         own = Partition(np.where(partition.labels == cluster, np.int32(0), np.int32(-1)), partition.weights, 1)
-        links = self.source.fold(Between(self.centers.gram, own, partition), name="between")[0]
+        links = self.source.fold(GroupSimilarities(self.centers.gram, own, partition), name="between")[0]
         sizes = partition.sizes
         squared = self.centers.totals / (sizes * sizes) - 2 * links / (sizes * sizes[cluster])
         squared[cluster] = -np.inf
@@ -194,20 +186,20 @@ class Found:
         each = MOST_PIECES // len(clusters)
         members = [partition.members(cluster) for cluster in clusters.tolist()]
         pivots = np.concatenate([rows[np.argsort(keys[rows], kind="stable")[:each]] for rows in members])
-        reduction = Nearby(self.centers.gram, partition.labels, pivots, self.near.norms[pivots])
+        reduction = NearestPivots(self.centers.gram, partition.labels, pivots, self.near.norms[pivots])
         return renumbered(self.source.fold(reduction, name="pieces"))
 
     def _regrouped(self, pieces: Labels, rounds: int) -> Labels | None:
         """The clusters after a search of pieces; None where it gains too little: one pass."""
         before, m = self.centers.partition, int(pieces.max()) + 1
         parts = Partition(pieces, before.weights, m)
-        links = self.source.fold(Between(self.centers.gram, parts, parts), name="between")
-        problem = Pieces.of(0.5 * (links + links.T), parts.sizes, self.method.penalty).centered()
+        links = self.source.fold(GroupSimilarities(self.centers.gram, parts, parts), name="between")
+        problem = PieceProblem.of(0.5 * (links + links.T), parts.sizes, self.method.penalty).centered()
         there = pieces >= 0
         homes = np.empty(m, np.int32)
         homes[pieces[there]] = before.labels[there]
-        start = numbered(homes)
-        after = regrouped(problem, start, stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds))
+        start = relabel(homes)
+        after = search_partitions(problem, start, stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds))
         single = m == np.count_nonzero(there)
         gain = problem.objective(start) - problem.objective(after)
         if not gain > (problem.least if single else self.least):
@@ -217,7 +209,7 @@ class Found:
         return renumbered(labels)
 
 
-def disjoint(moves: Moves, labels: Labels, k: int) -> IndexArray:
+def disjoint(moves: RowMoves, labels: Labels, k: int) -> IndexArray:
     """Places of moves, the greatest gains first, that leave and enter other clusters than those before them."""
     free, chosen = np.ones(k + 1, np.bool_), []
     for place in np.argsort(-moves.gains, kind="stable").tolist():
@@ -232,7 +224,7 @@ def disjoint(moves: Moves, labels: Labels, k: int) -> IndexArray:
 def renumbered(labels: Labels | IndexArray) -> Labels:
     """(n,), the same clusters, numbered from 0 on in the order of their labels; -1 stays."""
     found, there = np.full(len(labels), -1, np.int32), labels >= 0
-    found[there] = numbered(labels[there])
+    found[there] = relabel(labels[there])
     return found
 
 

@@ -17,7 +17,7 @@ from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.kernel_functions import NamedSimilarity
-from dask_dpmeans.kernels.pieces import Pieces, move_gains
+from dask_dpmeans.kernels.pieces import PieceProblem, move_gains
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.kernel import search as kernel_search
 from dask_dpmeans.methods.kernel.batch import Method
@@ -273,13 +273,13 @@ def test_rows_so_far_from_the_origin_that_their_products_hide_distances_are_refu
 
 def test_weights_whose_sums_have_no_square_are_refused():
     for weight in (1e-300, 1e300):
-        with pytest.raises(InputError, match=r"sums by weight overflow or vanish .* divide the data or the weights"):
+        with pytest.raises(InputError, match=r"weighted sums overflow or vanish .* divide the data or the weights"):
             states_of(as_source(ROWS, np.full(300, weight)), Method(0.3))
 
 
 def test_a_kernel_that_overflows_is_refused():
     source = as_source(np.array([[1e100], [2e100]]))
-    with pytest.raises(InputError, match=r"the kernel gives infinity or NaN, or its sums by weight overflow"):
+    with pytest.raises(InputError, match=r"the kernel gives infinity or NaN, or its weighted sums overflow"):
         states_of(source, Method(1.0, "poly", gamma=1.0, degree=4))
 
 
@@ -390,7 +390,7 @@ def test_a_search_of_more_rows_than_pieces_is_as_low_as_that_of_dp_means_and_no_
     assert last.objective <= 1.005 * plain.objective
     assert last.objective < 0.9 * states_of(source, Method(40.0, "linear"))[-1].objective
     gram, labels = MANY @ MANY.T, last.next_labels.astype(int)
-    pieces = Pieces.of(gram, np.ones(len(MANY)), 40.0)
+    pieces = PieceProblem.of(gram, np.ones(len(MANY)), 40.0)
     sums = pieces.sums(labels)
     gains = move_gains(sums, labels, pieces.own, pieces.masses, pieces.totals(sums, labels), 40.0)
     assert gains.max() < 1e-6

@@ -1,0 +1,46 @@
+"""Answers of reductions that are tables of records or plain sums."""
+
+from dataclasses import dataclass, fields
+from typing import Self, TypeVar
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
+
+Sum = TypeVar("Sum", float, Float64Array)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Arrays of one length, with an entry for each record."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def take(self, which: slice | IndexArray | BoolArray) -> Self:
+        """Return the records at some positions, or where a mask is true."""
+        return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    def then(self, other: Self) -> Self:
+        """Return these records, followed by `other`."""
+        names = [field.name for field in fields(self)]
+        return type(self)(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+
+
+Table = TypeVar("Table", bound=Records)
+
+
+class ConcatenatedAnswers:
+    """Base of reductions whose answers are records in row order."""
+
+    def combine(self, left: Table, right: Table) -> Table:
+        """Append the answer of the next run of blocks."""
+        return left.then(right)
+
+
+class SummedAnswers:
+    """Base of reductions whose answers add up."""
+
+    def combine(self, left: Sum, right: Sum) -> Sum:
+        """Add the answers of two neighboring runs of blocks."""
+        return left + right

@@ -1,0 +1,120 @@
+"""Compiled loops of `hdp`: the choice of a center for each row, and the serial opening rule.
+
+They return the same bytes as the NumPy code in `hdp`.
+"""
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array, Rows
+from dask_dpmeans.kernels.numba_support import compile_loop
+
+
+@compile_loop
+def _position(number: int, numbers: Int64Array, first: int, last: int) -> int:
+    """Return the index of a number in ascending `numbers[first:last]`; -1 if it is not there."""
+    if last - first <= 16:  # one after the other, without a branch
+        found = -1
+        for position in range(first, last):
+            found = position if numbers[position] == number else found
+        return found
+    above = last
+    while first < above:
+        middle = (first + above) // 2
+        if numbers[middle] < number:
+            first = middle + 1
+        else:
+            above = middle
+    return first if first < last and numbers[first] == number else -1
+
+
+@compile_loop
+def choose(
+    rows: Rows,
+    groups: Int64Array,
+    weights: Float64Array,
+    centers: Float64Array,
+    starts: Int64Array,
+    used: Int64Array,
+    prices: tuple[float, float],
+    nearest: tuple[IndexArray, Float64Array],
+    found: tuple[IndexArray, Float64Array, Int64Array, BoolArray],
+) -> None:
+    """Fill `found` with the labels, squared distances, uses and objections of rows, (n, d); see `hdp.Choice`.
+
+    At first its labels and squared distances are those of `nearest`, the nearest center of all.
+    """
+    labels, squared, uses, objecting = found
+    for i in range(len(rows)):
+        group, share, (local, both) = groups[i], 1.0, prices
+        if weights.size and weights[i] < 1.0:
+            share = weights[i]
+            local, both = local / share, both / share
+        first, last = (starts[group], starts[group + 1]) if group < len(starts) - 1 else (0, 0)
+        uses[i] = _position(labels[i], used, first, last)
+        if uses[i] >= 0:
+            objecting[i] = share > 0 and squared[i] > both
+            continue
+        best, least = -1, np.inf
+        for place in range(first, last):
+            total = 0.0
+            for j in range(rows.shape[1]):
+                difference = np.float64(rows[i, j]) - centers[used[place], j]
+                total += difference * difference
+            if best < 0 or total < least:
+                best, least = place, total
+        uses[i] = best
+        unused = nearest[1][i] + local
+        objecting[i] = share > 0 and (unused < least or min(unused, least) > both)
+        if best >= 0:
+            labels[i], squared[i] = used[best], least
+
+
+@compile_loop
+def open_in_order(
+    rows: Float64Array,
+    asked: tuple[Float64Array, IndexArray, Float64Array, Float64Array, Int64Array],
+    centers: Float64Array,
+    prices: tuple[float, float],
+    kinds: Int64Array,
+    targets: Int64Array,
+) -> None:
+    """Fill `kinds` and `targets`, (n,), of the requests of rows, (n, d); see `hdp.open_in_order`.
+
+    `asked` has (n,) weights, slots, used, unused and wanted; slots number the groups without gaps.
+    """
+    local, both = prices
+    weights, slots, used, unused, wanted = asked
+    n, d = rows.shape
+    opened, k = np.empty(n, np.intp), 0  # rows that became centers
+    last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)  # openings by a slot, the latest first
+    for i in range(n):
+        share = min(1.0, weights[i])
+        if not share > 0:
+            continue
+        nearest_used, nearest_unused, target = used[i], unused[i], wanted[i]
+        opening = last[slots[i]]
+        while opening >= 0:
+            number, squared = targets[opening], 0.0
+            center = centers[number] if number < len(centers) else rows[opened[number - len(centers)]]
+            for j in range(d):
+                difference = rows[i, j] - center[j]
+                squared += difference * difference
+            nearest_used = min(nearest_used, squared)
+            opening = before[opening]
+        for c in range(k):  # one that the slot uses already is no nearer than the nearest used
+            squared = 0.0
+            for j in range(d):
+                difference = rows[i, j] - rows[opened[c], j]
+                squared += difference * difference
+            if squared < nearest_unused:
+                nearest_unused, target = squared, len(centers) + c
+        cost = min(nearest_used, nearest_unused + local / share)
+        if cost > both / share:
+            kinds[i], targets[i] = 2, len(centers) + k
+            opened[k] = i
+            k += 1
+        elif nearest_unused + local / share < nearest_used:
+            kinds[i], targets[i] = 1, target
+        else:
+            continue
+        before[i], last[slots[i]] = last[slots[i]], i

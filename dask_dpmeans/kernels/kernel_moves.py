@@ -1,0 +1,111 @@
+"""What moves of rows and of parts of clusters gain in the space of a kernel function."""
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from dask_dpmeans.kernels.answers import ConcatenatedAnswers, SummedAnswers
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.graph import Labels, RowMoves, Totals
+from dask_dpmeans.kernels.kernel_centers import Partition, check_finite, scores_of_openers, sums_of
+from dask_dpmeans.kernels.kernel_functions import GRAM_ROWS, Gram
+from dask_dpmeans.kernels.pieces import move_gains
+
+
+@dataclass(frozen=True)
+class GroupSimilarities(SummedAnswers):
+    """Reduction to (g, k): sums of the similarities of pairs of rows, one of a group and one of a cluster.
+
+    Both weights count.
+    """
+
+    gram: Gram
+    groups: Partition
+    """Groups of the first row of a pair."""
+    clusters: Partition
+    """Clusters of the second row."""
+
+    def chunk(self, block: Block) -> Float64Array:
+        """Return (g, k): the sums over pairs whose first row is in the block."""
+        found = np.zeros((self.groups.k, self.clusters.k))
+        labels = self.groups.labels[block.start : block.start + len(block.rows)]
+        rows = np.flatnonzero(labels >= 0)
+        for first in range(0, len(rows), GRAM_ROWS):
+            some = rows[first : first + GRAM_ROWS]
+            with np.errstate(all="ignore"):
+                sums = sums_of(self.gram, self.clusters, block.rows[some])
+                sums *= self.groups.weights[block.start + some]
+            present, local = np.unique(labels[some], return_inverse=True)
+            gathered = csc_array((np.ones(len(some)), local, np.arange(len(some) + 1)))
+            found[present] += gathered @ check_finite(sums).T
+        return found
+
+
+@dataclass(frozen=True)
+class NearestPivots:
+    """Reduction to (n,) int32: the nearest pivot in each row's own cluster; -1 for a row whose cluster has none."""
+
+    gram: Gram
+    labels: Labels
+    """(n,), clusters of the rows."""
+    pivots: Int64Array
+    """(p,), row numbers."""
+    norms: Float64Array
+    """(p,), similarities of the pivots with themselves."""
+
+    def chunk(self, block: Block) -> Labels:
+        """Return the pivots of one block's rows, (height,)."""
+        labels = self.labels[block.start : block.start + len(block.rows)]
+        homes, found = self.labels[self.pivots], np.full(len(labels), -1, np.int32)
+        rows = np.flatnonzero(np.isin(labels, homes))
+        for first in range(0, len(rows), GRAM_ROWS):
+            some = rows[first : first + GRAM_ROWS]
+            scores = scores_of_openers(self.gram, block.rows[some], self.pivots, self.norms)
+            scores[homes[:, np.newaxis] != labels[some]] = np.inf
+            found[some] = scores.argmin(axis=0)
+        return found
+
+    def combine(self, left: Labels, right: Labels) -> Labels:
+        """Append the pivots of the next run of blocks."""
+        return np.concatenate([left, right])
+
+
+@dataclass(frozen=True)
+class RowMoveScan(ConcatenatedAnswers):
+    """Reduction that finds the rows that would gain by moving alone; target k is a new cluster."""
+
+    gram: Gram
+    partition: Partition
+    totals: Float64Array
+    """(k,), sums of the similarities of all pairs of rows of each cluster, by both weights."""
+    norms: Float64Array
+    """(n,), similarities of the rows with themselves."""
+    price: float
+    """Price of a cluster."""
+    least: float
+    """Gains up to this are ignored."""
+
+    def chunk(self, block: Block) -> RowMoves:
+        """Return the moves of one block's rows."""
+        return reduce(RowMoves.then, [self._tile(block, start) for start in range(0, len(block.rows), GRAM_ROWS)])
+
+    def _tile(self, block: Block, start: int) -> RowMoves:
+        stop = min(start + GRAM_ROWS, len(block.rows))
+        rows = np.arange(start, stop)[self.partition.labels[block.start + start : block.start + stop] >= 0]
+        numbers = block.start + rows
+        labels, masses = self.partition.labels[numbers].astype(np.intp), self.partition.weights[numbers]
+        with np.errstate(all="ignore"):
+            links = check_finite(sums_of(self.gram, self.partition, block.rows[rows]).T * masses[:, np.newaxis])
+        own = masses * masses * self.norms[numbers]
+        gains = move_gains(links, labels, own, masses, self._clusters, self.price)
+        targets = gains.argmax(axis=1)
+        best = gains[np.arange(len(rows)), targets]
+        which = np.flatnonzero(best > self.least)
+        return RowMoves(numbers[which].astype(np.int64), targets[which], best[which])
+
+    @cached_property
+    def _clusters(self) -> Totals:
+        sizes = np.bincount(self.partition.labels[self.partition.labels >= 0], minlength=self.partition.k)
+        return Totals(self.totals, self.partition.sizes, sizes)

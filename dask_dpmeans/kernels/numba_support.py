@@ -1,0 +1,39 @@
+"""Numba, if it is installed: the one switch that turns compiled loops off, and the options of compilation.
+
+A compiled loop returns the same bytes as its NumPy twin: sums go through the rows in the same order, and ties are
+decided by the definition in `distance`.  The environment variable ``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+AVAILABLE = find_spec("numba") is not None
+"""Whether kernels call compiled loops; tests set it to False."""
+if AVAILABLE:
+    import numba
+    import scipy.linalg  # noqa: F401  Numba multiplies by its BLAS: loaded here, before its threads are limited
+
+    AVAILABLE = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+
+
+def compile_loop(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile without fused or reordered arithmetic: each operation is rounded once, as in NumPy."""
+    if not AVAILABLE:
+        return function
+    try:
+        return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+    except RuntimeError:  # there is no folder to cache the compiled code in
+        return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def select_loop(
+    compiled: Callable[Parameters, Result], numpy_twin: Callable[Parameters, Result]
+) -> Callable[Parameters, Result]:
+    """Return the compiled loop if Numba is available, else its NumPy twin."""
+    if AVAILABLE:
+        return compiled
+    return numpy_twin

@@ -18,13 +18,14 @@ class Records:
         return len(getattr(self, fields(self)[0].name))
 
     def take(self, which: slice | IndexArray | BoolArray) -> Self:
-        """Return the records at some positions, or where a mask is true."""
+        """Return the records at some positions, (m,), or of a mask, (n,)."""
         return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def then(self, other: Self) -> Self:
         """Return these records, followed by `other`."""
         names = [field.name for field in fields(self)]
-        return type(self)(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+        pairs = ([getattr(self, name), getattr(other, name)] for name in names)
+        return type(self)(*map(np.concatenate, pairs))
 
 
 Table = TypeVar("Table", bound=Records)

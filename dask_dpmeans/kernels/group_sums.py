@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import squared_distances
-from dask_dpmeans.kernels.hdp import UseMoments, ranked, use_moments
+from dask_dpmeans.kernels.keyed_sums import UseMoments, rank_numbers, use_moments
 from dask_dpmeans.kernels.moments import total
 
 
@@ -55,7 +55,7 @@ class Farthest:
         squared = np.full(len(some), np.inf)
         for points in self.points:
             np.minimum(squared, squared_distances(rows, points, sets if len(points) > 1 else sets * 0), out=squared)
-        groups, ranks = ranked(sets)
+        groups, ranks = rank_numbers(sets)
         order = np.lexsort((-squared, ranks))  # stable: the first row among equals
         first = order[np.flatnonzero(np.diff(ranks[order], prepend=-1))]
         totals = total(ranks, weights[some] * squared, len(groups))

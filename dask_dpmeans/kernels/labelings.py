@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.distance import squared_distances
-from dask_dpmeans.kernels.hdp import ranked
+from dask_dpmeans.kernels.keyed_sums import rank_numbers
 from dask_dpmeans.kernels.moments import greatest, total
 
 
@@ -66,8 +66,8 @@ class Meetings:
         """
         rows = int(self.counts.sum())
         together = _squares(self.counts)
-        in_first = _squares(total(ranked(self.first)[1], self.counts.astype(np.float64), len(self.counts)))
-        in_second = _squares(total(ranked(self.second)[1], self.counts.astype(np.float64), len(self.counts)))
+        in_first = _squares(total(rank_numbers(self.first)[1], self.counts.astype(np.float64), len(self.counts)))
+        in_second = _squares(total(rank_numbers(self.second)[1], self.counts.astype(np.float64), len(self.counts)))
         both, only_first, only_second = together - rows, in_first - together, in_second - together
         neither = rows * rows - in_first - in_second + together
         if only_first == only_second == 0:
@@ -84,9 +84,9 @@ def _squares(counts: Int64Array | Float64Array) -> int:
 
 def meetings(first: Int64Array, second: Int64Array, counts: Int64Array | None = None) -> Meetings:
     """The different pairs of labels, (n,) each, at least one, and how often each occurs."""
-    kinds, of_first = ranked(first)
-    others, of_second = ranked(second)
-    pairs, places = ranked(of_first.astype(np.int64) * len(others) + of_second)
+    kinds, of_first = rank_numbers(first)
+    others, of_second = rank_numbers(second)
+    pairs, places = rank_numbers(of_first.astype(np.int64) * len(others) + of_second)
     found = total(places, np.ones(len(first)) if counts is None else counts.astype(np.float64), len(pairs))
     rank, other = np.divmod(pairs, len(others))
     return Meetings(kinds[rank], others[other], found.astype(np.int64))

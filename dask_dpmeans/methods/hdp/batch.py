@@ -25,6 +25,7 @@ from dask_dpmeans.kernels.hdp import (
     open_in_order,
     scan_groups,
 )
+from dask_dpmeans.kernels.hdp_compiled import NEW_CENTER
 from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, clusters_of, set_limits
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
@@ -124,9 +125,9 @@ class Requesting:
         if not len(requests):
             return state, requests.numbers
         kinds, targets = open_in_order(requests, state.centers.values, self.prices)
-        opened = int(np.count_nonzero(kinds == 2))
+        opened = int(np.count_nonzero(kinds == NEW_CENTER))
         check_number(len(state.centers) + opened - self.present, self.max_clusters, self.prices.opening)
-        return state.opened(requests, kinds, targets), requests.numbers
+        return state.with_openings(requests, kinds, targets), requests.numbers
 
 
 @dataclass(frozen=True)

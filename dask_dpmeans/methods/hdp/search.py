@@ -3,7 +3,7 @@
 Threshold openings look at one row at a time, and step 5 never gives a use up.  A search starts from the end of
 Algorithm 2, or from searches of all rows as one set where these are lower after a few passes.  A search pass learns
 what each use would cost if it were given up, what each center that a set does not use would save it, and how two child
-centers of each center halve the rows of its uses (`kernels.trades`); moments of these halves tell the rest:
+centers of each center halve the rows of its uses (`kernels.hdp_search`); moments of these halves tell the rest:
 
 - a set gives up a use, takes one up, or ties a local cluster to another center: exact for the centers as they are.
   Sets do not touch, so that each makes its best move at once.  Where rows change hands the centers stay as they are for
@@ -32,7 +32,7 @@ from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Arra
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.hdp import GroupScan, NearestUses, Prices, Sharing
-from dask_dpmeans.kernels.hdp_search import TradeScan, merge_trade_scans, scan_trades
+from dask_dpmeans.kernels.hdp_search import SearchScan, merge_search_scans, scan_for_search
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import search
@@ -90,13 +90,13 @@ class Trading(Requesting):
 
     def scan(self, state: Sharing, block: Block) -> GroupScan:
         """The answer of one block."""
-        return scan_trades(block, state, self.prices, self.children)
+        return scan_for_search(block, state, self.prices, self.children)
 
     def merge(self, state: Sharing, left: GroupScan, right: GroupScan) -> GroupScan:
         """The answer of two neighboring runs."""
-        assert isinstance(left, TradeScan)
-        assert isinstance(right, TradeScan)
-        return merge_trade_scans(left, right, state, self.prices)
+        assert isinstance(left, SearchScan)
+        assert isinstance(right, SearchScan)
+        return merge_search_scans(left, right, state, self.prices)
 
 
 @dataclass(frozen=True)

@@ -737,8 +737,8 @@ import os, signal
 from dask_dpmeans import cli, journal, store
 journal.EVERY, kept, save = 0.0, [], store.Files.save
 signal.signal(signal.SIGINT, signal.default_int_handler)
-def stopping(shelf, name, content):
-    save(shelf, name, content)
+def stopping(store, name, content):
+    save(store, name, content)
     kept.append(name)
     if len(kept) == {0:d}:
         os.kill(os.getpid(), signal.SIGINT)

@@ -114,7 +114,7 @@ def _fit(
         store.reopen()
     name = store.name()
     lock.check()  # so that it is the name of this job's run
-    kept = replace(source, shelf=store.shelf(lock.holder)) if state is None else source
+    kept = replace(source, checkpoints=store.checkpoints(lock.holder)) if state is None else source
     for step in () if converged else iterate(kept, method, state):
         state, converged = step.state, step.converged
         record = Record.of(state, source.plan.n_rows, step.seconds)

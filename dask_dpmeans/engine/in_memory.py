@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dask_dpmeans.engine.checkpoints import Shelf, digest
+from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
 from dask_dpmeans.engine.plan import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 from dask_dpmeans.kernels.column_statistics import Summary, Survey
@@ -16,7 +16,7 @@ def go_on() -> None:
 
 
 @dataclass(frozen=True)
-class HeldRows:
+class InMemoryRows:
     """Rows as kernels see them, and their weights; one thread works on them."""
 
     rows: Rows
@@ -27,7 +27,7 @@ class HeldRows:
     """(d,), what the columns were divided by before."""
     check: Callable[[], None] = field(default=go_on, compare=False, repr=False)
     """Called before each block: raises where nobody waits for the answer any more."""
-    shelf: Shelf | None = field(default=None, compare=False, repr=False)
+    checkpoints: CheckpointStore | None = field(default=None, compare=False, repr=False)
     """Where fits of these rows keep how far they have come."""
 
     @cached_property

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cas
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Bookmark, state_of, values_of
+from dask_dpmeans.engine.checkpoints import Checkpoint, state_of, values_of
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.kernels.block import Features
 
 AnyState = TypeVar("AnyState", bound=Any)
 OVER = "over"
-"""Of what a shelf keeps of a fit: whether it has ended."""
+"""Name in a checkpoint: whether the fit has ended."""
 
 
 class Algorithm(Protocol[AnyState]):
@@ -118,7 +118,7 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
 
 
 def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | None = None) -> AnyState:
-    """The state that a fit ends with; where the source has a shelf, a fit that was stopped goes on from what it holds.
+    """The state that a fit ends with; where the source saves checkpoints, a stopped fit goes on from them.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | No
     method : parameters and steps
     start : where to start; the method's own start by default
     """
-    with Bookmark.of(source, method.state, method, start) as bookmark:
-        kept = bookmark.reached(lambda values: (state_of(method.state, values), bool(values[OVER])))
+    with Checkpoint.of(source, method.state, method, start) as checkpoint:
+        kept = checkpoint.restore(lambda values: (state_of(method.state, values), bool(values[OVER])))
         state, ended = (start, False) if kept is None else kept
         if ended:
             return cast(AnyState, state)
@@ -135,5 +135,5 @@ def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | No
             state = step.state
             # A step after the last may be lower still, and is no part of the fit.
             over = step.converged or state.step >= method.max_iter
-            bookmark.note(values_of(state) | {OVER: np.asarray(over)}, over=over)
+            checkpoint.update(values_of(state) | {OVER: np.asarray(over)}, over=over)
     return cast(AnyState, state)

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Shelf
+from dask_dpmeans.engine.checkpoints import CheckpointStore
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
 
@@ -126,7 +126,7 @@ class Source(Protocol):
         ...
 
     @property
-    def shelf(self) -> Shelf | None:
+    def checkpoints(self) -> CheckpointStore | None:
         """Where fits keep how far they have come."""
         ...
 

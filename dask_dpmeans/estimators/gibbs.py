@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
@@ -155,7 +155,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         rows = gathered(as_source(checked_rows(self, X, reset=True)))
         self.random_state_ = seed_of(self.random_state)
         self.history_: list[Record] = []
-        for step in iterate(HeldRows(rows, None), method.seeded(self.random_state_)):
+        for step in iterate(InMemoryRows(rows, None), method.seeded(self.random_state_)):
             self.history_.append(Record.of(step.state, len(rows), step.seconds))
             yield step.state
 

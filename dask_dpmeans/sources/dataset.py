@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Shelf, digest
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
@@ -65,7 +65,7 @@ class RowSource:
     """Bytes that might be kept in memory beside the rows."""
     column_names: Names | None = None
     """Of the input, where it is a table."""
-    shelf: Shelf | None = field(default=None, compare=False)
+    checkpoints: CheckpointStore | None = field(default=None, compare=False)
     """Where fits keep how far they have come."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)
     """Where rows are read in each pass: what lasts of the answers of shards."""
@@ -130,7 +130,7 @@ class RowSource:
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
-        given: Any = replace(shared, shelf=self.shelf) if isinstance(shared, HeldRows) else shared
+        given: Any = replace(shared, checkpoints=self.checkpoints) if isinstance(shared, InMemoryRows) else shared
         return self.executor.run(jobs, given, name)
 
     def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:

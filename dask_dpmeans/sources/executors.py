@@ -24,7 +24,7 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
 from threadpoolctl import ThreadpoolController
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Carried, Shared, Stepwise, finished
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
@@ -195,7 +195,7 @@ def check_wanted() -> None:
 
 def checked(shared: Any, check: Callable[[], None]) -> Any:
     """Rows whose blocks come for as long as somebody waits for the answer; anything else as it is."""
-    if isinstance(shared, HeldRows):
+    if isinstance(shared, InMemoryRows):
         return replace(shared, check=check)
     return Checked(shared, check) if isinstance(shared, Shard | StoredShard) else shared
 

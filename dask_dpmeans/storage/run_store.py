@@ -344,7 +344,7 @@ class RunStore:
             if number > last:
                 self._remove_step(number)
 
-    def shelf(self, holder: lock.Holder | None = None) -> "Files":
+    def checkpoints(self, holder: lock.Holder | None = None) -> "Files":
         """Where fits of the rows keep how far they have come, until a step is committed or the output is whole.
 
         Nothing is kept once another than `holder` has the lock.
@@ -512,7 +512,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Files:
-    """A shelf of files, one a name."""
+    """Checkpoints as files, one a name."""
 
     location: Location
     holder: lock.Holder | None = None

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import asked, fingerprint, sources_of
 from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.loop import Algorithm, Sampler, iterate
+from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
 from dask_dpmeans.estimators.transform import Arrays, Learned, Recipe
@@ -97,6 +97,30 @@ def fit(
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
 
+@dataclass(frozen=True)
+class Commits:
+    """The observer of a fit that commits its steps to a run store."""
+
+    store: RunStore
+    lock: Lock
+    run: str
+    """Name of the run that the job began or goes on with."""
+    n_rows: int
+    on_step: Callable[[int, Record, int], None]
+
+    def begin_step(self) -> None:
+        """Nothing: a step is written when it has ended."""
+
+    def end_step(self, progress: Progress[Any]) -> bool:
+        """Commit a new state, and never ask to stop."""
+        self.lock.check()
+        if progress.committed:
+            state, history = progress.state, progress.history
+            self.store.commit(state, history, progress.converged, self.lock.owner, self.run)
+            self.on_step(state.step, history[-1], self.n_rows)
+        return False
+
+
 def _fit(
     store: RunStore,
     lock: Lock,
@@ -109,32 +133,26 @@ def _fit(
 ) -> bool:
     """Whether the fit has converged, once its result stands."""
     source = learned.source
-    state, history, converged = _begin(store, manifest, source, method, resume)
+    start = _begin(store, manifest, source, method, resume)
     if store.finished():
         store.reopen()
-    name = store.name()
+    commits = Commits(store, lock, store.name(), source.plan.n_rows, on_step)
     lock.check()  # so that it is the name of this job's run
-    kept = replace(source, checkpoints=store.checkpoints(lock.holder)) if state is None else source
-    for step in () if converged else iterate(kept, method, state):
-        state, converged = step.state, step.converged
-        record = Record.of(state, source.plan.n_rows, step.seconds)
-        lock.check()
-        if len(history) < state.step:
-            history.append(record)
-            store.commit(state, history, converged, lock.owner, name)
-            on_step(state.step, record, source.plan.n_rows)
-        else:
-            history[-1] = replace(history[-1], passes=record.passes)
+    rows = source
+    if start is None:
+        rows = replace(source, checkpoints=store.checkpoints(lock.holder))
+    end = drive(rows, method, [commits], start)
+    state = end.state
     draft, plan = Draft(store), source.plan
     labels = draft.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
     draft.keep({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
     if learned.rows is not None:
         _write_embedding(draft, learned.rows, plan.chunk_rows)
     lock.check()
-    passes = history[-1].passes + 1 + learned.passes
-    manifest = manifest | {"converged": converged, "n_passes": passes, **learned.figures}
-    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, history, manifest)
-    return converged
+    passes = end.history[-1].passes + 1 + learned.passes
+    manifest = manifest | {"converged": end.converged, "n_passes": passes, **learned.figures}
+    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, end.history, manifest)
+    return end.converged
 
 
 def _scale_of(source: RowSource, learned: Learned) -> Arrays:
@@ -155,19 +173,19 @@ def seed_for(store: RunStore, seed: int | None, resume: bool) -> int:
 
 def _begin(
     store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
-) -> tuple[Any, list[Record], bool]:
-    """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
+) -> Progress[Any] | None:
+    """Return where to go on from; None for the method's own start."""
     if resume and store.begun():
         store.discard()
         if not store.committed():
-            return None, [], False
+            return None
         state, history, converged = store.restore(method.state)
         _check_unchanged(store, source, method, state)
-        return state, history, converged
+        return Progress(state, history, converged)
     method.init(source)
     store.remove()
     store.begin(manifest)
-    return None, [], False
+    return None
 
 
 def _stands(store: RunStore, method: Algorithm[Any]) -> bool:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_dpmeans.engine import checkpoints
-from dask_dpmeans.engine import checkpoints as checkpoints
 from dask_dpmeans.engine.checkpoints import Checkpoint, digest, state_of, values_of
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state

@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import last_state
-from dask_dpmeans.engine.plan import Source, finished
+from dask_dpmeans.engine.plan import Source, run_fits
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
@@ -122,7 +122,7 @@ class Prices:
 
     def __call__(self, rows: Source) -> list[Solution]:
         """All that were found."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
         """The same, fit by fit."""
@@ -161,7 +161,7 @@ class Radii:
 
     def __call__(self, rows: Source) -> list[Solution]:
         """One for each penalty."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
         """The same, fit by fit."""
@@ -195,7 +195,7 @@ class Halving:
 
     def __call__(self, rows: InMemoryRows) -> Float64Array:
         """(p,), the adjusted Rand index at each penalty."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
     def each(self, rows: InMemoryRows) -> Fitting[Float64Array]:
         """The same, fit by fit."""

@@ -14,7 +14,7 @@ from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
-from dask_dpmeans.estimators.transform import Arrays, Learned, Recipe
+from dask_dpmeans.estimators.transform import Arrays, FeatureMap, MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources import Names, RowSource, as_source, check_centers, check_names
 from dask_dpmeans.storage.arrays import Writer
@@ -32,7 +32,7 @@ def fit(
     seed: int | None,
     groups: Any = None,
     sample_weight: Any = None,
-    recipe: Recipe | None = None,
+    feature_map: FeatureMap | None = None,
     center_names: Names | None = None,
     resume: bool = False,
     force: bool = False,
@@ -49,7 +49,7 @@ def fit(
     method : parameters and steps
     estimator : name and parameters of the estimator, as `described_estimator` gives them
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
-    recipe : what the method is to see in place of the rows
+    feature_map : what the method is to see in place of the rows
     center_names : what the columns of the method's first centers are called, where that is known
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
@@ -68,8 +68,8 @@ def fit(
     if not callable(on_step):
         raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
     store = RunStore.at(run, storage_options)
-    if recipe is not None:
-        recipe.check_weights(sample_weight)
+    if feature_map is not None:
+        feature_map.check_weights(sample_weight)
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
@@ -80,9 +80,14 @@ def fit(
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         manifest = asked(
-            method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None, recipe=recipe
+            method,
+            seed,
+            source,
+            scaled=source.scale is not None,
+            weighted=sample_weight is not None,
+            feature_map=feature_map,
         )
-        manifest["estimator"], manifest["learned_features"] = estimator, recipe is not None
+        manifest["estimator"], manifest["learned_features"] = estimator, feature_map is not None
         manifest["input"]["fingerprint"] = fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
         manifest["sources"] = sources_of(data, groups, sample_weight)
@@ -91,7 +96,7 @@ def fit(
             manifest["column_names"] = _resumed_names(store, source.column_names)
             if _stands(store, method):
                 return
-        learned = Learned(source) if recipe is None else recipe.learn(source, seed)
+        learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
         converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
     if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
@@ -125,7 +130,7 @@ def _fit(
     store: RunStore,
     lock: Lock,
     manifest: dict[str, Any],
-    learned: Learned,
+    learned: MappedRows,
     scale: Arrays,
     method: Algorithm[Any],
     resume: bool,
@@ -155,7 +160,7 @@ def _fit(
     return end.converged
 
 
-def _scale_of(source: RowSource, learned: Learned) -> Arrays:
+def _scale_of(source: RowSource, learned: MappedRows) -> Arrays:
     """What columns were divided by, if anything; of features there may be another number."""
     same = learned.source.prepare.features is None and learned.rows is None
     return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}

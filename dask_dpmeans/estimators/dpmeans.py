@@ -4,18 +4,16 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
-from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
-from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.base import CentersMixin, NearestCenterMixin, RandomState
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.spec import ArrayParameter, MethodSpec
 from dask_dpmeans.kernels.assign import Predictions
@@ -123,7 +121,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.penalty = penalty
         self.search = search
@@ -134,31 +132,8 @@ class DPMeans(CentersMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Cluster the rows of X.
-
-        Parameters
-        ----------
-        X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or DataFrame, ``zarr.Array``
-            Or a ``zarr.Group`` of CSR rows.
-        y : ignored
-        sample_weight : (n,), optional
-            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
-            penalty, so that integer weights equal repeated rows.
-
-        Returns
-        -------
-        self
-        """
-        method: Algorithm[Any] = self.method()
-        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
-        self.random_state_ = seed_of(self.random_state)
-        rows = checked_rows(self, X, reset=True)
+    def _check_fit(self, sample_weight: object) -> None:
         check_centers(center_names(self.init), getattr(self, "feature_names_in_", None), None)
-        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
-        tasks.end()
-        return self
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
@@ -171,7 +146,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         )
 
     def method(self) -> batch.Method | search.Method:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as an algorithm."""
         checks.switch("search", self.search)
         return (search.Method if self.search else batch.Method)(
             penalty=self.penalty,
@@ -200,7 +175,7 @@ def first_centers(init: Any) -> Float64Array | None:
             raise InputError(AMONG_FEATURES)
         return in_input_units(result.arrays.get("cluster_centers"), result.arrays.get("feature_scale"), init)
     checks.no_matrix("init", init)
-    if isinstance(init, CentersMixin):
+    if isinstance(init, NearestCenterMixin):
         check_is_fitted(init)
         if init.description().learned_rows:
             raise InputError(AMONG_FEATURES)
@@ -218,7 +193,7 @@ def center_names(init: Any) -> tuple[str, ...] | None:
     if isinstance(init, str | os.PathLike | Location):
         manifest = earlier_run(init).manifest
         return _chosen(manifest.get("column_names"), manifest["input"]["columns"])
-    if not isinstance(init, CentersMixin):
+    if not isinstance(init, NearestCenterMixin):
         return names_of(init)
     names = getattr(init, "feature_names_in_", None)
     return _chosen(None if names is None else names.tolist(), init.feature_columns_)

@@ -16,8 +16,7 @@ from dask_dpmeans.cli.fitting import fit_from_options
 from dask_dpmeans.cli.options import HOW, with_options
 from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.engine.plan import Kernel, Source
-from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
-from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.base import CentersMixin
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.kernels.assign import Labels, Predictions
@@ -88,15 +87,6 @@ class Lloyd(CentersMixin, BaseEstimator):
         self.n_clusters = n_clusters
         self.max_iter = max_iter
         self.random_state = random_state
-
-    @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        method = self.method()
-        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
-        self.random_state_ = seed_of(self.random_state)
-        self._fit_rows(checked_rows(self, X, reset=True), method, tasks, sample_weight=sample_weight)
-        tasks.end()
-        return self
 
     def method(self) -> Method:
         return Method(int(self.n_clusters), int(self.max_iter))

@@ -740,8 +740,8 @@ from dask_dpmeans.engine import checkpoints
 from dask_dpmeans.storage import run_store
 checkpoints.EVERY, kept, save = 0.0, [], run_store.Files.save
 signal.signal(signal.SIGINT, signal.default_int_handler)
-def stopping(shelf, name, content):
-    save(shelf, name, content)
+def stopping(store, name, content):
+    save(store, name, content)
     kept.append(name)
     if len(kept) == {0:d}:
         os.kill(os.getpid(), signal.SIGINT)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_dpmeans.api import description
 from dask_dpmeans.api import job as runs
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.engine.plan import Reduction, power_of_two
@@ -146,7 +146,7 @@ class Sampling:
         return Sample(self.n_rows, len(centers), clusters_are, read_seconds, perf_counter() - started)
 
 
-def opened(rows: HeldRows, method: batch.Method) -> tuple[Float64Array, str]:
+def opened(rows: InMemoryRows, method: batch.Method) -> tuple[Float64Array, str]:
     """(k, d), the first centers and those that the first rows open, and what to call them."""
     first = Centers(method.first_centers(rows))
     swept = settle(rows, batch.Openings(method.penalty), first, gradually=True)
@@ -157,7 +157,7 @@ def opened(rows: HeldRows, method: batch.Method) -> tuple[Float64Array, str]:
     )
 
 
-def searched(rows: HeldRows, method: search.Method, n_rows: int) -> tuple[Float64Array, str]:
+def searched(rows: InMemoryRows, method: search.Method, n_rows: int) -> tuple[Float64Array, str]:
     """(k, d), where moves and means lead on some of the first rows, and what to call these centers.
 
     Squared error grows with the number of rows, so that a cluster of some rows costs their share of the penalty; and it
@@ -165,7 +165,7 @@ def searched(rows: HeldRows, method: search.Method, n_rows: int) -> tuple[Float6
     """
     every = -(-rows.plan.n_rows // SEARCH_ROWS)
     weights = None if rows.weights is None or not rows.weights[::every].any() else rows.weights[::every].copy()
-    some = HeldRows(rows.rows[::every].copy(), weights, rows.scale)
+    some = InMemoryRows(rows.rows[::every].copy(), weights, rows.scale)
     count, d = some.rows.shape
     most, share = SEARCH_PRODUCTS // (count * max(d, SEARCH_COLUMNS)), count / n_rows
     price = max(method.penalty * share, TINY)
@@ -182,7 +182,7 @@ def searched(rows: HeldRows, method: search.Method, n_rows: int) -> tuple[Float6
     return found.centers, f"with which {which} {end}"
 
 
-def _moved(rows: HeldRows, method: search.Method, price: float, most: int) -> search.State:
+def _moved(rows: InMemoryRows, method: search.Method, price: float, most: int) -> search.State:
     """Where moves and means lead in a few steps, or until there are more than `most` clusters."""
     alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
     start = replace(alone.init(rows), share=len(search.SHARES))

@@ -11,7 +11,7 @@ import numpy as np
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.spec import ArrayParameter
-from dask_dpmeans.estimators.transform import Recipe
+from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources import Layout, RowSource
 from dask_dpmeans.storage.location import shown_path
@@ -25,7 +25,7 @@ def asked(
     *,
     scaled: bool,
     weighted: bool,
-    recipe: Recipe | None = None,
+    feature_map: FeatureMap | None = None,
 ) -> dict[str, Any]:
     """What a run is asked, as JSON holds it; the fingerprint of its rows is known once they were read."""
     columns = source.prepare.columns
@@ -33,7 +33,7 @@ def asked(
         "format": FORMAT,
         "kind": "run",
         "method": method.name,
-        "parameters": described_parameters(method, recipe),
+        "parameters": described_parameters(method, feature_map),
         "random_state": seed,
         "input": {
             "shape": [source.plan.n_rows, source.stored_columns],
@@ -64,9 +64,9 @@ def fingerprint(summary: Summary) -> str:
     return hashlib.sha256(b"".join((figure + 0).tobytes() for figure in figures)).hexdigest()
 
 
-def described_parameters(method: Algorithm[Any], recipe: Recipe | None) -> dict[str, Any]:
+def described_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
     """The parameters of an algorithm, and of the features that are learned for it, as JSON holds them."""
-    learned = {} if recipe is None else _described(recipe.parameters)
+    learned = {} if feature_map is None else _described(feature_map.parameters)
     return {key: _described(value) for key, value in vars(method).items()} | learned
 
 

@@ -70,7 +70,7 @@ def fit(
         seed=None if method.random_state is None else seed_of(method.random_state),
         groups=groups,
         sample_weight=sample_weight,
-        recipe=method._recipe(),
+        feature_map=method._feature_map(),
         center_names=center_names(method.init) if isinstance(method, DPMeans) else None,
         resume=resume,
         force=force,

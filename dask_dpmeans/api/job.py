@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import asked, fingerprint, sources_of
 from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.loop import Algorithm, Sampler, iterate
+from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
-from dask_dpmeans.estimators.transform import Arrays, Learned, Recipe
+from dask_dpmeans.estimators.transform import Arrays, FeatureMap, MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources import Names, RowSource, as_source, check_centers, check_names
 from dask_dpmeans.storage.arrays import Writer
@@ -32,7 +32,7 @@ def fit(
     seed: int | None,
     groups: Any = None,
     sample_weight: Any = None,
-    recipe: Recipe | None = None,
+    feature_map: FeatureMap | None = None,
     center_names: Names | None = None,
     resume: bool = False,
     force: bool = False,
@@ -49,7 +49,7 @@ def fit(
     method : parameters and steps
     estimator : name and parameters of the estimator, as `described_estimator` gives them
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
-    recipe : what the method is to see in place of the rows
+    feature_map : what the method is to see in place of the rows
     center_names : what the columns of the method's first centers are called, where that is known
     resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
@@ -68,8 +68,8 @@ def fit(
     if not callable(on_step):
         raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
     store = RunStore.at(run, storage_options)
-    if recipe is not None:
-        recipe.check_weights(sample_weight)
+    if feature_map is not None:
+        feature_map.check_weights(sample_weight)
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
@@ -80,9 +80,14 @@ def fit(
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         manifest = asked(
-            method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None, recipe=recipe
+            method,
+            seed,
+            source,
+            scaled=source.scale is not None,
+            weighted=sample_weight is not None,
+            feature_map=feature_map,
         )
-        manifest["estimator"], manifest["learned_features"] = estimator, recipe is not None
+        manifest["estimator"], manifest["learned_features"] = estimator, feature_map is not None
         manifest["input"]["fingerprint"] = fingerprint(source.summary)
         manifest["input"]["n_groups"] = source.summary.n_groups
         manifest["sources"] = sources_of(data, groups, sample_weight)
@@ -91,17 +96,41 @@ def fit(
             manifest["column_names"] = _resumed_names(store, source.column_names)
             if _stands(store, method):
                 return
-        learned = Learned(source) if recipe is None else recipe.learn(source, seed)
+        learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
         converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
     if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
+
+
+@dataclass(frozen=True)
+class Commits:
+    """The observer of a fit that commits its steps to a run store."""
+
+    store: RunStore
+    lock: Lock
+    run: str
+    """Name of the run that the job began or goes on with."""
+    n_rows: int
+    on_step: Callable[[int, Record, int], None]
+
+    def begin_step(self) -> None:
+        """Nothing: a step is written when it has ended."""
+
+    def end_step(self, progress: Progress[Any]) -> bool:
+        """Commit a new state, and never ask to stop."""
+        self.lock.check()
+        if progress.committed:
+            state, history = progress.state, progress.history
+            self.store.commit(state, history, progress.converged, self.lock.owner, self.run)
+            self.on_step(state.step, history[-1], self.n_rows)
+        return False
 
 
 def _fit(
     store: RunStore,
     lock: Lock,
     manifest: dict[str, Any],
-    learned: Learned,
+    learned: MappedRows,
     scale: Arrays,
     method: Algorithm[Any],
     resume: bool,
@@ -109,35 +138,29 @@ def _fit(
 ) -> bool:
     """Whether the fit has converged, once its result stands."""
     source = learned.source
-    state, history, converged = _begin(store, manifest, source, method, resume)
+    start = _begin(store, manifest, source, method, resume)
     if store.finished():
         store.reopen()
-    name = store.name()
+    commits = Commits(store, lock, store.name(), source.plan.n_rows, on_step)
     lock.check()  # so that it is the name of this job's run
-    kept = replace(source, shelf=store.shelf(lock.holder)) if state is None else source
-    for step in () if converged else iterate(kept, method, state):
-        state, converged = step.state, step.converged
-        record = Record.of(state, source.plan.n_rows, step.seconds)
-        lock.check()
-        if len(history) < state.step:
-            history.append(record)
-            store.commit(state, history, converged, lock.owner, name)
-            on_step(state.step, record, source.plan.n_rows)
-        else:
-            history[-1] = replace(history[-1], passes=record.passes)
+    rows = source
+    if start is None:
+        rows = replace(source, checkpoints=store.checkpoints(lock.holder))
+    end = drive(rows, method, [commits], start)
+    state = end.state
     draft, plan = Draft(store), source.plan
     labels = draft.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
     draft.keep({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
     if learned.rows is not None:
         _write_embedding(draft, learned.rows, plan.chunk_rows)
     lock.check()
-    passes = history[-1].passes + 1 + learned.passes
-    manifest = manifest | {"converged": converged, "n_passes": passes, **learned.figures}
-    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, history, manifest)
-    return converged
+    passes = end.history[-1].passes + 1 + learned.passes
+    manifest = manifest | {"converged": end.converged, "n_passes": passes, **learned.figures}
+    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, end.history, manifest)
+    return end.converged
 
 
-def _scale_of(source: RowSource, learned: Learned) -> Arrays:
+def _scale_of(source: RowSource, learned: MappedRows) -> Arrays:
     """What columns were divided by, if anything; of features there may be another number."""
     same = learned.source.prepare.features is None and learned.rows is None
     return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
@@ -155,19 +178,19 @@ def seed_for(store: RunStore, seed: int | None, resume: bool) -> int:
 
 def _begin(
     store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
-) -> tuple[Any, list[Record], bool]:
-    """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
+) -> Progress[Any] | None:
+    """Return where to go on from; None for the method's own start."""
     if resume and store.begun():
         store.discard()
         if not store.committed():
-            return None, [], False
+            return None
         state, history, converged = store.restore(method.state)
         _check_unchanged(store, source, method, state)
-        return state, history, converged
+        return Progress(state, history, converged)
     method.init(source)
     store.remove()
     store.begin(manifest)
-    return None, [], False
+    return None
 
 
 def _stands(store: RunStore, method: Algorithm[Any]) -> bool:

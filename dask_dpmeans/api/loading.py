@@ -61,7 +61,7 @@ def restored(result: Result) -> tuple[MethodSpec, Any]:
     told = {name: _value(value, result) for name, value in result.manifest["estimator"]["parameters"].items()}
     model = spec.estimator(**told | {"random_state": seed})
     stored, algorithm = result.manifest["parameters"], model.method().seeded(seed)
-    expected = described_parameters(algorithm, model._recipe())
+    expected = described_parameters(algorithm, model._feature_map())
     for name in sorted(stored.keys() | expected.keys()):
         if name not in stored or name not in expected or stored[name] != expected[name]:
             raise ValueError(f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator")

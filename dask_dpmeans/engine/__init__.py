@@ -1,1 +1,1 @@
-"""What a step is, without Dask and without Zarr: blocks and their merge tree, one sweep, one loop."""
+"""Steps of a fit, without Dask and without Zarr: blocks and their merge tree, one sweep, one loop, its history."""

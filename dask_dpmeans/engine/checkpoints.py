@@ -1,8 +1,8 @@
-"""How far fits of rows have come, kept so that what was stopped goes on from there to the same bytes.
+"""Checkpoints: states saved inside a long step, so that a stopped job goes on to the same bytes.
 
-A fit is known by a digest of all that its answer hangs on: rows, method and start, and the names of the fields of its
-states.  Whoever asks for the same fit again finds its states, and nobody else does.  What is damaged, missing or lacks
-a field, as what another version kept may, counts for nothing: that fit begins anew.
+A checkpoint is named by a digest of all that the answer depends on: the rows, the method, the start, and the fields of
+the states.  So only the very same fit finds it.  A checkpoint that is damaged, missing or lacks a field, as one of
+another version may, is ignored: that fit starts anew.
 """
 
 import hashlib
@@ -11,94 +11,103 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from time import monotonic
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from dask_dpmeans.errors import AbandonedError, LockLostError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 EVERY = 5.0
-"""Seconds, at least, from one state that is kept to the next."""
+"""Least seconds between two saves of a checkpoint."""
 DIGEST_BYTES = 32
-State = TypeVar("State")
-Kept = TypeVar("Kept")
+State = TypeVar("State", bound="DataclassInstance")
+Restored = TypeVar("Restored")
 Values = Mapping[str, np.ndarray[Any, Any]]
+"""Arrays by name."""
 
 
-class Shelf(Protocol):
-    """Where states are kept, by names."""
+class CheckpointStore(Protocol):
+    """A keeper of checkpoints by name."""
 
     def load(self, name: str) -> bytes | None:
-        """What was kept, None where nothing was."""
+        """Return the saved content, None if there is none."""
         ...
 
     def save(self, name: str, content: bytes) -> None:
-        """Keep it in place of what was kept before; a reader sees one or the other."""
+        """Replace the saved content.  A reader sees the old one or the new one."""
         ...
 
 
-class Shelved(Protocol):
-    """Rows that may have a shelf."""
+class Checkpointed(Protocol):
+    """Rows whose fits may save checkpoints."""
 
     @property
     def identity(self) -> str:
-        """What tells the rows from others."""
+        """Digest of the rows."""
         ...
 
     @property
-    def shelf(self) -> Shelf | None:
-        """Where fits of them keep how far they have come."""
+    def checkpoints(self) -> CheckpointStore | None:
+        """Where fits of the rows save their states; None to save nothing."""
         ...
 
 
 @dataclass
-class Bookmark:
-    """The last state of one fit, which is kept from time to time, at its end, and where the fit is interrupted."""
+class Checkpoint:
+    """The latest state of one fit, saved from time to time, at the end, and on an interruption."""
 
-    shelf: Shelf | None
-    """None where nothing is kept."""
+    store: CheckpointStore | None
+    """None to save nothing."""
     name: str
-    latest: Values | None = None
-    """What is not kept yet."""
-    kept: float = field(default_factory=monotonic)
-    """When a state was kept last."""
+    unsaved: Values | None = None
+    """The latest state, if it is not saved yet."""
+    saved_at: float = field(default_factory=monotonic)
+    """Time of the last save, in seconds."""
 
     @classmethod
-    def of(cls, rows: Shelved, *parts: Any) -> Self:
-        """The bookmark of the fit of rows whose answer hangs on these parts, the class of its states among them."""
-        return cls(rows.shelf, "" if rows.shelf is None else digest(rows.identity, *parts))
+    def of(cls, rows: Checkpointed, *parts: object) -> Self:
+        """Return the checkpoint of a fit whose answer depends on the rows and on `parts`."""
+        if rows.checkpoints is None:
+            return cls(None, "")
+        return cls(rows.checkpoints, digest(rows.identity, *parts))
 
-    def reached(self, restored: Callable[[Values], Kept]) -> Kept | None:
-        """What is restored from the values kept last, None where there are none, or they are damaged or lack a name."""
-        content = None if self.shelf is None else self.shelf.load(self.name)
-        values = None if content is None else _unpacked(content)
+    def restore(self, build: Callable[[Values], Restored]) -> Restored | None:
+        """Return what `build` makes of the saved values; None if they are missing, damaged or lack a name."""
+        if self.store is None:
+            return None
+        content = self.store.load(self.name)
+        if content is None or not _is_whole(content):
+            return None
         with suppress(KeyError):
-            return None if values is None else restored(values)
+            return build(_unpack(content))
         return None
 
-    def note(self, values: Values, *, over: bool = False) -> None:
-        """Note a state, and keep it if it is time to or the fit is over."""
-        self.latest = values
-        if self.shelf is not None and (over or monotonic() >= self.kept + EVERY):
-            self._keep(self.shelf)
+    def update(self, values: Values, *, over: bool = False) -> None:
+        """Take the latest state, and save it if it is time to, or if the fit is over."""
+        self.unsaved = values
+        if over or monotonic() >= self.saved_at + EVERY:
+            self._save()
 
-    def _keep(self, shelf: Shelf) -> None:
-        if self.latest is not None:
-            shelf.save(self.name, _packed(self.latest))
-            self.latest, self.kept = None, monotonic()
+    def _save(self) -> None:
+        if self.store is not None and self.unsaved is not None:
+            self.store.save(self.name, _pack(self.unsaved))
+            self.unsaved, self.saved_at = None, monotonic()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # A task of a cluster that was cancelled keeps nothing: another job may be at work on the store by now.
-        if self.shelf is not None and kind is not None and issubclass(kind, KeyboardInterrupt | AbandonedError):
+        # A task of a cluster that was cancelled saves nothing: another job may be at work on the store by now.
+        if kind is not None and issubclass(kind, KeyboardInterrupt | AbandonedError):
             with suppress(OSError, LockLostError):  # the interruption is what counts
-                self._keep(self.shelf)
+                self._save()
 
 
-def digest(*parts: Any) -> str:
-    """A digest of arrays, numbers, texts, classes of data, and dataclasses and sequences of such."""
+def digest(*parts: object) -> str:
+    """Return a digest of arrays, numbers, texts, dataclasses and their classes, and sequences of such."""
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, type) and is_dataclass(part):
@@ -116,29 +125,35 @@ def digest(*parts: Any) -> str:
     return found.hexdigest()
 
 
-def values_of(state: Any, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
-    """The fields of a state, a dataclass of arrays and numbers."""
+def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
+    """Return the fields of a state, a dataclass of arrays and numbers."""
     return {prefix + each.name: np.asarray(getattr(state, each.name)) for each in fields(state)}
 
 
 def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
-    """The state whose fields these are."""
-    given = {each.name: values[prefix + each.name] for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value if value.ndim else value.item() for name, value in given.items()})
+    """Return the state with these values as its fields.  Arrays without dimensions become numbers."""
+    return kind(**{each.name: _number_or_array(values[prefix + each.name]) for each in fields(kind)})
 
 
-def _packed(values: Values) -> bytes:
-    """Arrays in NumPy's own format, after their digest."""
+def _number_or_array(value: np.ndarray[Any, Any]) -> object:
+    if value.ndim == 0:
+        return value.item()
+    return value
+
+
+def _pack(values: Values) -> bytes:
+    """Return arrays in NumPy's own format, after their digest."""
     buffer = io.BytesIO()
     np.savez(buffer, **values)  # type: ignore[arg-type]
     content = buffer.getvalue()
     return hashlib.sha256(content).digest() + content
 
 
-def _unpacked(packed: bytes) -> Values | None:
-    """The arrays, None where these are not as they were written."""
-    written, content = packed[:DIGEST_BYTES], packed[DIGEST_BYTES:]
-    if hashlib.sha256(content).digest() != written:
-        return None
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+def _is_whole(packed: bytes) -> bool:
+    """Return whether packed arrays are as they were written."""
+    return hashlib.sha256(packed[DIGEST_BYTES:]).digest() == packed[:DIGEST_BYTES]
+
+
+def _unpack(packed: bytes) -> Values:
+    with np.load(io.BytesIO(packed[DIGEST_BYTES:]), allow_pickle=False) as arrays:
         return dict(arrays)

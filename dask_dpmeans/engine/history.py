@@ -1,16 +1,64 @@
-"""What each step of a fit came to."""
+"""The history of a fit: one record for each committed step."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
+
+from dask_dpmeans.kernels.block import Float64Array
+
+MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
+"""Columns of the history that count moves, in the order of a state's `moves`."""
+GAINS = ("merge_gain", "split_gain", "delete_gain")
+"""Columns of the history for what moves gained, in the order of a state's `gains`."""
+INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
+"""Columns of the history that hold integers."""
+
+
+class FitState(Protocol):
+    """The fields of a state that every record needs.  A search also has `moves` and `gains`."""
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        ...
+
+    @property
+    def objective(self) -> float:
+        """The objective of the method."""
+        ...
+
+    @property
+    def weights(self) -> Float64Array:
+        """Weights of the clusters, (k,)."""
+        ...
+
+    @property
+    def inertias(self) -> Float64Array:
+        """Squared errors of the clusters, (k,)."""
+        ...
+
+    @property
+    def births(self) -> int:
+        """Clusters opened in the step."""
+        ...
+
+    @property
+    def deaths(self) -> int:
+        """Clusters left without weight in the step."""
+        ...
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of all passes since the start."""
+        ...
 
 
 @dataclass(frozen=True)
 class Record:
-    """One committed step of a fit, as the history keeps it."""
+    """Figures of one committed step of a fit."""
 
     objective: float
     """Inertia + penalty * k."""
@@ -18,37 +66,40 @@ class Record:
     """Squared error, in squared units of the rows times weight."""
     n_clusters: int
     n_local_clusters: int
-    """Uses of clusters by data sets, of the HDP; 0 elsewhere."""
+    """Local clusters of all data sets together, for the HDP; 0 elsewhere."""
     births: int
     """Clusters opened in the step."""
     deaths: int
-    """Clusters left without weight in it."""
+    """Clusters left without weight in the step."""
     merges: int
-    """Pairs of clusters that became one, by the search."""
+    """Pairs of clusters that the search made one."""
     splits: int
-    """Clusters that became two."""
+    """Clusters that the search made two."""
     deletes: int
     """Clusters whose rows went to their neighbors."""
     openings: int
-    """Trials that opened clusters, settled and were kept: 0 or 1, as the next two."""
+    """Kept trials that opened clusters: 0 or 1, as for the next two."""
     closings: int
-    """Trials that deleted clusters."""
+    """Kept trials that deleted clusters."""
     swaps: int
-    """Trials that did both, moves of single rows and a step to what births alone end with among them."""
+    """Kept trials that did both.  Moves of single rows and a step to the end of births alone are counted here too."""
     merge_gain: float
-    """What the merges lowered the objective by."""
+    """Decrease of the objective by the merges."""
     split_gain: float
-    """What the splits did, before the means moved."""
+    """Decrease by the splits, before the means moved."""
     delete_gain: float
-    """What the deletes did at least."""
+    """Least decrease by the deletes."""
     passes: float
-    """Passes since the start; one over a part of the rows counts as that part, one that need not read shards as one."""
+    """Passes since the start.  A pass over a part of the rows counts as that part; a pass that skips unchanged shards
+    counts as one."""
     seconds: float
-    """What the step took; the one figure that differs from run to run."""
+    """Time of the step; the one figure that differs from run to run."""
 
     @classmethod
-    def of(cls, state: Any, n_rows: int, seconds: float) -> "Record":
-        """The record of a state; what its method does not count is 0."""
+    def of(cls, state: FitState, n_rows: int, seconds: float) -> "Record":
+        """Return the record of a state.  Figures that its method does not count are 0."""
+        moves = getattr(state, "moves", np.zeros(len(MOVES), np.int64))
+        gains = getattr(state, "gains", np.zeros(len(GAINS)))
         return cls(
             objective=state.objective,
             inertia=math.fsum(state.inertias),
@@ -56,22 +107,46 @@ class Record:
             n_local_clusters=getattr(state, "n_local_clusters", 0),
             births=state.births,
             deaths=state.deaths,
-            **_named(MOVES, getattr(state, "moves", np.zeros(len(MOVES), np.int64))),
-            **_named(GAINS, getattr(state, "gains", np.zeros(len(GAINS)))),
+            **_by_name(MOVES, moves),
+            **_by_name(GAINS, gains),
             passes=state.rows_read / n_rows,
             seconds=seconds,
         )
 
 
-MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
+FIGURES = tuple(field.name for field in fields(Record))
+"""Columns of the history, in order."""
 
 
-GAINS = ("merge_gain", "split_gain", "delete_gain")
+class History(list[Record]):
+    """The records of a fit, one for each committed step, in order."""
+
+    @classmethod
+    def from_table(cls, table: Float64Array) -> Self:
+        """Return the history of a table, (steps, figures) float64, with its columns in the order of `FIGURES`."""
+        return cls(map(_record, table.tolist()))
+
+    def table(self) -> Float64Array:
+        """Return a table, (steps, figures) float64; integers below 2**53 are exact."""
+        return np.array([[getattr(record, name) for name in FIGURES] for record in self], np.float64)
+
+    def columns(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the columns by name, (steps,) each, int64 or float64."""
+        kinds = dict.fromkeys(FIGURES, np.float64) | dict.fromkeys(INTEGERS, np.int64)
+        return {name: np.array([getattr(record, name) for record in self], kinds[name]) for name in FIGURES}
+
+    def after(self, record: Record, *, committed: bool = True) -> Self:
+        """Return this history after one more step; of a rejected step only the `passes` count, in the last record."""
+        if committed:
+            return type(self)([*self, record])
+        return type(self)([*self[:-1], replace(self[-1], passes=record.passes)])
 
 
-INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
-"""Columns of the history that hold integers."""
+def _record(row: list[float]) -> Record:
+    figures: dict[str, Any] = dict(zip(FIGURES, row, strict=True))
+    figures.update((name, int(figures[name])) for name in INTEGERS)
+    return Record(**figures)
 
 
-def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _by_name(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:
     return dict(zip(names, values.tolist(), strict=True))

@@ -1,26 +1,27 @@
-"""The one loop of the library."""
+"""The one loop of the library: steps of a method, their history, and who is told of them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Bookmark, state_of, values_of
+from dask_dpmeans.engine.checkpoints import Checkpoint, state_of, values_of
+from dask_dpmeans.engine.history import History, Record
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.kernels.block import Features
 
 AnyState = TypeVar("AnyState", bound=Any)
 OVER = "over"
-"""Of what a shelf keeps of a fit: whether it has ended."""
+"""Name in a checkpoint: whether the fit has ended."""
 
 
 class Algorithm(Protocol[AnyState]):
     """A method: its parameters, and how it starts, steps and ends."""
 
     name: ClassVar[str]
-    """What the method is called in a run store."""
+    """Name of the method in a run store."""
     state: ClassVar[type[Any]]
     """The class of its states, a dataclass of arrays and numbers."""
 
@@ -31,76 +32,104 @@ class Algorithm(Protocol[AnyState]):
 
     @property
     def sparse(self) -> bool:
-        """Whether the method sees CSR rows as such."""
+        """Whether the method takes CSR rows as they are."""
         ...
 
     @property
     def features(self) -> Features | None:
-        """What is made of each row of the input before the method sees it; None where it sees the rows as given."""
+        """The map of each row of the input before the method sees it; None for the rows as given."""
         ...
 
     def seeded(self, seed: int) -> Self:
-        """The same method, with this seed for what it draws."""
+        """Return the same method with this seed."""
         ...
 
     def init(self, source: Source) -> AnyState:
-        """The state before the first step."""
+        """Return the state before the first step."""
         ...
 
     def step(self, source: Source, state: AnyState) -> AnyState:
-        """The next state."""
+        """Return the next state."""
         ...
 
     def done(self, before: AnyState, after: AnyState) -> bool:
-        """Whether `after` is the end."""
+        """Return whether the method has converged at `after`."""
         ...
 
     def score(self, source: Source, state: AnyState) -> float:
-        """The objective that a state's centers give on these rows."""
+        """Return the objective that the centers of a state give on these rows."""
         ...
 
     def labels(self, source: Source, state: AnyState) -> Kernel:
-        """The kernel of a map that labels the rows as a state has them."""
+        """Return the kernel of a map that labels the rows by a state."""
         ...
 
     def result(self, source: Source, state: AnyState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """The arrays of the stored result, by name, with the names of their dimensions."""
+        """Return the arrays of the stored result by name, each with the names of its dimensions."""
         ...
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """A method whose states are draws from a distribution: each counts, whatever its objective, and none is the end."""
+    """A method whose states are draws from a distribution: every state is committed, and none converges."""
 
     @property
     def draws(self) -> Literal[True]:
-        """That this is so."""
+        """Marks the method as a sampler."""
         ...
 
 
 @dataclass(frozen=True)
 class Step(Generic[AnyState]):
-    """A committed state of a fit."""
+    """A state of a fit, as `iterate` yields it."""
 
     state: AnyState
     converged: bool
     """Whether it is the end."""
     seconds: float
-    """What the step took."""
+    """Time of the step."""
+    committed: bool = True
+    """Whether the state is new.  If not, the step was rejected, and this is the state before it again."""
+
+
+@dataclass(frozen=True)
+class Progress(Generic[AnyState]):
+    """How far a fit has come."""
+
+    state: AnyState
+    """The last committed state."""
+    history: History = field(default_factory=History)
+    """Records of all committed steps."""
+    converged: bool = False
+    committed: bool = True
+    """Whether the last step was committed."""
+    stopped: bool = False
+    """Whether an observer has asked for the end."""
+
+
+class Observer(Protocol[AnyState]):
+    """Something that follows the steps of a fit: a store that commits them, callbacks, a progress bar."""
+
+    def begin_step(self) -> None:
+        """Note that a step begins."""
+        ...
+
+    def end_step(self, progress: Progress[AnyState]) -> bool:
+        """Note what a step came to, and return whether the fit is to stop."""
+        ...
 
 
 def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None = None) -> Iterator[Step[AnyState]]:
-    """Step until the method is done or `max_iter` is reached, and yield each state whose objective is lower.
+    """Step until the method has converged or `max_iter` is reached, and yield each committed state.
 
-    Saving, progress, plots and stopping are consumers of this generator.  A step that does not lower the objective is
-    not committed: the state before it is yielded once more, as the end, with the rows read in trying.  Of a `Sampler`
-    every state is yielded, until `max_iter`.
+    A step that does not lower the objective is rejected: the state before it is yielded once more, as the end, with
+    the rows that the step read.  Every state of a `Sampler` is committed.
 
     Parameters
     ----------
     source : the rows
     method : parameters and steps
-    state : where to go on from, a state that was yielded before; the method's own start by default
+    state : a state that was yielded before, to go on from; the method's own start by default
     """
     before = method.init(source) if state is None else state
     while before.step < method.max_iter:
@@ -108,7 +137,7 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
         after = method.step(source, before)
         seconds = perf_counter() - started
         if not (after.objective < before.objective or isinstance(method, Sampler)):
-            yield Step(replace(before, rows_read=after.rows_read), True, seconds)
+            yield Step(replace(before, rows_read=after.rows_read), True, seconds, committed=False)
             return
         converged = bool(method.done(before, after))  # a comparison of NumPy's numbers gives one that JSON cannot hold
         yield Step(after, converged, seconds)
@@ -117,8 +146,47 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
         before = after
 
 
+def follow(
+    source: Source, method: Algorithm[AnyState], start: Progress[AnyState] | None = None
+) -> Iterator[Progress[AnyState]]:
+    """Yield the progress of a fit after each step of `iterate`, with its history."""
+    history, state = History(), None
+    if start is not None:
+        history, state = start.history, start.state
+    for step in iterate(source, method, state):
+        record = Record.of(step.state, source.plan.n_rows, step.seconds)
+        history = history.after(record, committed=step.committed)
+        yield Progress(step.state, history, step.converged, step.committed)
+
+
+def drive(
+    source: Source,
+    method: Algorithm[AnyState],
+    observers: Sequence[Observer[AnyState]] = (),
+    start: Progress[AnyState] | None = None,
+) -> Progress[AnyState]:
+    """Fit, tell the observers of each step, and return where the fit ended.
+
+    Parameters
+    ----------
+    source : the rows
+    method : parameters and steps
+    observers : told of each step, in this order; the fit ends when one asks to stop
+    start : where to go on from; the method's own start by default
+    """
+    steps, progress = follow(source, method, start), start
+    while progress is None or not (progress.converged or progress.state.step >= method.max_iter):
+        for observer in observers:
+            observer.begin_step()
+        progress = next(steps)
+        asked = [observer.end_step(progress) for observer in observers]
+        if any(asked):
+            return replace(progress, stopped=True)
+    return progress
+
+
 def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | None = None) -> AnyState:
-    """The state that a fit ends with; where the source has a shelf, a fit that was stopped goes on from what it holds.
+    """Return the state that a fit ends with.  A fit that was stopped goes on from its checkpoint.
 
     Parameters
     ----------
@@ -126,14 +194,16 @@ def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | No
     method : parameters and steps
     start : where to start; the method's own start by default
     """
-    with Bookmark.of(source, method.state, method, start) as bookmark:
-        kept = bookmark.reached(lambda values: (state_of(method.state, values), bool(values[OVER])))
-        state, ended = (start, False) if kept is None else kept
-        if ended:
+    with Checkpoint.of(source, method.state, method, start) as checkpoint:
+        state, over = start, False
+        saved = checkpoint.restore(lambda values: (state_of(method.state, values), bool(values[OVER])))
+        if saved is not None:
+            state, over = saved
+        if over:
             return cast(AnyState, state)
         for step in iterate(source, method, state):
             state = step.state
             # A step after the last may be lower still, and is no part of the fit.
             over = step.converged or state.step >= method.max_iter
-            bookmark.note(values_of(state) | {OVER: np.asarray(over)}, over=over)
+            checkpoint.update(values_of(state) | {OVER: np.asarray(over)}, over=over)
     return cast(AnyState, state)

@@ -1,8 +1,12 @@
-"""Blocks, shards and the merge tree, as plain arithmetic.
+"""Blocks, shards and the merge tree, as plain arithmetic, and what a method may ask of its rows.
 
-A block is a run of rows fixed by global row number alone.  The answers of all blocks meet in one fixed binary tree
-over block numbers; a shard is an aligned run of ``2**m`` blocks, a subtree of it, so that neither the grouping nor the
-workers can change a result::
+*Block*: a run of rows, the unit of work of every kernel.  Its bounds are fixed by global row numbers and by the number
+of columns alone (`block_height`), never by the chunks of the input.
+
+*Shard*: a run of ``2**m`` blocks that one task handles.  The number of threads and their memory decide how high it is.
+
+*Merge tree*: the answers of all blocks are merged in pairs, in one fixed binary tree over block numbers.  A shard is a
+subtree of it, so shards and workers never change a result::
 
     blocks   0   1   2   3   4   5   6
               \\ /     \\ /     \\ /     |
@@ -12,6 +16,10 @@ workers can change a result::
                     \\____     ____/
                          \\   /
                            o
+
+Methods ask two things of a `Source`.  A *fold* runs a `Reduction` on each block, and merges the small answers in the
+tree: sums, proposals, farthest rows.  A *map* runs a `Kernel` on each block, and keeps its answers row by row: labels,
+distances, features.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -21,12 +29,13 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Shelf
+from dask_dpmeans.engine.checkpoints import CheckpointStore
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
 
 Answer = TypeVar("Answer")
 Carried = TypeVar("Carried")
+Kept = TypeVar("Kept")
 Shared = TypeVar("Shared")
 
 BLOCK_ELEMENTS = 2**19
@@ -41,52 +50,52 @@ LABEL_CHUNK_BLOCKS = 8
 
 
 class Reduction(Protocol[Answer]):
-    """A reduction over all rows, as a value: what a block answers, and how two neighbors' answers become one."""
+    """A reduction over all rows, as a value: the answer of a block, and the merge of two answers."""
 
     def chunk(self, block: Block) -> Answer:
-        """The answer of one block."""
+        """Return the answer of one block."""
         ...
 
     def combine(self, left: Answer, right: Answer) -> Answer:
-        """The answer of two neighboring runs of blocks, `left` before `right`."""
+        """Merge the answers of two neighboring runs of blocks, `left` before `right`."""
         ...
 
 
 @runtime_checkable
-class Lasting(Reduction[Answer], Protocol[Answer]):
+class ReusableReduction(Reduction[Answer], Protocol[Answer]):
     """A reduction whose answers may hold in the next pass too, so that a shard need not be read again."""
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
-        """What to keep of a shard's answer for later passes; None where that would be more than `most_bytes`."""
+        """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
         ...
 
-    def standing(self, earlier: Any, kept: Mapping[int, Any]) -> dict[int, Any]:
-        """What is kept of those shards that answer as they did in an earlier pass, a reduction of the same kind."""
+    def unchanged(self, earlier: Any, kept: Mapping[int, Kept]) -> dict[int, Kept]:
+        """Return what is kept of the shards that answer as in an earlier pass, a reduction of the same kind."""
         ...
 
     def restore(self, kept: Any) -> Answer:
-        """The answer of which that was kept."""
+        """Return the answer of a shard from what was kept of it."""
         ...
 
 
 @runtime_checkable
 class Stepwise(Protocol):
-    """A job that is made of fits, one after the other."""
+    """A job made of fits, one after the other."""
 
     @property
     def n_fits(self) -> int | None:
-        """How many; None where that shows on the way."""
+        """Number of fits; None if it is not known before."""
         ...
 
     def each(self, shared: Any) -> Generator[Mapping[str, float], None, Any]:
-        """Yield the `penalty` of each fit and the `n_clusters` that it gave, and return what the job answers."""
+        """Yield `penalty` and `n_clusters` of each fit, and return the answer of the job."""
         ...
 
 
-def finished(
+def run_fits(
     fits: Generator[Mapping[str, float], None, Answer], note: Callable[[Mapping[str, float]], None] = lambda fit: None
 ) -> Answer:
-    """What a job made of fits answers in the end; `note` is called with what each came to."""
+    """Run a job made of fits to its end, and return its answer; `note` is called with what each fit yields."""
     while True:
         try:
             fit = next(fits)
@@ -97,57 +106,57 @@ def finished(
 
 
 Kernel = Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
-"""What a map runs on each block: row-aligned answers."""
+"""Function that a map runs on each block; its answers are aligned with the rows."""
 Sink = Callable[[int, tuple[np.ndarray[Any, Any], ...]], Any]
-"""Where a map's answers go: the first row's number, and the answers of a run of rows.  It may say something of them."""
+"""Receiver of the answers of a map: called with the number of the first row, and the answers of a run of rows."""
 
 
 class Source(Protocol):
-    """Rows, wherever they are: everything a method may ask of them."""
+    """Rows, and all that a method may ask of them."""
 
     @property
     def plan(self) -> "Plan":
-        """How the rows are cut."""
+        """Blocks and shards of the rows."""
         ...
 
     @property
     def scale(self) -> Float64Array | None:
-        """(d,), what the columns were divided by, if anything."""
+        """(d,), by which the columns were divided; None if they were not."""
         ...
 
     @property
     def summary(self) -> Summary:
-        """What the first pass found."""
+        """Column statistics of the first pass."""
         ...
 
     @property
     def identity(self) -> str:
-        """What tells the rows from others."""
+        """Digest of the rows."""
         ...
 
     @property
-    def shelf(self) -> Shelf | None:
-        """Where fits keep how far they have come."""
+    def checkpoints(self) -> CheckpointStore | None:
+        """Where fits save their states; None to save nothing."""
         ...
 
     def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
-        """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
+        """Reduce all rows, or a run of blocks that is a subtree of the merge tree."""
         ...
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
         """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks.
 
-        Return what the sink says of each, in row order.
+        Return the answers of the sink, in row order.
         """
         ...
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
-        """Run jobs on something that they share, side by side where there are workers."""
+        """Run jobs on a value that they share, at the same time if there are workers."""
         ...
 
 
 def block_height(n_features: int) -> int:
-    """Rows of a block, a power of two chosen from the number of columns alone.
+    """Return the rows of a block, a power of two chosen from the number of columns alone.
 
     >>> block_height(1), block_height(16), block_height(128), block_height(10**6)
     (16384, 16384, 4096, 256)
@@ -156,7 +165,7 @@ def block_height(n_features: int) -> int:
 
 
 def label_chunk(n_rows: int, block_rows: int) -> int:
-    """Rows of a stored chunk of row-aligned results, a power of two: whole blocks, whatever the shards are.
+    """Return the rows of a stored chunk of row-aligned results: a power of two, and whole blocks.
 
     >>> label_chunk(1000, 256), label_chunk(10**6, 256), label_chunk(10**9, 256)
     (256, 2048, 2048)
@@ -165,29 +174,28 @@ def label_chunk(n_rows: int, block_rows: int) -> int:
 
 
 def power_of_two(number: int) -> int:
-    """The greatest power of two up to a number, at least 1."""
+    """Return the greatest power of two up to a number, at least 1."""
     return 1 << (max(1, number).bit_length() - 1)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How rows are cut into blocks, and blocks into shards."""
+    """The division of rows into blocks, and of blocks into shards."""
 
     n_rows: int
-    """Rows in all."""
     block_rows: int
-    """Rows of a block, the last one excepted; a power of two."""
+    """Rows of each block but the last; a power of two."""
     shard_blocks: int
-    """Blocks of a shard, the last one excepted; a power of two."""
+    """Blocks of each shard but the last; a power of two."""
 
     @property
     def n_blocks(self) -> int:
-        """Blocks in all."""
+        """Number of blocks."""
         return -(-self.n_rows // self.block_rows)
 
     @property
     def shard_rows(self) -> int:
-        """Rows of a shard, the last one excepted."""
+        """Rows of each shard but the last."""
         return self.block_rows * self.shard_blocks
 
     @property
@@ -197,38 +205,41 @@ class Plan:
 
     @property
     def n_shards(self) -> int:
-        """Shards in all."""
+        """Number of shards."""
         return -(-self.n_rows // self.shard_rows)
 
     def rows_of(self, blocks: range) -> int:
-        """Rows in a range of blocks."""
-        return min(self.n_rows, blocks.stop * self.block_rows) - min(self.n_rows, blocks.start * self.block_rows)
+        """Return the number of rows in a range of blocks."""
+        start, stop = (min(self.n_rows, block * self.block_rows) for block in (blocks.start, blocks.stop))
+        return stop - start
 
     def shard_bounds(self) -> list[tuple[int, int]]:
-        """First row and end of each shard."""
-        return [(start, min(start + self.shard_rows, self.n_rows)) for start in range(0, self.n_rows, self.shard_rows)]
+        """Return the first row and the end of each shard."""
+        starts = range(0, self.n_rows, self.shard_rows)
+        return [(start, min(start + self.shard_rows, self.n_rows)) for start in starts]
 
     def pieces(self, blocks: range, wanted: int = 1) -> list[tuple[int, range]]:
-        """The shards that a range of blocks touches, each with its blocks in it, numbered within the shard.
+        """Return the shards that a range of blocks touches, each with its blocks, numbered within the shard.
 
-        Where these are fewer than `wanted`, they are cut into smaller subtrees, down to blocks.
+        Fewer shards than `wanted` are cut into smaller subtrees, down to blocks.
         """
         height = self.shard_blocks
         while height > 1 and -(-blocks.stop // height) - blocks.start // height < wanted:
             height //= 2
-        cuts = [blocks.start, *range((blocks.start // height + 1) * height, blocks.stop, height), blocks.stop]
-        within = [
-            (start // self.shard_blocks, start % self.shard_blocks, stop - start) for start, stop in pairwise(cuts)
-        ]
-        return [(shard, range(first, first + count)) for shard, first, count in within]
+        inner = range((blocks.start // height + 1) * height, blocks.stop, height)
+        found = []
+        for start, stop in pairwise([blocks.start, *inner, blocks.stop]):
+            shard, first = divmod(start, self.shard_blocks)
+            found.append((shard, range(first, first + stop - start)))
+        return found
 
 
 def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1) -> int:
-    """Blocks of a shard, a power of two: about eight shards a thread, none over `most_rows` rows.
+    """Return the blocks of a shard, a power of two: about eight shards a thread, none over `most_rows` rows.
 
-    Where that would be more than `ENOUGH_SHARDS` in all, there are fewer a thread, down to one: each is a task.
-    Where that is less, a shard is a whole label chunk, and as high as what is stored together, so that tasks do not
-    all decode the same.  The grouping never changes a result, so it may follow the threads and their memory.
+    From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.  A shard is at least a
+    label chunk and as high as `stored_rows`, the rows stored together, so that tasks do not all decode the same chunk.
+    The grouping never changes a result, so it may follow the threads and their memory.
 
     >>> shard_blocks(10**6, 256, 2, 10**9), shard_blocks(10**6, 256, 2, 1), shard_blocks(10**6, 256, 2, 1, 5000)
     (128, 8, 16)
@@ -241,7 +252,7 @@ def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, s
 
 
 def doublings(n_blocks: int) -> Iterator[range]:
-    """Runs of blocks that double from the first block on; each is a subtree.
+    """Yield runs of blocks that double from the first block on; each is a subtree.
 
     >>> list(doublings(5))
     [range(0, 1), range(1, 2), range(2, 4), range(4, 5)]
@@ -256,7 +267,7 @@ def doublings(n_blocks: int) -> Iterator[range]:
 def merge_tree(answers: Iterable[Answer], combine: Callable[[Answer, Answer], Answer]) -> Answer:
     """Merge the answers of neighboring subtrees of one size, in order, as the fixed tree does.
 
-    The last may be smaller, as the tail of the rows is.
+    The last subtree may be smaller.
 
     >>> merge_tree("abcdefg", lambda left, right: f"({left}{right})")
     '(((ab)(cd))((ef)g))'

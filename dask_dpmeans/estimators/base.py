@@ -1,26 +1,28 @@
-"""What scikit-learn's faces of the methods have in common."""
+"""The common parts of the scikit-learn estimators: fits, predictions, and checks of what they are given."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils import Tags, check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, errors
-from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.loop import Algorithm, Step, iterate
+from dask_dpmeans.engine.history import History
+from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
+from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks
+from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description, rows_as_fitted
-from dask_dpmeans.estimators.transform import Learned, Recipe
+from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances, Labels
-from dask_dpmeans.kernels.block import Block, Features, Float64Array
+from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import (
@@ -40,26 +42,53 @@ from dask_dpmeans.sources import (
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.run_store import Result
 
+RandomState = int | np.random.RandomState | None
+"""The types of `random_state`."""
 MOST_SEED = 2**32 - 1
-"""The largest that NumPy's `RandomState` takes, and with it scikit-learn."""
+"""The largest seed of NumPy's `RandomState`, and so of scikit-learn."""
 
 
 class ClustersMixin(ClusterMixin, CallbackSupport):
-    """What every estimator knows of its clusters, whatever they are of."""
+    """The part of every estimator with clusters, of rows or of nodes."""
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         return Description()
 
-    def _recipe(self) -> Recipe | None:
-        """What its method sees in place of the rows, where that has to be learned from them first."""
+    def _feature_map(self) -> FeatureMap | None:
+        """Return the map that is learned from the rows before the method sees them; None to use the rows."""
         return None
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether a fit has ended: one that was interrupted has noted its columns and its seed."""
+        """Return whether a fit has ended; an interrupted one has noted its columns and its seed."""
         return hasattr(self, "cluster_weights_")
 
-    def _set_fitted(self, weights: Float64Array, inertias: Float64Array, history: list[Record]) -> None:
+    def _drive(
+        self,
+        source: Source,
+        method: Algorithm[Any],
+        tasks: Tasks,
+        note: Callable[[Any, Progress[Any]], None],
+        frames: int = 2,
+    ) -> None:
+        """Fit, and set the fitted attributes.
+
+        `note` sets them on an estimator.  Callbacks get a copy, as if the fit had ended with that step.  A warning
+        points `frames` functions up.
+        """
+
+        def attributes(progress: Progress[Any]) -> Mapping[str, Any]:
+            model = copy(self)
+            note(model, progress)
+            return vars(model)
+
+        end = drive(source, method, [tasks.steps(attributes)])
+        note(self, end)
+        if not (end.converged or end.stopped or isinstance(method, Sampler)):
+            message = errors.NOT_CONVERGED.format(method.max_iter)
+            warnings.warn(message, ConvergenceWarning, stacklevel=frames + FRAMES + 1)
+
+    def _set_fitted(self, weights: Float64Array, inertias: Float64Array, history: History) -> None:
         last = history[-1]
         self.cluster_weights_ = weights
         self.cluster_inertias_ = inertias
@@ -70,28 +99,22 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         self.n_passes_ = last.passes
         self.history_ = history
 
-    def _reached(self, note: Callable[[Any], None]) -> Mapping[str, Any]:
-        """What a fit that ended now would note, by `note`, without noting it."""
-        model = copy(self)
-        note(model)
-        return vars(model)
-
-    def _restore_clusters(self, result: Result) -> None:
-        """Note what every run came to."""
+    def _restore(self, result: Result) -> None:
+        """Set the fitted attributes from a run."""
         self._set_fitted(result.arrays["cluster_weights"], result.arrays["cluster_inertias"], result.history)
 
 
-class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin):
-    """What every estimator with centers does, whichever method finds them."""
+class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin):
+    """The part of every estimator with centers that rows are compared with."""
 
     features_: Features | None = None
+    feature_columns_: list[int] | None = None
+    feature_scale_: Float64Array | None = None
+    cluster_centers_: Float64Array
     labels_: Any
     n_passes_: float
 
-    feature_columns_: list[int] | None = None
-    feature_scale_: Float64Array | None = None
-
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -100,44 +123,48 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
         """Return how texts and pictures speak of this estimator, fitted or not."""
         return Description(**rows_as_fitted(self.features_, self.feature_scale_))
 
-    def predict(self, X: Any) -> Any:
-        """The number of the nearest center of each row, (n,) int32; lazy where X is."""
+    def predict(self, X: object) -> Any:
+        """Return the number of the nearest center of each row, (n,) int32; lazy if X is a Dask array."""
         check_is_fitted(self)
-        return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32, None)
+        return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32)
 
-    def transform(self, X: Any) -> Any:
-        """The distance of each row, as the fit sees it, to each center, (n, k) float64; lazy where X is."""
+    def transform(self, X: object) -> Any:
+        """Return the distance of each row to each center, (n, k) float64, in units of the fit; lazy if X is."""
         check_is_fitted(self)
         return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of X: the weighted sum of squared distances to the nearest centers."""
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
+        """Return minus the inertia of X, the weighted sum of squared distances to the nearest centers."""
         check_is_fitted(self)
         return -batch.inertia_of(self._source(checked_rows(self, X, reset=False), sample_weight), self.cluster_centers_)
 
     def _mapped(
         self,
-        X: Any,
-        kernel: Callable[[Block], Any],
-        dtype: Any,
-        width: int | None,
-        groups: Any = None,
+        X: object,
+        kernel: Kernel,
+        dtype: npt.DTypeLike,
+        width: int | None = None,
+        groups: object = None,
         names: Names | None = None,
     ) -> Any:
+        """Return the answers of a kernel on the rows of X, (n,) or (n, width); lazy if X is."""
         rows = checked_rows(self, X, reset=False, names=names)
         if groups is not None:
             rows = known_rows(rows)
             groups = open_groups(groups, rows.shape[0])
         if is_lazy(rows):
-            prepared = self.feature_columns_, self.feature_scale_
-            return lazy_map(rows, kernel, *prepared, dtype, width, groups, self.features_)
+            columns, scale = self.feature_columns_, self.feature_scale_
+            return lazy_map(rows, kernel, columns, scale, dtype, width, groups, self.features_)
         source = self._source(rows, groups=groups)
-        answer = np.empty(rows.shape[:1] if width is None else (rows.shape[0], width), dtype)
+        shape: tuple[int, ...] = rows.shape[:1]
+        if width is not None:
+            shape = (rows.shape[0], width)
+        answer = np.empty(shape, np.dtype(dtype))
         source.map(kernel, Writer((answer,)), "predict")
         return answer
 
-    def _source(self, rows: Any, sample_weight: Any = None, groups: Any = None) -> RowSource:
-        """Rows, as the fit saw its own."""
+    def _source(self, rows: object, sample_weight: object = None, groups: object = None) -> RowSource:
+        """Return rows with the columns, the scale and the features of the fit."""
         return as_source(
             rows,
             sample_weight,
@@ -150,146 +177,179 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
 
     @property
     def _points(self) -> Float64Array | None:
-        """(k, d), the centers, where they are points among the rows."""
+        """The centers, (k, d), if they are points among the rows."""
         return self.cluster_centers_
-
-    def _fit_rows(
-        self,
-        rows: Any,
-        method: Algorithm[Any],
-        tasks: Tasks,
-        groups: Any = None,
-        sample_weight: Any = None,
-    ) -> None:
-        """Take a method through its steps, and note what they came to and the labels.
-
-        For `fit` itself to call: a warning points at who called that.
-        """
-        learned = self._learned(rows, method, groups, sample_weight)
-        rows = rows if learned.rows is None else learned.rows
-
-        def note(model: CentersMixin, state: Any, history: list[Record]) -> None:
-            model._note(learned, rows, groups, method, state, history)
-
-        found = stepped(learned.source, method, tasks, lambda *end: self._reached(lambda model: note(model, *end)))
-        note(self, found.state, found.history)
-        if not found.wanted:
-            warnings.warn(errors.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3 + FRAMES)
-
-    def _note(
-        self, learned: Learned, rows: Any, groups: Any, method: Algorithm[Any], state: Any, history: list[Record]
-    ) -> None:
-        """Note what a fit came to, and the labels of the rows."""
-        source = learned.source
-        self.feature_columns_ = self.feature_scale_ = None
-        self.features_ = source.prepare.features
-        self._set_fitted(state.weights, state.inertias, history)
-        self.n_passes_ += learned.passes
-        self._set_centers(method, source, state)
-        kernel = method.labels(source, state)
-        if is_lazy(rows):
-            self.labels_ = lazy_map(rows, kernel, None, None, np.int32, None, groups, self.features_)
-        else:
-            self.labels_ = np.empty(rows.shape[0], np.int32)
-            source.map(kernel, Writer((self.labels_,)), "label")
-            self.n_passes_ += 1.0
-
-    def _learned(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: Any) -> Learned:
-        """What a method sees of rows."""
-        recipe = self._recipe()
-        source = as_source(rows, sample_weight, groups=groups, features=method.features)
-        return Learned(source) if recipe is None else recipe.learn(source, self.random_state_)
-
-    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
-        """Note the centers of the last state."""
-        self.cluster_centers_ = state.centers
-
-    def _restore(self, result: Result) -> None:
-        """Note what a run came to."""
-        self._restore_clusters(result)
-        self.cluster_centers_ = result.arrays["cluster_centers"]
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_clusters_)
 
 
-class Ended(NamedTuple):
-    """What the steps of a fit came to."""
+@dataclass(frozen=True)
+class RowFit:
+    """A fit of rows: what was given, and what the method saw."""
 
-    state: Any
-    """The last one that was committed."""
-    history: list[Record]
-    """Of all steps."""
-    wanted: bool
-    """Whether the fit converged, or a callback asked for its end."""
+    method: Algorithm[Any]
+    mapped: MappedRows
+    rows: Any
+    """The rows as given, or those that the feature map made of them."""
+    groups: Any
 
-
-def stepped(
-    source: RowSource, method: Algorithm[Any], tasks: Tasks, reached: Callable[[Any, list[Record]], Mapping[str, Any]]
-) -> Ended:
-    """Take a method through its steps, each a task; `reached` says what a fit would note that ended with a state."""
-    steps, history = iterate(source, method), list[Record]()
-    while True:
-        task = tasks.step()
-        step: Step[Any] = next(steps)
-        history[step.state.step - 1 :] = [Record.of(step.state, source.plan.n_rows, step.seconds)]
-        wanted = task.end(partial(reached, step.state, list(history))) or step.converged
-        if wanted or step.state.step >= method.max_iter:
-            return Ended(step.state, history, wanted)
+    @property
+    def source(self) -> RowSource:
+        """The rows as the method sees them."""
+        return self.mapped.source
 
 
-def seed_of(random_state: Any) -> int:
-    """The one seed of a fit: the number given, or one drawn."""
+class CentersMixin(NearestCenterMixin):
+    """The part of every estimator that fits centers to rows by an `Algorithm`, which its `method` returns."""
+
+    def method(self) -> Algorithm[Any]:
+        """Return the checked parameters as an algorithm.
+
+        Raises
+        ------
+        InputError
+            A parameter that cannot be used.
+        """
+        raise NotImplementedError
+
+    @with_callbacks
+    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or DataFrame, ``zarr.Array``
+            Or a ``zarr.Group`` of CSR rows.  With a precomputed kernel or affinity, the matrix (n, n).
+        y : ignored
+        sample_weight : (n,), optional
+            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
+            penalty.  So an integer weight equals a repeated row.
+
+        Returns
+        -------
+        self
+        """
+        method = self.method()
+        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
+        self.random_state_ = seed_of(self.random_state)
+        rows = checked_rows(self, X, reset=True)
+        self._check_fit(sample_weight)
+        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
+        tasks.end()
+        return self
+
+    def _check_fit(self, sample_weight: object) -> None:
+        """Refuse what cannot be used together with the columns of X."""
+
+    def _fit_rows(
+        self,
+        rows: Any,
+        method: Algorithm[Any],
+        tasks: Tasks,
+        groups: object = None,
+        sample_weight: object = None,
+    ) -> None:
+        """Fit, and set the fitted attributes.  Called by `fit` itself: a warning points at its caller."""
+        mapped = self._map_rows(rows, method, groups, sample_weight)
+        if mapped.rows is not None:
+            rows = mapped.rows
+        given = RowFit(method, mapped, rows, groups)
+        self._drive(mapped.source, method, tasks, lambda model, progress: model._note(given, progress), frames=3)
+
+    def _map_rows(self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object) -> MappedRows:
+        """Return the rows as the method sees them."""
+        feature_map = self._feature_map()
+        source = as_source(rows, sample_weight, groups=groups, features=method.features)
+        if feature_map is None:
+            return MappedRows(source)
+        return feature_map.fit(source, self.random_state_)
+
+    def _note(self, given: RowFit, progress: Progress[Any]) -> None:
+        """Set the fitted attributes, and label the rows."""
+        source, state = given.source, progress.state
+        self.feature_columns_ = self.feature_scale_ = None
+        self.features_ = source.prepare.features
+        self._set_fitted(state.weights, state.inertias, progress.history)
+        self.n_passes_ += given.mapped.passes
+        self._set_centers(given.method, source, state)
+        kernel = given.method.labels(source, state)
+        if is_lazy(given.rows):
+            self.labels_ = lazy_map(given.rows, kernel, None, None, np.int32, None, given.groups, self.features_)
+        else:
+            self.labels_ = np.empty(given.rows.shape[0], np.int32)
+            source.map(kernel, Writer((self.labels_,)), "label")
+            self.n_passes_ += 1.0
+
+    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
+        """Set the centers of a state."""
+        self.cluster_centers_ = state.centers
+
+    def _restore(self, result: Result) -> None:
+        """Set the fitted attributes from a run."""
+        super()._restore(result)
+        self.cluster_centers_ = result.arrays["cluster_centers"]
+
+
+def seed_of(random_state: object) -> int:
+    """Return the one seed of a fit: the number given, or one drawn."""
     if random_state is None or isinstance(random_state, np.random.RandomState):
         return int(check_random_state(random_state).randint(2**31 - 1))
     seed = checks.integer("random_state", random_state, 0, or_none=", a RandomState or None")
     if seed > MOST_SEED:
-        raise InputError(f"random_state must be an integer <= {MOST_SEED}, as NumPy has it, got {seed}")
+        raise InputError(f"random_state must be an integer <= {MOST_SEED}, as in NumPy, got {seed}")
     return seed
 
 
-def checked_rows(model: BaseEstimator, X: Any, *, reset: bool, names: Names | None = None) -> Any:
-    """X, the number and the names of its columns compared with those of the fit, or noted where `reset`.
+def checked_rows(model: BaseEstimator, X: object, *, reset: bool, names: Names | None = None) -> Any:
+    """Return X as rows, (n, d), with the number and the names of its columns checked against the fit.
 
-    `names` are those of the columns where X was made of tables.
+    Parameters
+    ----------
+    model : the estimator
+    X : rows of any kind that `as_source` takes
+    reset : note the columns for a new fit, in place of the check
+    names : names of the columns, if X was made of tables
     """
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
-    X = opened_rows(unwrapped(X, "X"), type(model).__name__)
-    names = names_of(X) if names is None else names
+    name = type(model).__name__
+    rows = opened_rows(unwrapped(X, "X"), name)
+    if names is None:
+        names = names_of(rows)
     if not reset:
-        check_names(names, getattr(model, "feature_names_in_", None), type(model).__name__)
-    if not is_lazy(X):
-        X = _array_of(model, X)
-    if X.ndim != 2:
-        raise InputError(f"X must have 2 dimensions, got shape {X.shape}")
-    columns = X.shape[1]
+        check_names(names, getattr(model, "feature_names_in_", None), name)
+    if not is_lazy(rows):
+        rows = _array_of(model, rows)
+    if rows.ndim != 2:
+        raise InputError(f"X must have 2 dimensions, got shape {rows.shape}")
+    columns = rows.shape[1]
     if reset:
         note_columns(model, columns, names)
     elif columns != model.n_features_in_:
-        raise InputError(
-            f"X has {columns} features, but {type(model).__name__} is expecting {model.n_features_in_} features as "
-            "input"
-        )
-    return X
+        expected = f"{name} is expecting {model.n_features_in_} features as input"
+        raise InputError(f"X has {columns} features, but {expected}")
+    return rows
 
 
-def _array_of(model: BaseEstimator, X: Any) -> Any:
-    """What is in this process's memory as an array, as scikit-learn has it."""
-    sparse = "csr" if get_tags(model).input_tags.sparse else False
+def _array_of(model: BaseEstimator, X: object) -> Any:
+    """Return rows in this process's memory as an array that scikit-learn accepts."""
+    sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
     try:
         rows = check_array(X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X")
-        return rows if rows.dtype.kind != "O" else rows.astype(np.float64)
+        if rows.dtype.kind == "O":
+            rows = rows.astype(np.float64)
     except (TypeError, ValueError) as error:
         refused = refused_table(X, "X")
         if refused is None:
             raise
         raise refused from error
+    return rows
 
 
 def note_columns(model: BaseEstimator, columns: int, names: Sequence[str] | None) -> None:
-    """Note how many columns the rows of a fit have, and what they are called."""
+    """Set the number and the names of the columns of a fit."""
     model.n_features_in_ = columns
     model.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     if names is not None:

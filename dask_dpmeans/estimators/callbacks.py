@@ -1,25 +1,30 @@
-"""scikit-learn's callbacks, where it has them: from release 1.9 on, experimental.
+"""scikit-learn's callbacks, from release 1.9 on, where they are experimental.
 
-A fit is the root of a tree of tasks, with one task a step below it, and callbacks are told when each begins and ends.
-One that asks to stop, by answering true at the end of a step, ends the fit with what that step came to, as `max_iter`
-does; nothing warns that it has not converged, since that was asked for.
+A fit is the root of a tree of tasks, with one task a step below it.  Callbacks are told when each task begins and ends.
+A callback asks to stop by returning True at the end of a step.  The fit then ends with that step, without a warning.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Self, TypeVar
+
+from sklearn.base import BaseEstimator
+
+from dask_dpmeans.engine.loop import Progress
 
 FOUND = find_spec("sklearn.callback") is not None
 
 CallbackSupport: Any = object
-"""What an estimator inherits from: `set_callbacks`, and what makes the root of its tasks."""
+"""Base class of estimators: `set_callbacks`, and the root of a tree of tasks."""
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
+Attributes = Mapping[str, Any]
 
 
 def with_callbacks(fit: Fit) -> Fit:
-    """A fit after which callbacks are torn down, whether it ends well or not."""
+    """Return a fit after which callbacks are torn down, also if it fails."""
     return fit
 
 
@@ -29,23 +34,25 @@ if FOUND:
     CallbackSupport, with_callbacks = callback.CallbackSupportMixin, callback.with_callbacks
 
 FRAMES = int(FOUND)
-"""That the decorator adds between a fit and who calls it."""
+"""Stack frames that the decorator adds between a fit and its caller."""
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """The tasks of a fit, as callbacks are told of them; of scikit-learn without callbacks, nobody is."""
+    """A task of a fit, as callbacks are told of it; nothing happens without callbacks."""
 
-    model: Any
+    model: BaseEstimator
     context: Any
-    """The root of the tree, or the task of a step; None where there are no callbacks."""
+    """The root of the tree, or the task of a step; None without callbacks."""
     given: Mapping[str, Any]
-    """X, y and metadata, as the fit was given them."""
+    """Arguments of the fit: X, y and metadata."""
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: Any = None, sample_weight: Any = None, most: int = 0) -> Self:
-        """The root of the tasks of a fit of at most so many steps, which begins; for a fit `with_callbacks`."""
-        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+    def of(cls, model: BaseEstimator, X: object, y: object = None, sample_weight: object = None, most: int = 0) -> Self:
+        """Begin the root task of a fit of at most `most` steps; for a fit `with_callbacks`."""
+        metadata = {"sample_weight": sample_weight}
+        if sample_weight is None:
+            metadata = {}
         given = {"X": X, "y": y, "metadata": metadata}
         if not FOUND:
             return cls(model, None, given)
@@ -53,20 +60,42 @@ class Tasks:
         context = model._init_callback_context(max_subtasks=most)
         return cls(model, context.call_on_fit_task_begin(estimator=model, **given), given)
 
+    def steps(self, attributes: Callable[[Progress[Any]], Attributes]) -> "StepTasks":
+        """Return the observer of the steps of the fit.
+
+        `attributes` returns the fitted attributes of a fit that ended with a step.  It is called only for callbacks
+        that want them.
+        """
+        return StepTasks(self, attributes)
+
     def step(self) -> "Tasks":
-        """A step begins."""
+        """Begin the task of a step."""
         if self.context is None:
             return self
         context = self.context.subcontext(task_name="step")
         return Tasks(self.model, context.call_on_fit_task_begin(estimator=self.model, **self.given), self.given)
 
-    def end(self, attributes: Callable[[], Mapping[str, Any]] = dict) -> bool:
-        """The task ends; whether a callback asks to stop.
-
-        `attributes` are what a fit that ended here would have noted, made only for callbacks that want them.
-        """
+    def end(self, attributes: Callable[[], Attributes] = dict) -> bool:
+        """End the task, and return whether a callback asks to stop."""
         if self.context is None:
             return False
-        return bool(
-            self.context.call_on_fit_task_end(estimator=self.model, reconstruction_attributes=attributes, **self.given)
+        asked = self.context.call_on_fit_task_end(
+            estimator=self.model, reconstruction_attributes=attributes, **self.given
         )
+        return bool(asked)
+
+
+@dataclass
+class StepTasks:
+    """The observer of a fit that makes each step a task."""
+
+    root: Tasks
+    attributes: Callable[[Progress[Any]], Attributes]
+
+    def begin_step(self) -> None:
+        """Begin the task of a step."""
+        self.task = self.root.step()
+
+    def end_step(self, progress: Progress[Any]) -> bool:
+        """End the task of a step, and return whether a callback asks to stop."""
+        return self.task.end(partial(self.attributes, progress))

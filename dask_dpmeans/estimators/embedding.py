@@ -9,7 +9,7 @@ from sklearn.neighbors import kneighbors_graph
 from threadpoolctl import threadpool_limits
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.transform import Learned
+from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.spectral.relaxation import Embedding, Spectrum, linear, nystroem, of_matrix, symmetric
@@ -21,7 +21,7 @@ GATHERED_BYTES = 2**31
 
 @dataclass(frozen=True)
 class Eigenvectors:
-    """The rows of Y in place of the rows, as a recipe."""
+    """The rows of Y in place of the rows, as a feature_map."""
 
     asked: Spectrum
 
@@ -34,7 +34,7 @@ class Eigenvectors:
         """Refuse weights where rows have no say in the affinity one by one."""
         self.asked.check_weights(sample_weight)
 
-    def learn(self, source: RowSource, seed: int) -> Learned:
+    def fit(self, source: RowSource, seed: int) -> MappedRows:
         """The rows of Y: what projects each row, or all of them, gathered."""
         with one_blas_thread():
             embedding = _embedding(source, self.asked, seed)
@@ -43,7 +43,7 @@ class Eigenvectors:
         threads = source.executor.threads if isinstance(source.executor, Threads) else None
         return _learned(embedding, as_source(embedding.rows, threads=threads, on_pass=source.executor.on_pass))
 
-    def learn_matrix(self, matrix: Any, seed: int) -> Learned:
+    def fit_matrix(self, matrix: Any, seed: int) -> MappedRows:
         """The same of an affinity matrix, (n, n), in memory, NumPy or scipy.sparse."""
         as_source(matrix, sparse=issparse(matrix))  # which names what is no number
         with one_blas_thread():
@@ -51,14 +51,14 @@ class Eigenvectors:
         return _learned(embedding, as_source(embedding.rows))
 
 
-def _learned(embedding: Embedding, source: RowSource) -> Learned:
+def _learned(embedding: Embedding, source: RowSource) -> MappedRows:
     arrays: dict[str, Any] = {"eigenvalues": (embedding.eigenvalues, ("component",))}
     if embedding.projection is not None:
         axes = embedding.projection.axes
         arrays["projection"] = axes.matrix, ("column" if axes.landmarks is None else "landmark", "component")
         if axes.landmarks is not None:
             arrays["landmarks"] = axes.landmarks, ("landmark", "column")
-    return Learned(source, embedding.passes, arrays, {"affinity_trace": embedding.trace}, embedding.rows)
+    return MappedRows(source, embedding.passes, arrays, {"affinity_trace": embedding.trace}, embedding.rows)
 
 
 def _embedding(source: RowSource, asked: Spectrum, seed: int) -> Embedding:

@@ -1,18 +1,17 @@
 """scikit-learn's face of the Dirichlet process mixture: what DP-means is compared with."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.in_memory import HeldRows
-from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.engine.history import History
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.loop import Progress, follow
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import ClustersMixin, checked_rows, seed_of
+from dask_dpmeans.estimators.base import ClustersMixin, RandomState, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import MethodSpec
@@ -100,7 +99,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         variance_prior: tuple[float, float] | None = None,
         concentration_prior: tuple[float, float] | None = None,
         max_iter: int = 1000,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.variance = variance
         self.concentration = concentration
@@ -111,7 +110,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         self.random_state = random_state
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Draw `max_iter` times, and keep the last draw.
 
         Parameters
@@ -123,45 +122,46 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         -------
         self
         """
-        tasks = Tasks.of(self, X, y, most=self.method().max_iter)
-        draws, stopped = self.draws(X), False
-        while not stopped:
-            task = tasks.step()
-            state = next(draws)
-            stopped = task.end(partial(self._reached, partial(GibbsMixture._note, state=state)))
-            stopped = stopped or state.step == self.max_iter
-        self._note(state)
+        method = self.method()
+        tasks = Tasks.of(self, X, y, most=method.max_iter)
+        rows = self._rows(X)
+        self._drive(rows, method.seeded(self.random_state_), tasks, GibbsMixture._note)
         tasks.end()
         return self
 
-    def _note(self, state: State) -> None:
-        """Note a draw."""
+    def _note(self, progress: Progress[State]) -> None:
+        """Set the fitted attributes."""
+        state = progress.state
         self.labels_ = state.labels
         self.cluster_centers_ = state.centers
         self.variance_, self.concentration_ = state.variance, state.concentration
-        self._set_fitted(state.weights, state.inertias, list(self.history_))
+        self._set_fitted(state.weights, state.inertias, progress.history)
 
-    def draws(self, X: Any) -> Iterator[State]:
-        """Yield the state after each sweep, `max_iter` of them: labels, means, variance, concentration.
+    def draws(self, X: object) -> Iterator[State]:
+        """Yield the state after each of `max_iter` sweeps: labels, means, variance, concentration.
 
-        ``itertools.islice(model.draws(X), 1000, None, 10)`` leaves the first 1,000 out, and takes every tenth after
-        that.  `history_` grows along.
+        ``itertools.islice(model.draws(X), 1000, None, 10)`` leaves out the first 1,000, and takes every tenth after
+        them.  `history_` grows along.
 
         Parameters
         ----------
-        X : as `fit` takes it
+        X : (n, d), as for `fit`
         """
-        method = self.method()
+        method, rows = self.method(), self._rows(X)
+        self.history_ = History()
+        for progress in follow(rows, method.seeded(self.random_state_)):
+            self.history_ = progress.history
+            yield progress.state
+
+    def _rows(self, X: object) -> InMemoryRows:
+        """Return the rows in memory, and draw the seed."""
         rows = gathered(as_source(checked_rows(self, X, reset=True)))
         self.random_state_ = seed_of(self.random_state)
-        self.history_: list[Record] = []
-        for step in iterate(HeldRows(rows, None), method.seeded(self.random_state_)):
-            self.history_.append(Record.of(step.state, len(rows), step.seconds))
-            yield step.state
+        return InMemoryRows(rows, None)
 
     def _restore(self, result: Result) -> None:
-        """Note what a run came to."""
-        self._restore_clusters(result)
+        """Set the fitted attributes from a run."""
+        super()._restore(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
         self.variance_ = float(result.arrays["variance"][0])
         self.concentration_ = float(result.arrays["concentration"][0])
@@ -179,7 +179,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         )
 
     def method(self) -> Method:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as an algorithm."""
         return Method(**parameters_of(self.get_params()))
 
 

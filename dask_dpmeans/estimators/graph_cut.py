@@ -1,20 +1,18 @@
 """scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
-from dask_dpmeans import checks, errors
-from dask_dpmeans.engine.history import Record
+from dask_dpmeans import checks
+from dask_dpmeans.engine.loop import Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import ClustersMixin, seed_of, stepped
-from dask_dpmeans.estimators.callbacks import FRAMES, Tasks, with_callbacks
+from dask_dpmeans.estimators.base import ClustersMixin, RandomState, seed_of
+from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
@@ -109,7 +107,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.penalty = penalty
         self.cut = cut
@@ -120,7 +118,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         self.random_state = random_state
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Cluster the nodes of a graph.
 
         Parameters
@@ -139,18 +137,15 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         self.random_state_ = seed_of(self.random_state)
         source = as_source(as_graph(X), sparse=True)
         self.n_features_in_ = source.plan.n_rows
-        seeded = method.seeded(self.random_state_)
-        found = stepped(source, seeded, tasks, lambda *end: self._reached(lambda model: model._note(*end)))
-        self._note(found.state, found.history)
+        self._drive(source, method.seeded(self.random_state_), tasks, GraphCutDPMeans._note)
         tasks.end()
-        if not found.wanted:
-            warnings.warn(errors.NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=2 + FRAMES)
         return self
 
-    def _note(self, state: Any, history: list[Record]) -> None:
-        """Note what a fit came to."""
+    def _note(self, progress: Progress[Any]) -> None:
+        """Set the fitted attributes."""
+        state = progress.state
         self.labels_ = state.labels
-        self._set_fitted(state.weights, state.inertias, history)
+        self._set_fitted(state.weights, state.inertias, progress.history)
         if isinstance(state, sweep.State):
             self.sigma_ = state.sigma
 
@@ -165,8 +160,8 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         return self.inertia_
 
     def _restore(self, result: Result) -> None:
-        """Note what a run came to."""
-        self._restore_clusters(result)
+        """Set the fitted attributes from a run."""
+        super()._restore(result)
         if "sigma" in result.arrays:
             self.sigma_ = float(result.arrays["sigma"][0])
 
@@ -185,7 +180,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         )
 
     def method(self) -> multilevel.Method | sweep.Method:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as an algorithm."""
         checks.choice("cut", self.cut, CUTS)
         return METHODS[checks.choice("init", self.init, METHODS)](
             penalty=checks.number("penalty", self.penalty, ""),

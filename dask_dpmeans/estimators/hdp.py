@@ -13,7 +13,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
+from dask_dpmeans.estimators.base import CentersMixin, RandomState, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of, restored_features
@@ -127,7 +127,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.local_penalty = local_penalty
         self.global_penalty = global_penalty
@@ -144,7 +144,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.random_state = random_state
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> Self:
+    def fit(  # type: ignore[override]  # groups stand before the weights
+        self, X: object, y: object = None, groups: object = None, sample_weight: object = None
+    ) -> Self:
         """Cluster the rows of all data sets.
 
         Parameters
@@ -165,22 +167,25 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self
         """
         method = self.method()
-        given = X
-        X, groups, names = data_sets(X, groups)
-        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
+        table, groups, names = data_sets(X, groups)
+        tasks = Tasks.of(self, table, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
-        rows = known_rows(checked_rows(self, X, reset=True, names=names))
-        groups = np.zeros(rows.shape[0], np.int64) if groups is None else open_groups(groups, rows.shape[0])
-        self._n_sets = 0 if X is given else len(given)  # the last of which may be empty
+        rows = known_rows(checked_rows(self, table, reset=True, names=names))
+        if groups is None:
+            groups = np.zeros(rows.shape[0], np.int64)
+        self._n_sets = 0
+        if isinstance(X, list | tuple) and table is not X:
+            self._n_sets = len(X)  # the last of which may be empty
+        groups = open_groups(groups, rows.shape[0])
         self._fit_rows(rows, method.seeded(self.random_state_), tasks, groups, sample_weight)
         tasks.end()
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> Any:
+    def fit_predict(self, X: object, y: object = None, groups: object = None, sample_weight: object = None) -> Any:
         """The global cluster of each row of X, which is fitted."""
         return self.fit(X, y, groups, sample_weight).labels_
 
-    def predict(self, X: Any, groups: Any = None) -> Any:
+    def predict(self, X: object, groups: object = None) -> Any:
         """The global cluster of each row, (n,) int32; lazy where X is.
 
         `score` and `transform` know no data sets: they measure distances to all centers.
@@ -220,9 +225,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
         )
 
     def method(self) -> batch.Method | hdp_search.Method:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as an algorithm."""
         checks.switch("search", self.search)
-        self._recipe()  # which refuses what cannot be used
+        self._feature_map()  # which refuses what cannot be used
         return (hdp_search.Method if self.search else batch.Method)(
             local_penalty=self.local_penalty,
             global_penalty=self.global_penalty,
@@ -231,7 +236,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
             max_clusters=self.max_clusters,
         )
 
-    def _recipe(self) -> Approximation | None:
+    def _feature_map(self) -> Approximation | None:
         return approximation_of(self)
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
@@ -249,7 +254,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.n_local_clusters_ = len(groups)
 
 
-def data_sets(X: Any, groups: Any) -> tuple[Any, Any, Names | None]:
+def data_sets(X: object, groups: Any) -> tuple[Any, Any, Names | None]:
     """One table, the number of each row's data set, and the names of columns, from a list of tables where X is one."""
     if not isinstance(X, list | tuple) or not X or any(_dimensions(item) != 2 for item in X):
         return X, groups, None

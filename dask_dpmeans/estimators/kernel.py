@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,8 +13,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
-from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, checked_rows
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of, restored_features
 from dask_dpmeans.estimators.spec import MethodSpec
@@ -137,7 +136,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.penalty = penalty
         self.kernel = kernel
@@ -157,30 +156,6 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         tags.input_tags.pairwise = self._precomputed
         return tags
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Cluster the rows of X.
-
-        Parameters
-        ----------
-        X : (n, d), what `DPMeans.fit` takes; (n, n) where the kernel is precomputed
-        y : ignored
-        sample_weight : (n,), optional
-            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
-            penalty, so that integer weights equal repeated rows.
-
-        Returns
-        -------
-        self
-        """
-        method: Algorithm[Any] = self.method()
-        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
-        self.random_state_ = seed_of(self.random_state)
-        rows = checked_rows(self, X, reset=True)
-        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
-        tasks.end()
-        return self
-
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         read = radius_or_price(self.penalty, "euclidean", search=self.search)
@@ -195,18 +170,18 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return replace(words, units="in the space of the kernel")
 
     def method(self) -> kernel.Method | kernel_search.Method | batch.Method | search.Method:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as an algorithm."""
         checks.switch("search", self.search)
         limits: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol, "max_clusters": self.max_clusters}
-        if self._recipe() is not None:
+        if self._feature_map() is not None:
             return (search.Method if self.search else batch.Method)(self.penalty, **limits)
         exact = kernel_search.Method if self.search else kernel.Method
         return exact(self.penalty, self.kernel, self.gamma, self.degree, self.coef0, **limits)
 
-    def _recipe(self) -> Approximation | None:
+    def _feature_map(self) -> Approximation | None:
         return None if self.approximation is None else approximation_of(self)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: object) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is.
 
         Where the kernel is precomputed X holds the similarities of each row to all fitted rows.
@@ -214,16 +189,16 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().predict(X)
-        return self._mapped(X, ImplicitLabels(self.implicit_centers_), np.int32, None)
+        return self._mapped(X, ImplicitLabels(self.implicit_centers_), np.int32)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: object) -> Any:
         """The distance of each row to each center, in the space of the kernel, (n, k) float64; lazy where X is."""
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().transform(X)
         return self._mapped(X, ImplicitDistances(self._measurable()), np.float64, self.n_clusters_)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Minus the inertia of X: the weighted sum of squared distances to the nearest centers."""
         check_is_fitted(self)
         if self.implicit_centers_ is None:
@@ -240,9 +215,9 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
             super()._set_centers(method, source, state)
 
     def _restore(self, result: Result) -> None:
-        self.implicit_centers_, recipe = None, self._recipe()
-        if recipe is None:
-            self._restore_clusters(result)
+        self.implicit_centers_, feature_map = None, self._feature_map()
+        if feature_map is None:
+            ClustersMixin._restore(self, result)
             method = kernel_search.EXACT[result.manifest["method"]](**result.manifest["parameters"])
             self.implicit_centers_ = method.restored(result.arrays)
         else:

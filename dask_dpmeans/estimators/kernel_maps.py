@@ -11,7 +11,7 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.transform import Arrays, Learned
+from dask_dpmeans.estimators.transform import Arrays, MappedRows
 from dask_dpmeans.kernels.block import Features, Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
@@ -123,10 +123,10 @@ class Approximation:
     def check_weights(self, sample_weight: Any) -> None:
         """Nothing: weights go to the method."""
 
-    def learn(self, source: RowSource, seed: int) -> Learned:
+    def fit(self, source: RowSource, seed: int) -> MappedRows:
         """Features in place of the rows: a pass for the sample, and one that surveys them."""
         features = self.features(source, seed)
-        return Learned(featured(source, features), passes=2, arrays=features.arrays)
+        return MappedRows(featured(source, features), passes=2, arrays=features.arrays)
 
     def features(self, source: RowSource, seed: int) -> KernelFeatures:
         """The features, fitted on rows drawn with the seed by their global numbers: the same for any chunks."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -11,15 +11,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
-from dask_dpmeans.engine.loop import Algorithm
+from dask_dpmeans.engine.loop import Algorithm, Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
-from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.base import CentersMixin, RandomState, RowFit
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.embedding import Eigenvectors
 from dask_dpmeans.estimators.spec import MethodSpec
-from dask_dpmeans.estimators.transform import Learned
+from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.distance import Centers
@@ -48,7 +47,7 @@ class _OfNewRows:
     """
 
     @available_if(_inductive)
-    def predict(self: Any, X: Any) -> Any:
+    def predict(self: Any, X: object) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is.
 
         With "rbf" the eigenvectors reach rows that were not fitted by Nystroem's formula.
@@ -56,17 +55,17 @@ class _OfNewRows:
         return CentersMixin.predict(self, X)
 
     @available_if(_inductive)
-    def transform(self: Any, X: Any) -> Any:
+    def transform(self: Any, X: object) -> Any:
         """The distance of each row of Y to each center, (n, k) float64; lazy where X is."""
         return CentersMixin.transform(self, X)
 
     @available_if(_inductive)
-    def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
+    def fit_transform(self: Any, X: object, y: object = None, **fit_params: Any) -> Any:
         """Fit, and give the distance of each row of Y to each center, (n, k) float64; lazy where X is."""
         return CentersMixin.fit_transform(self, X, y, **fit_params)
 
     @available_if(_inductive)
-    def score(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self: Any, X: object, y: object = None, sample_weight: object = None) -> float:
         """Minus the inertia of the rows of Y."""
         return CentersMixin.score(self, X, y, sample_weight)
 
@@ -162,7 +161,7 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
         max_iter: int = 300,
         tol: float = 1e-4,
         max_clusters: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.penalty = penalty
         self.affinity = affinity
@@ -177,33 +176,11 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Cluster the rows of X.
-
-        Parameters
-        ----------
-        X : (n, d), what `DPMeans.fit` takes; (n, n) where it is precomputed
-        y : ignored
-        sample_weight : (n,), optional
-            Weights >= 0, with "linear" and "rbf": K is W^1/2 K W^1/2 then, so that integer weights equal repeated rows,
-            but for the landmarks drawn.
-
-        Returns
-        -------
-        self
-        """
-        method: Algorithm[Any] = self.method()
+    def _check_fit(self, sample_weight: object) -> None:
         self.spectrum().check_weights(sample_weight)
-        tasks = Tasks.of(self, X, y, sample_weight, most=method.max_iter)
-        self.random_state_ = seed_of(self.random_state)
-        rows = checked_rows(self, X, reset=True)
-        self._fit_rows(rows, method.seeded(self.random_state_), tasks, sample_weight=sample_weight)
-        tasks.end()
-        return self
 
     @available_if(_inductive)
-    def embed(self, X: Any) -> Any:
+    def embed(self, X: object) -> Any:
         """The rows of Y at unit length, (n, r); lazy where X is."""
         check_is_fitted(self)
         return self._mapped(X, embedded_rows, np.float64, len(self.eigenvalues_))
@@ -219,7 +196,7 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
             max_components=self.max_components,
         )
 
-    def _recipe(self) -> Eigenvectors:
+    def _feature_map(self) -> Eigenvectors:
         return Eigenvectors(self.spectrum())
 
     def description(self) -> Description:
@@ -262,14 +239,15 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
             max_clusters=self.max_clusters,
         )
 
-    def _learned(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: Any) -> Learned:
+    def _map_rows(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: object) -> MappedRows:
         if self.affinity == "precomputed" and not is_lazy(rows):
-            return self._recipe().learn_matrix(rows.astype(np.float64), self.random_state_)
-        return super()._learned(rows, method, groups, sample_weight)
+            return self._feature_map().fit_matrix(rows.astype(np.float64), self.random_state_)
+        return super()._map_rows(rows, method, groups, sample_weight)
 
-    def _note(self, learned: Learned, *end: Any) -> None:
-        super()._note(learned, *end)
-        self._set_embedding(learned.arrays["eigenvalues"][0], learned.figures["affinity_trace"], learned.rows)
+    def _note(self, given: RowFit, progress: Progress[Any]) -> None:
+        super()._note(given, progress)
+        mapped = given.mapped
+        self._set_embedding(mapped.arrays["eigenvalues"][0], mapped.figures["affinity_trace"], mapped.rows)
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)

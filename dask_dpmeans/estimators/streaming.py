@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, checked_rows
+from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.methods.dpmeans import batch
@@ -37,7 +37,7 @@ class OnePass(Protocol[AnyState]):
         ...
 
 
-class _Stream(CentersMixin, BaseEstimator):
+class _Stream(NearestCenterMixin, BaseEstimator):
     """What the two have in common."""
 
     penalty: float

@@ -1,4 +1,4 @@
-"""What a method sees in place of the rows, where that has to be learned from them first."""
+"""Feature maps that are learned from all rows before a method sees them: kernel approximations, eigenvectors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,33 +14,32 @@ Arrays = Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a method sees, and what a run keeps of how that came about."""
+class MappedRows:
+    """The rows as a method sees them, and what a run stores of the map."""
 
     source: RowSource
-    """The rows as the method sees them."""
     passes: int = 0
-    """Over the rows, to learn it."""
+    """Passes over the rows that fitted the map."""
     arrays: Arrays = field(default_factory=dict)
-    """What a run keeps."""
+    """Arrays that a run stores."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that a run keeps among its attributes."""
+    """Numbers that a run stores among its attributes."""
     rows: Float64Array | None = None
-    """(n, r), what the method sees, where nothing makes it of each row alone; a run keeps that too."""
+    """(n, r), the mapped rows, if they cannot be made of each row alone; a run stores these too."""
 
 
-class Recipe(Protocol):
-    """How that is learned, as a value."""
+class FeatureMap(Protocol):
+    """A map of rows to features, as a value."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What a run keeps of it among its parameters."""
+        """The parameters that a run stores."""
         ...
 
-    def check_weights(self, sample_weight: Any) -> None:
-        """Refuse weights where they have no say."""
+    def check_weights(self, sample_weight: object) -> None:
+        """Refuse weights that the map cannot use."""
         ...
 
-    def learn(self, source: RowSource, seed: int) -> Learned:
-        """What the method sees of these rows."""
+    def fit(self, source: RowSource, seed: int) -> MappedRows:
+        """Fit the map to the rows, and return them mapped."""
         ...

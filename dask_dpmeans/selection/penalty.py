@@ -13,7 +13,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.api.description import asked as asked_of
 from dask_dpmeans.api.description import fingerprint, sources_of
 from dask_dpmeans.api.job import check_resumable, seed_for
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
 from dask_dpmeans.estimators.hdp import data_sets
@@ -360,7 +360,7 @@ def _path(
     if given and summary_rows is None and (search or not full):
         work = work.roomy(given[0])
     fits = work.fits(given or work.usual())
-    jobs: list[Callable[[HeldRows], Any]] = [fits]
+    jobs: list[Callable[[InMemoryRows], Any]] = [fits]
     jobs += [Halving(fits, seed, number, 2.0 if search else 1.0) for number in range(halvings)]
     found, *indices = work.source.run(jobs, work.rows, "path")
     if full and not work.whole:
@@ -626,7 +626,7 @@ class _Work:
     """(1, d)."""
     size: int
     """Rows that a summary was to have, about."""
-    rows: HeldRows
+    rows: InMemoryRows
     """All of positive weight, or a summary."""
     whole: bool
     """Whether they are all."""
@@ -649,7 +649,7 @@ class _Work:
         manifest = {"format": FORMAT, "kind": kind, "method": kind, "random_state": self.seed, **asked}
         manifest["input"] |= {"fingerprint": fingerprint(self.source.summary)}
         kept.begin(manifest)
-        return replace(self, source=replace(self.source, shelf=kept.store.shelf(kept.lock.holder)))
+        return replace(self, source=replace(self.source, checkpoints=kept.store.checkpoints(kept.lock.holder)))
 
     @property
     def seen(self) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import versions
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
@@ -180,7 +180,7 @@ def _masses(level: Level, metric: str) -> Float64Array:
 
 def _above(below: Level, penalty: float, metric: str, seed: int) -> Level:
     """The clusters that DP-means makes of centers at a penalty, from each alone: J is no higher than if none merged."""
-    source = HeldRows(np.ascontiguousarray(below.centers, np.float64), _masses(below, metric))
+    source = InMemoryRows(np.ascontiguousarray(below.centers, np.float64), _masses(below, metric))
     method = search.Method(penalty, metric=metric, centers=below.centers, seed=seed)
     *_, last = iterate(source, method)
     found = np.empty(below.n_clusters, np.int32)

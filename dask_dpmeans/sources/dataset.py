@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Shelf, digest
-from dask_dpmeans.engine.in_memory import HeldRows
-from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
+from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Plan, Reduction, ReusableReduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources.executors import Executor, called, one_blas_thread
@@ -65,7 +65,7 @@ class RowSource:
     """Bytes that might be kept in memory beside the rows."""
     column_names: Names | None = None
     """Of the input, where it is a table."""
-    shelf: Shelf | None = field(default=None, compare=False)
+    checkpoints: CheckpointStore | None = field(default=None, compare=False)
     """Where fits keep how far they have come."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)
     """Where rows are read in each pass: what lasts of the answers of shards."""
@@ -89,17 +89,17 @@ class RowSource:
         """Reduce all rows, or those of a run of blocks that is a subtree of the merge tree."""
         job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         whole = blocks is None or len(blocks) == self.plan.n_blocks
-        if whole and not self.resident and isinstance(reduction, Lasting):
+        if whole and not self.resident and isinstance(reduction, ReusableReduction):
             return self._fold_changed(job, reduction, name)
         parts = min(self.executor.threads, PARTS) if self.resident else 1
         return self.executor.fold(job, self._pieces(blocks, parts), name)
 
-    def _fold_changed(self, job: FoldJob[Answer], reduction: Lasting[Answer], name: str) -> Answer:
+    def _fold_changed(self, job: FoldJob[Answer], reduction: ReusableReduction[Answer], name: str) -> Answer:
         """Reduce all rows, and read only shards whose answers may have changed since the last time."""
         last = self.ledger.last
         with one_blas_thread():
             known = type(last.reduction) is type(reduction) and last.kept
-            standing = reduction.standing(last.reduction, last.kept) if known else {}
+            standing = reduction.unchanged(last.reduction, last.kept) if known else {}
         pieces = self._pieces(None)
         for place, start in enumerate(range(0, self.plan.n_rows, self.plan.shard_rows)):
             if start in standing:
@@ -130,7 +130,7 @@ class RowSource:
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""
-        given: Any = replace(shared, shelf=self.shelf) if isinstance(shared, HeldRows) else shared
+        given: Any = replace(shared, checkpoints=self.checkpoints) if isinstance(shared, InMemoryRows) else shared
         return self.executor.run(jobs, given, name)
 
     def _pieces(self, blocks: range | None, wanted: int = 1) -> list[tuple[Any, range]]:

@@ -24,8 +24,8 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
 from threadpoolctl import ThreadpoolController
 
-from dask_dpmeans.engine.in_memory import HeldRows
-from dask_dpmeans.engine.plan import Carried, Shared, Stepwise, finished
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.plan import Carried, Shared, Stepwise, run_fits
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
 from dask_dpmeans.sources.lookout import Lookout
@@ -195,7 +195,7 @@ def check_wanted() -> None:
 
 def checked(shared: Any, check: Callable[[], None]) -> Any:
     """Rows whose blocks come for as long as somebody waits for the answer; anything else as it is."""
-    if isinstance(shared, HeldRows):
+    if isinstance(shared, InMemoryRows):
         return replace(shared, check=check)
     return Checked(shared, check) if isinstance(shared, Shard | StoredShard) else shared
 
@@ -521,7 +521,7 @@ def _value(given: Any) -> Any:
 
 def called(job: Callable[[Shared], Answer], shared: Shared, note: Callable[[Mapping[str, float]], None]) -> Answer:
     """What a job answers; `note` is told of each of its fits, where it is made of such."""
-    return finished(job.each(shared), note) if isinstance(job, Stepwise) else job(shared)
+    return run_fits(job.each(shared), note) if isinstance(job, Stepwise) else job(shared)
 
 
 def _call_alone(

@@ -12,7 +12,7 @@ from distributed import Client
 from zarr.storage import MemoryStore
 
 from dask_dpmeans import checks
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
@@ -116,19 +116,19 @@ class Layout:
         """The first rows, read."""
         return StoredShard(0, n_rows, self.rows, self.weights, self.groups).load()
 
-    def held(self, shard: Shard, scale: Float64Array | str | None = None) -> HeldRows:
+    def held(self, shard: Shard, scale: Float64Array | str | None = None) -> InMemoryRows:
         """The first rows as a source of their own, checked as all rows are."""
         weights = None if shard.weights is None else aligned(shard.weights, np.dtype(np.float64), Scratch(), "weights")
 
         def fold(survey: Survey, prepare: Prepare) -> Summary:
-            return HeldRows(prepare(shard.rows, Scratch()), weights).fold(survey)
+            return InMemoryRows(prepare(shard.rows, Scratch()), weights).fold(survey)
 
         summary, prepare = surveyed(self, fold, scale)
         if summary.flaw is None and summary.weight == 0 and shard.rows.shape[0] < self.plan.n_rows:
             # Some later row may have a weight; without any these have no mean, and with 1 each they take as long.
             return self.held(replace(shard, weights=None), scale)
         check_summary(summary, self.rows, prepare, None)
-        return HeldRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
+        return InMemoryRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
 
 
 def lay_out(

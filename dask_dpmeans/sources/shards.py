@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.in_memory import go_on
-from dask_dpmeans.engine.plan import Carried, Kernel, Lasting, Reduction, Sink, merge_tree
+from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, ReusableReduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 from dask_dpmeans.sources.formats.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
@@ -332,7 +332,7 @@ class KeepJob(Generic[Answer]):
     """A fold of whole shards that also answers what lasts of them, by the shards' first rows."""
 
     fold: FoldJob[Answer]
-    reduction: Lasting[Answer]
+    reduction: ReusableReduction[Answer]
     """That of the fold."""
     most_bytes: int
     """Of what is kept of a shard."""

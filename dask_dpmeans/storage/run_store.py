@@ -53,7 +53,7 @@ import numpy as np
 import zarr
 
 from dask_dpmeans import checks
-from dask_dpmeans.engine.history import INTEGERS, Record
+from dask_dpmeans.engine.history import History, Record
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.methods.dpmeans.metric import METRICS
@@ -314,9 +314,9 @@ class RunStore:
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
         state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
-        return {"state": state_content, "history": write(step / "history", _table(history))}
+        return {"state": state_content, "history": write(step / "history", History(history).table())}
 
-    def restore(self, kind: type[State]) -> tuple[State, list[Record], bool]:
+    def restore(self, kind: type[State]) -> tuple[State, History, bool]:
         """The last committed state, its history, and whether it is the end."""
         word = self._word()
         step = self / _step(word["committed"])
@@ -334,7 +334,7 @@ class RunStore:
                 for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
             }
             state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
-            history = _records(read(step / "history", word[CONTENTS]["history"])[0])
+            history = History.from_table(read(step / "history", word[CONTENTS]["history"])[0])
         return state, history, bool(word["converged"])
 
     def discard(self) -> None:
@@ -344,7 +344,7 @@ class RunStore:
             if number > last:
                 self._remove_step(number)
 
-    def shelf(self, holder: lock.Holder | None = None) -> "Files":
+    def checkpoints(self, holder: lock.Holder | None = None) -> "Files":
         """Where fits of the rows keep how far they have come, until a step is committed or the output is whole.
 
         Nothing is kept once another than `holder` has the lock.
@@ -382,11 +382,7 @@ class RunStore:
         manifest: dict[str, Any],
     ) -> None:
         """Write the result, beside what the draft holds, then the root metadata that makes it one."""
-        columns = {field.name: [getattr(record, field.name) for record in history] for field in fields(Record)}
-        steps = {
-            name: (np.array(column, np.int64 if name in INTEGERS else np.float64), ("step",))
-            for name, column in columns.items()
-        }
+        steps = {name: (column, ("step",)) for name, column in History(history).columns().items()}
         for name, (values, dimensions) in {**arrays, **steps}.items():
             draft.write(name, values, dimensions)
         self.seal(draft, manifest | {"arrays": sorted(arrays)})
@@ -443,7 +439,7 @@ class RunStore:
             shown = [history[:, place] for place, field in enumerate(fields(Record)) if field.name in FINITE]
             if not (len(history) and np.isfinite(shown).all()):
                 raise ValueError(f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}")
-            return Result(found.manifest, values, _records(history), self, found)
+            return Result(found.manifest, values, History.from_table(history), self, found)
 
 
 @dataclass(frozen=True)
@@ -512,7 +508,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Files:
-    """A shelf of files, one a name."""
+    """Checkpoints as files, one a name."""
 
     location: Location
     holder: lock.Holder | None = None
@@ -549,7 +545,7 @@ class Result:
     """What the run is: method, parameters, seed, input, versions."""
     arrays: dict[str, np.ndarray[Any, Any]]
     """By name."""
-    history: list[Record]
+    history: History
     store: RunStore
     """Where it is."""
     whole: Whole
@@ -635,15 +631,3 @@ def _step(number: int) -> str:
 def with_article(kind: str) -> str:
     """A kind of output, as a sentence has it."""
     return f"a {kind}" if kind in ("run", "path", "penalty", "tree") else kind
-
-
-def _table(history: Sequence[Record]) -> np.ndarray[Any, Any]:
-    """(steps, figures) float64: integers below 2**53 are exact."""
-    return np.array([[getattr(record, field.name) for field in fields(Record)] for record in history], np.float64)
-
-
-def _records(table: np.ndarray[Any, Any]) -> list[Record]:
-    return [
-        Record(**{f.name: int(v) if f.name in INTEGERS else v for f, v in zip(fields(Record), row, strict=True)})
-        for row in table.tolist()
-    ]

@@ -400,7 +400,7 @@ def test_a_fit_that_was_interrupted_leaves_the_estimator_unfitted(monkeypatch: p
 
     model = DPMeans(4.0, search=True)
     with monkeypatch.context() as patch:
-        patch.setattr("dask_dpmeans.estimators.base.iterate", interrupted)
+        patch.setattr("dask_dpmeans.engine.loop.iterate", interrupted)
         with pytest.raises(KeyboardInterrupt, match=r"^$"):
             model.fit(np.zeros((9, 2)))
     with pytest.raises(NotFittedError, match="not fitted yet"):

@@ -12,7 +12,7 @@ import zarr
 from distributed import Client
 from strategies import Nested
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.kernels.column_statistics import Survey
 from dask_dpmeans.sources import as_source, connect
@@ -66,7 +66,7 @@ class Slow(Nested):
 
 
 def job_of(begun):
-    return lambda source: source.run([Endless(begun)], HeldRows(ROWS, None), "search")
+    return lambda source: source.run([Endless(begun)], InMemoryRows(ROWS, None), "search")
 
 
 def pass_of(begun):

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_dpmeans.engine import checkpoints
-from dask_dpmeans.engine import checkpoints as journal
-from dask_dpmeans.engine.checkpoints import Bookmark, digest, state_of, values_of
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.checkpoints import Checkpoint, digest, state_of, values_of
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii
@@ -25,7 +24,7 @@ METHOD = search.Method(3.0, coreset_rows=0, max_iter=search.NO_LIMIT)
 
 
 class Memory(dict):
-    """A shelf in memory."""
+    """A store in memory."""
 
     load = dict.get
     save = dict.__setitem__
@@ -51,7 +50,7 @@ def bytes_of(answer):
 
 
 def crossovers():
-    rows = HeldRows(ROWS, None)
+    rows = InMemoryRows(ROWS, None)
     return Crossovers(METHOD, [Restart(METHOD.seeded(seed), 1)(rows) for seed in (1, 2)])
 
 
@@ -67,39 +66,41 @@ JOBS = {
 @settings(max_examples=15, deadline=None)
 @given(stops=st.lists(st.integers(1, 60), max_size=4))
 def test_a_fit_that_was_stopped_wherever_goes_on_to_the_same_bytes(name, stops):
-    shelf = Memory()
+    store = Memory()
     for number in stops:
         with contextlib.suppress(KeyboardInterrupt):
-            JOBS[name](HeldRows(ROWS, None, check=Stopping(number), shelf=shelf))
-    assert bytes_of(JOBS[name](HeldRows(ROWS, None, shelf=shelf))) == bytes_of(JOBS[name](HeldRows(ROWS, None)))
+            JOBS[name](InMemoryRows(ROWS, None, check=Stopping(number), checkpoints=store))
+    assert bytes_of(JOBS[name](InMemoryRows(ROWS, None, checkpoints=store))) == bytes_of(
+        JOBS[name](InMemoryRows(ROWS, None))
+    )
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_what_has_ended_is_not_done_again_and_what_was_begun_is_not_begun_anew(name, monkeypatch):
     monkeypatch.setattr(checkpoints, "EVERY", 0.0)
     whole, rest, again = (Stopping(10**9) for _ in range(3))
-    JOBS[name](HeldRows(ROWS, None, check=whole))
-    passes, shelf = 10**9 - whole.left, Memory()
+    JOBS[name](InMemoryRows(ROWS, None, check=whole))
+    passes, store = 10**9 - whole.left, Memory()
     with pytest.raises(KeyboardInterrupt, match=r"^$"):
-        JOBS[name](HeldRows(ROWS, None, check=Stopping(passes - 1), shelf=shelf))
-    JOBS[name](HeldRows(ROWS, None, check=rest, shelf=shelf))
+        JOBS[name](InMemoryRows(ROWS, None, check=Stopping(passes - 1), checkpoints=store))
+    JOBS[name](InMemoryRows(ROWS, None, check=rest, checkpoints=store))
     assert 10**9 - rest.left < passes
-    JOBS[name](HeldRows(ROWS, None, check=again, shelf=shelf))
+    JOBS[name](InMemoryRows(ROWS, None, check=again, checkpoints=store))
     assert 10**9 - again.left <= len(JOBS[name].penalties if name == "radii" else [1]) + 1
 
 
 def test_a_fit_that_is_stopped_after_its_last_step_is_at_its_end(monkeypatch):
-    method, shelf, whole = batch.Method(1.0), Memory(), Memory()
-    wanted = last_state(HeldRows(ROWS, None), method)
-    last_state(HeldRows(ROWS, None, shelf=whole), method)
+    method, store, whole = batch.Method(1.0), Memory(), Memory()
+    wanted = last_state(InMemoryRows(ROWS, None), method)
+    last_state(InMemoryRows(ROWS, None, checkpoints=whole), method)
     monkeypatch.setattr(checkpoints, "EVERY", math.inf)
-    steps = iterate(HeldRows(ROWS, None), method)
+    steps = iterate(InMemoryRows(ROWS, None), method)
     monkeypatch.setattr("dask_dpmeans.engine.loop.iterate", lambda *_: interrupted_after(steps))
     with pytest.raises(KeyboardInterrupt, match=r"^$"):
-        last_state(HeldRows(ROWS, None, shelf=shelf), method)
+        last_state(InMemoryRows(ROWS, None, checkpoints=store), method)
     monkeypatch.undo()
-    assert shelf.keys() == whole.keys()
-    assert bytes_of(last_state(HeldRows(ROWS, None, shelf=shelf), method)) == bytes_of(wanted)
+    assert store.keys() == whole.keys()
+    assert bytes_of(last_state(InMemoryRows(ROWS, None, checkpoints=store), method)) == bytes_of(wanted)
 
 
 def interrupted_after(steps):
@@ -109,27 +110,27 @@ def interrupted_after(steps):
 
 @given(seed=st.integers(0, 3), penalty=st.sampled_from([1.0, 2.0]), weights=st.sampled_from([None, 1.0, 2.0]))
 @settings(max_examples=20, deadline=None)
-def test_a_shelf_serves_the_very_same_fit_alone(seed, penalty, weights):
-    shelf = Memory()
-    Restart(METHOD, 1)(HeldRows(ROWS, None, shelf=shelf))
+def test_a_checkpoint_serves_the_very_same_fit_alone(seed, penalty, weights):
+    store = Memory()
+    Restart(METHOD, 1)(InMemoryRows(ROWS, None, checkpoints=store))
     given_weights = None if weights is None else np.full(len(ROWS), weights)
     other = Restart(replace(METHOD, penalty=penalty, seed=seed), 1)
-    found = other(HeldRows(ROWS[::-1].copy(), given_weights, shelf=shelf))
-    assert bytes_of(found) == bytes_of(other(HeldRows(ROWS[::-1].copy(), given_weights)))
+    found = other(InMemoryRows(ROWS[::-1].copy(), given_weights, checkpoints=store))
+    assert bytes_of(found) == bytes_of(other(InMemoryRows(ROWS[::-1].copy(), given_weights)))
 
 
 @settings(deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
 def test_damage_to_what_is_kept_changes_nothing(place, bit, cut):
-    shelf = Memory()
-    Bookmark(shelf, "a").note({"x": np.arange(9.0)}, over=True)
-    damaged = bytearray(shelf["a"])
+    store = Memory()
+    Checkpoint(store, "a").update({"x": np.arange(9.0)}, over=True)
+    damaged = bytearray(store["a"])
     if cut:
         damaged = damaged[: int(place * len(damaged))]
     else:
         damaged[int(place * len(damaged))] ^= 1 << bit
-    shelf["a"] = bytes(damaged)
-    assert Bookmark(shelf, "a").reached(dict) is None
+    store["a"] = bytes(damaged)
+    assert Checkpoint(store, "a").restore(dict) is None
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,13 @@ class After(Before):
 
 
 def test_what_lacks_a_field_counts_for_nothing():
-    rows, shelf = HeldRows(ROWS, None, shelf=Memory()), Memory()
+    rows, store = InMemoryRows(ROWS, None, checkpoints=Memory()), Memory()
     later = type("Before", (After,), {})
-    names = {Bookmark.of(rows, kind, METHOD).name for kind in (Before, After, later)}
+    names = {Checkpoint.of(rows, kind, METHOD).name for kind in (Before, After, later)}
     assert len(names) == 3
-    Bookmark(shelf, "a").note(values_of(Before(3)), over=True)
-    assert Bookmark(shelf, "a").reached(lambda values: state_of(Before, values)) == Before(3)
-    assert Bookmark(shelf, "a").reached(lambda values: state_of(After, values)) is None
+    Checkpoint(store, "a").update(values_of(Before(3)), over=True)
+    assert Checkpoint(store, "a").restore(lambda values: state_of(Before, values)) == Before(3)
+    assert Checkpoint(store, "a").restore(lambda values: state_of(After, values)) is None
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -165,21 +166,21 @@ def test_fits_of_which_a_field_is_missing_begin_anew(name):
             content = self.get(name)
             if content is None:
                 return None
-            values = journal._unpacked(content)
-            return journal._packed({key: value for key, value in values.items() if not key.endswith("centers")})
+            values = checkpoints._unpack(content)
+            return checkpoints._pack({key: value for key, value in values.items() if not key.endswith("centers")})
 
-    shelf, wanted = Lacking(), bytes_of(JOBS[name](HeldRows(ROWS, None)))
+    store, wanted = Lacking(), bytes_of(JOBS[name](InMemoryRows(ROWS, None)))
     for _ in range(2):
-        assert bytes_of(JOBS[name](HeldRows(ROWS, None, shelf=shelf))) == wanted
+        assert bytes_of(JOBS[name](InMemoryRows(ROWS, None, checkpoints=store))) == wanted
 
 
 def test_files_keep_what_they_are_told_on_disks_and_in_object_stores(tmp_path):
-    for place in (Location.at(tmp_path / "a" / "b"), Location.at("memory://journal/b")):
-        shelf = Files(place)
-        assert shelf.load("x") is None
+    for place in (Location.at(tmp_path / "a" / "b"), Location.at("memory://checkpoints/b")):
+        store = Files(place)
+        assert store.load("x") is None
         for content in (b"one", b"another"):
-            shelf.save("x", content)
-            assert shelf.load("x") == content
+            store.save("x", content)
+            assert store.load("x") == content
         assert place.names() == ["x"]
 
 

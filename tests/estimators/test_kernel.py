@@ -119,16 +119,16 @@ def test_an_approximation_by_all_rows_is_the_exact_form():
 
 
 def test_features_are_kept_in_memory_where_they_fit_and_made_anew_where_they_do_not():
-    recipe = FORMS["nystroem"]._recipe()
+    feature_map = FORMS["nystroem"]._feature_map()
     sources = {}
     for memory in (10**9, 40_000, 10_000):
         rows = as_source(ROWS, WEIGHTS, memory_limit=memory, threads=1)
-        sources[memory] = featured(rows, recipe.features(rows, 2))
+        sources[memory] = featured(rows, feature_map.features(rows, 2))
     assert [source.prepare.keep for source in sources.values()] == [True, False, False]
     states = [[contents(step.state) for step in iterate(source, Method(0.6))] for source in sources.values()]
     assert states[0] == states[1] == states[2]
     kept = [memory["rows"] for shard in sources[10**9].shards for memory in shard.memories.values() if "rows" in memory]
-    np.testing.assert_array_equal(np.concatenate(kept), recipe.features(rows, 2)(ROWS, Scratch()))
+    np.testing.assert_array_equal(np.concatenate(kept), feature_map.features(rows, 2)(ROWS, Scratch()))
 
 
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dask_dpmeans import InputError, reference
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.gibbs import Method, limit_concentration
 
@@ -71,7 +71,7 @@ def opened(labels: list[int]) -> tuple[int, ...]:
 def drawn(method: Method, rows: np.ndarray = ROWS) -> dict[tuple[int, ...], float]:
     """How often each partition is drawn."""
     found: dict[tuple[int, ...], float] = {}
-    for step in iterate(HeldRows(rows, None), method):
+    for step in iterate(InMemoryRows(rows, None), method):
         labels = opened(step.state.labels.tolist())
         found[labels] = found.get(labels, 0.0) + 1 / method.max_iter
     return found
@@ -105,14 +105,14 @@ def test_partitions_are_drawn_as_often_as_their_posterior_says(sigma_prior, alph
 
 
 def test_the_objective_is_the_joint_density_of_rows_and_labels():
-    for step in iterate(HeldRows(ROWS, None), Method(0.8, 0.7, RHO, max_iter=30, seed=2)):
+    for step in iterate(InMemoryRows(ROWS, None), Method(0.8, 0.7, RHO, max_iter=30, seed=2)):
         labels = opened(step.state.labels.tolist())
         assert isclose(step.state.objective, -log_prior(labels, 0.7) - log_density(labels, 0.8), rel_tol=1e-12)
 
 
 def test_the_objective_counts_what_has_a_prior():
     method = Method(0.8, 0.7, RHO, variance_prior=(2.0, 1.5), concentration_prior=(1.5, 0.5), max_iter=30, seed=2)
-    for step in iterate(HeldRows(ROWS, None), method):
+    for step in iterate(InMemoryRows(ROWS, None), method):
         labels, state = opened(step.state.labels.tolist()), step.state
         joint = log_prior(labels, state.concentration) + log_density(labels, state.variance)
         joint += log(inverse_gamma(2.0, 1.5)(state.variance)) + log(gamma(1.5, 0.5)(state.concentration))
@@ -122,7 +122,7 @@ def test_the_objective_counts_what_has_a_prior():
 def test_what_is_drawn_without_clusters_to_choose_has_its_conditional_distribution():
     """One row is always one cluster: its mean is N(rho x / (sigma + rho), sigma rho / (sigma + rho))."""
     method = Method(2.0, 1.0, RHO, max_iter=3000, seed=3)
-    means = [step.state.centers[0, 0] for step in iterate(HeldRows(np.array([[3.0]]), None), method)]
+    means = [step.state.centers[0, 0] for step in iterate(InMemoryRows(np.array([[3.0]]), None), method)]
     assert stats.kstest(means, stats.norm(3.0 * RHO / (2.0 + RHO), np.sqrt(2.0 * RHO / (2.0 + RHO))).cdf).pvalue > 0.01
 
 
@@ -135,7 +135,7 @@ def test_a_cluster_opens_at_a_mean_drawn_given_its_one_row():
 def test_a_draw_belongs_together():
     rows = np.random.default_rng(0).standard_normal((50, 2)) * 3
     before = 1
-    for step in iterate(HeldRows(rows, None), Method(max_iter=100, seed=4)):
+    for step in iterate(InMemoryRows(rows, None), Method(max_iter=100, seed=4)):
         state = step.state
         assert np.array_equal(state.weights, np.bincount(state.labels))
         assert state.weights.min() > 0
@@ -153,7 +153,7 @@ def test_the_same_bytes_for_a_seed_and_others_for_another():
 
     def bytes_of(seed: int) -> list[bytes]:
         method = Method(variance_prior=(1.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=20).seeded(seed)
-        states = [step.state for step in iterate(HeldRows(rows, None), method)]
+        states = [step.state for step in iterate(InMemoryRows(rows, None), method)]
         return [state.labels.tobytes() + state.centers.tobytes() for state in states]
 
     assert bytes_of(5) == bytes_of(5)
@@ -167,7 +167,7 @@ def test_with_a_small_variance_its_sweeps_are_those_of_dp_means():
     rows = (corners[:, np.newaxis] + rng.uniform(-0.5, 0.5, (6, 4, 2))).reshape(-1, 2)
     rows = rows[rng.permutation(len(rows))]
     alpha = limit_concentration(penalty, sigma, 2)
-    states = [step.state for step in iterate(HeldRows(rows, None), Method(sigma, alpha, max_iter=4))]
+    states = [step.state for step in iterate(InMemoryRows(rows, None), Method(sigma, alpha, max_iter=4))]
     sweeps = reference.dpmeans(rows.tolist(), penalty)
     for state, sweep in zip(states, [*sweeps, *[sweeps[-1]] * 4], strict=False):
         assert opened(state.labels.tolist()) == opened(sweep.labels)
@@ -204,4 +204,4 @@ def test_what_is_no_model_is_refused(asked, message):
 
 def test_weights_are_refused():
     with pytest.raises(InputError, match="rows that count once each: leave sample_weight out"):
-        Method().init(HeldRows(ROWS, np.array([1.0, 2.0, 1.0, 1.0])))
+        Method().init(InMemoryRows(ROWS, np.array([1.0, 2.0, 1.0, 1.0])))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Nested
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Plan, doublings, merge_tree
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.kernels.block import Block
@@ -264,7 +264,7 @@ def endless_jobs(executor, reduction):
         while True:
             rows.fold(reduction)
 
-    executor.run([job, job], HeldRows(np.zeros((9, 1)), None), "search")
+    executor.run([job, job], InMemoryRows(np.zeros((9, 1)), None), "search")
 
 
 @pytest.mark.parametrize("work", [long_fold, endless_jobs])

@@ -271,8 +271,8 @@ def refused_command(rows, place):
 def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, tmp_path, monkeypatch, first, second):
     place, refused, save = tmp_path / "kept", [], Files.save
 
-    def saving(shelf, name, content):
-        save(shelf, name, content)
+    def saving(store, name, content):
+        save(store, name, content)
         if not refused:
             refused.append("")
             with pytest.raises(InputError, match=r"another job|of another kind|--force removes it first") as error:
@@ -295,9 +295,9 @@ def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, t
 def test_fits_that_lost_the_lock_are_kept_no_more(rows, tmp_path, monkeypatch, first):
     place, save = tmp_path / "kept", Files.save
 
-    def steal(shelf, name, content):
+    def steal(store, name, content):
         Path(place, NAME).write_text(json.dumps({"owner": "other", "host": "elsewhere", "process": 1}))
-        save(shelf, name, content)
+        save(store, name, content)
 
     monkeypatch.setattr(Files, "save", steal)
     with pytest.raises(LockLostError, match="process 1 on elsewhere"):

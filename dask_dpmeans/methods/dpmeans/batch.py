@@ -77,7 +77,7 @@ class Openings:
         """The clusters of a shard, where they are few."""
         return Kept.of(answer, most_bytes)
 
-    def standing(
+    def unchanged(
         self, earlier: "Openings", before: Centers, after: Centers, kept: Mapping[int, Kept]
     ) -> dict[int, Kept]:
         """What stands after the centers have changed."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dask_dpmeans.engine.plan import Source, finished
+from dask_dpmeans.engine.plan import Source, run_fits
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
 from dask_dpmeans.methods.dpmeans.path import Fitting, Prices, Radii, Solution, best, envelope, exchange, fitted, hull
 
@@ -48,7 +48,7 @@ class PriceFor:
 
     def __call__(self, rows: Source) -> Aimed:
         """The middle of the interval over which the number nearest to the one wanted stands, the lower of two."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[Aimed]:
         """The same, fit by fit."""
@@ -107,7 +107,7 @@ class RadiusFor:
 
     def __call__(self, rows: Source) -> Aimed:
         """The penalty tried whose number of clusters is nearest to the one wanted, the highest of several."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[Aimed]:
         """The same, fit by fit."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.assign import assign
@@ -95,12 +95,12 @@ class Sensitivity:
         seeds = Centers(d2_seeds(sample, SEEDS, stream(seed, Stream.CORESET_SEEDS)))
         return cls(seeds, source.fold(Round(Openings(np.inf), seeds), name="cells").moments, seed), 2
 
-    def coreset(self, source: Source, size: int) -> HeldRows:
+    def coreset(self, source: Source, size: int) -> InMemoryRows:
         """About `size` rows, in one pass; the mean of all rows where none was drawn."""
         drawn = source.fold(self.draw(size), name="draw")
         if not len(drawn.rows):
             drawn = Drawn(source.summary.mean[np.newaxis], np.array([source.summary.weight]))
-        return HeldRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale)
+        return InMemoryRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale)
 
     def draw(self, size: int) -> BySensitivity:
         """The draw of about `size` rows.

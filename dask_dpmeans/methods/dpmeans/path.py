@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import last_state
-from dask_dpmeans.engine.plan import Source, finished
+from dask_dpmeans.engine.plan import Source, run_fits
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
@@ -123,7 +123,7 @@ class Prices:
 
     def __call__(self, rows: Source) -> list[Solution]:
         """All that were found."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
         """The same, fit by fit."""
@@ -162,7 +162,7 @@ class Radii:
 
     def __call__(self, rows: Source) -> list[Solution]:
         """One for each penalty."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
         """The same, fit by fit."""
@@ -194,11 +194,11 @@ class Halving:
         """Of both halves."""
         return 2 * self.fits.n_fits
 
-    def __call__(self, rows: HeldRows) -> Float64Array:
+    def __call__(self, rows: InMemoryRows) -> Float64Array:
         """(p,), the adjusted Rand index at each penalty."""
-        return finished(self.each(rows))
+        return run_fits(self.each(rows))
 
-    def each(self, rows: HeldRows) -> Fitting[Float64Array]:
+    def each(self, rows: InMemoryRows) -> Fitting[Float64Array]:
         """The same, fit by fit."""
         n = len(rows.rows)
         order = stream(self.seed, Stream.STABILITY, self.number).permutation(n)
@@ -211,7 +211,7 @@ class Halving:
         return np.array([meetings(*labels).adjusted_rand for labels in zip(*ends, strict=True)])
 
 
-def _labels(rows: HeldRows, fits: Fits, found: list[Solution]) -> list[Int64Array]:
+def _labels(rows: InMemoryRows, fits: Fits, found: list[Solution]) -> list[Int64Array]:
     """The label of each row, (n,), at each penalty."""
     return [nearest(rows.rows, Centers(each.centers)).astype(np.int64) for each in standing(fits, found)]
 
@@ -221,7 +221,7 @@ def standing(fits: Fits, found: list[Solution]) -> list[Solution]:
     return [best(found, penalty) for penalty in fits.penalties] if isinstance(fits, Prices) else found
 
 
-def summary_of(source: Source, size: int, seed: int) -> tuple[HeldRows, bool]:
+def summary_of(source: Source, size: int, seed: int) -> tuple[InMemoryRows, bool]:
     """Rows in memory that stand for all, about so many where there are more than twice as many; whether they are all.
 
     Those without weight are left out.
@@ -231,7 +231,7 @@ def summary_of(source: Source, size: int, seed: int) -> tuple[HeldRows, bool]:
         return replace(drawn, scale=None), False
     everything = source.fold(Gather(), name="gather")
     some = everything.weights > 0
-    return HeldRows(np.ascontiguousarray(everything.rows[some]), everything.weights[some]), True
+    return InMemoryRows(np.ascontiguousarray(everything.rows[some]), everything.weights[some]), True
 
 
 # The envelope

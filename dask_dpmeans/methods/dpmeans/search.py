@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Bookmark, Values, state_of, values_of
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.checkpoints import Checkpoint, Values, state_of, values_of
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import TooManyClustersError
@@ -482,19 +482,19 @@ class Crossovers:
     method: Method
     ends: list[State]
 
-    def __call__(self, rows: HeldRows) -> State:
-        """The lowest state in the end; where the rows have a shelf, from where the crossovers were left."""
+    def __call__(self, rows: InMemoryRows) -> State:
+        """The lowest state in the end; with checkpoints, from where the crossovers were left."""
         ends = sorted(self.ends, key=lambda end: end.objective)
         random = stream(self.method.seed, Stream.CROSSOVERS)
         failures = 0 if rows.plan.n_rows <= TRIALS_BELOW else CROSSOVERS
-        with Bookmark.of(rows, State, self) as bookmark:
-            crossed = bookmark.reached(Crossed.restored) or Crossed(ends, failures, random)
+        with Checkpoint.of(rows, State, self) as checkpoint:
+            crossed = checkpoint.restore(Crossed.restored) or Crossed(ends, failures, random)
             while crossed.failures < CROSSOVERS:
                 crossed = self._next(rows, crossed)
-                bookmark.note(crossed.values(), over=crossed.failures == CROSSOVERS)
+                checkpoint.update(crossed.values(), over=crossed.failures == CROSSOVERS)
         return crossed.states[0]
 
-    def _next(self, rows: HeldRows, crossed: "Crossed") -> "Crossed":
+    def _next(self, rows: InMemoryRows, crossed: "Crossed") -> "Crossed":
         """What one more crossover comes to."""
         states, random = crossed.states, crossed.random
         first, second = (states[place] for place in random.permutation(len(states))[:2])
@@ -518,7 +518,7 @@ class Crossed:
     """For the next ones."""
 
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
-        """All of it, as a shelf keeps it."""
+        """Return all of it, as a checkpoint keeps it."""
         drawn = np.frombuffer(json.dumps(self.random.bit_generator.state).encode(), np.uint8)
         kept = {"failures": np.asarray(self.failures), "states": np.asarray(len(self.states)), "random": drawn}
         for number, state in enumerate(self.states):

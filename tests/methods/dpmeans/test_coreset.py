@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, contents, seeds
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
@@ -44,7 +44,7 @@ def test_over_seeds_a_coreset_is_right_about_weight_mean_and_squared_error(weigh
     weights = rng.choice([0.0, 0.2, 1.0, 5.0], len(rows)) if weighted else None
     each = np.ones(len(rows)) if weights is None else weights
     elsewhere = rng.uniform(0, 30, (5, 2))
-    source = HeldRows(rows, weights)
+    source = InMemoryRows(rows, weights)
     cores = [coreset_of(source, seed, 400)[0] for seed in range(60)]
     for figure, truth in (
         (lambda core: core.weights.sum(), each.sum()),
@@ -64,19 +64,19 @@ def test_rows_without_weight_are_never_drawn_and_others_keep_theirs_where_all_ar
     rng = np.random.default_rng(seed)
     rows, weights = rng.normal(size=(n, 2)), rng.choice([0.0, 0.5, 2.0], n)
     weights[rng.integers(n)] = 1.0
-    core, _ = coreset_of(HeldRows(rows, weights), seed % 1000, most)
+    core, _ = coreset_of(InMemoryRows(rows, weights), seed % 1000, most)
     known = {tuple(row): weight for row, weight in zip(rows.tolist(), weights, strict=True)}
     drawn = [known[tuple(row)] for row in core.rows.tolist()]
     assert all(weight > 0 for weight in drawn)
     assert all(after >= before for before, after in zip(drawn, core.weights, strict=True))
-    everything, _ = coreset_of(HeldRows(rows, weights), seed % 1000, 10**9)
+    everything, _ = coreset_of(InMemoryRows(rows, weights), seed % 1000, 10**9)
     assert everything.rows.tolist() == rows[weights > 0].tolist()
     assert everything.weights.tolist() == weights[weights > 0].tolist()
 
 
 def test_where_nothing_is_drawn_the_mean_stands_for_all_rows():
     rows, weights = blobs(100)[0], np.full(100, 0.5)
-    source = HeldRows(rows, weights)
+    source = InMemoryRows(rows, weights)
     core, _ = coreset_of(source, 0, 0)
     assert core.rows.tolist() == source.summary.mean[np.newaxis].tolist()
     assert core.weights.tolist() == [50.0]
@@ -84,7 +84,7 @@ def test_where_nothing_is_drawn_the_mean_stands_for_all_rows():
 
 @pytest.mark.parametrize("rows", [np.full((40, 2), 3.0), np.zeros((1, 1))])
 def test_rows_of_one_place_make_a_coreset(rows):
-    source = HeldRows(rows, None)
+    source = InMemoryRows(rows, None)
     core, _ = coreset_of(source, 0, 10**6)
     assert core.rows.tolist() == rows.tolist()
     assert np.mean([coreset_of(source, seed, 20)[0].weights.sum() for seed in range(200)]) == pytest.approx(
@@ -105,7 +105,7 @@ def test_the_chunking_does_not_show_in_a_coreset(data, threads, dtype):
 
 def test_seeds_of_the_draw_differ_and_a_coreset_keeps_the_units_of_the_source():
     rows = blobs(600)[0]
-    source = HeldRows(rows, None, np.array([2.0, 3.0]))
+    source = InMemoryRows(rows, None, np.array([2.0, 3.0]))
     assert drawn_bytes(source, 0, 100) == drawn_bytes(source, 0, 100) != drawn_bytes(source, 1, 100)
     assert coreset_of(source, 0, 100)[0].scale.tolist() == [2.0, 3.0]
 
@@ -173,7 +173,7 @@ def small():
 @pytest.fixture(scope="module")
 def large():
     rows, centers = blobs(5000)
-    return rows, centers, [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500))]
+    return rows, centers, [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))]
 
 
 def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
@@ -192,7 +192,7 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
 def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(large, monkeypatch, limit, shares):
     rows, _, states = large
     monkeypatch.setattr(search, "TRIALS_AFTER_BELOW", limit)
-    found = [step.state for step in iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500))]
+    found = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))]
     assert len(search.SHARES) - found[0].share == shares
     assert found[0].tries == search.TRIES_AFTER
     assert found[-1].objective <= states[-1].objective
@@ -202,13 +202,13 @@ def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(large, 
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
     rows, centers, states = large
     monkeypatch.setattr(search, "TRIALS_BELOW", 10_000)
-    whole = [step.state for step in iterate(HeldRows(rows, None), Method(300.0))][-1]
+    whole = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0))][-1]
     assert states[-1].objective <= 1.01 * whole.objective
     assert states[-1].rows_read < whole.rows_read / 3
-    assert states[-1].objective <= inertia_of(HeldRows(rows, None), centers) + 300.0 * len(centers)
+    assert states[-1].objective <= inertia_of(InMemoryRows(rows, None), centers) + 300.0 * len(centers)
 
 
-class Counted(HeldRows):
+class Counted(InMemoryRows):
     """Held rows that count how often they are folded."""
 
     folds = 0
@@ -230,7 +230,7 @@ def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(
 
 
 def first(rows, **parameters):
-    return contents(next(iter(iterate(HeldRows(rows, None), Method(300.0, **parameters)))).state)
+    return contents(next(iter(iterate(InMemoryRows(rows, None), Method(300.0, **parameters)))).state)
 
 
 def test_a_coreset_is_taken_where_it_is_asked_for_and_no_centers_are_given():
@@ -278,13 +278,13 @@ def test_chunks_and_threads_do_not_show_in_a_search_from_a_coreset():
 def test_it_goes_on_from_any_step_to_the_same_end(large):
     rows, _, states = large
     for state in states[:-1]:
-        *_, last = iterate(HeldRows(rows, None), Method(300.0, coreset_rows=500), state)
+        *_, last = iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500), state)
         assert contents(last.state) == contents(states[-1])
 
 
 def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
     rows = np.concatenate([blobs(3000)[0], [[60.0, 60.0]]])
-    source = HeldRows(np.ascontiguousarray(rows), None)
+    source = InMemoryRows(np.ascontiguousarray(rows), None)
     last = [step.state for step in iterate(source, Method(900.0, coreset_rows=500))][-1]
     assert [60.0, 60.0] in last.centers.tolist()
 
@@ -293,7 +293,7 @@ def test_a_lone_row_beyond_the_radius_is_a_cluster_of_its_own_at_the_end():
 def ends(monkeypatch):
     """A function of a seed: the first state of a search, and the ends of the searches of its coreset."""
     rows = np.random.default_rng(0).uniform(0, 30, (200, 2))
-    core = HeldRows(rows[::2].copy(), None)
+    core = InMemoryRows(rows[::2].copy(), None)
     monkeypatch.setattr(Sensitivity, "coreset", lambda *_: core)
     penalties = []
     crossovers = search.Crossovers.__call__
@@ -306,7 +306,7 @@ def ends(monkeypatch):
 
     def searched(seed):
         method = Method(150.0, tol=0.01, coreset_rows=100, seed=seed)
-        state = next(iter(iterate(HeldRows(rows, None), method))).state
+        state = next(iter(iterate(InMemoryRows(rows, None), method))).state
         alone = Method(penalties[-1], tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT)
         own = [search.Restart(alone.seeded(each), search.TRIES_ON_CORESET) for each in search.restart_seeds(seed)]
         return core, penalties[-1], state, [restart(core) for restart in own]
@@ -323,7 +323,7 @@ def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(mon
 
 
 def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
-    core = HeldRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
+    core = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
     alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
     gains = []
     for seed in range(6):
@@ -336,7 +336,7 @@ def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
 
 
 def test_a_coreset_of_many_rows_sees_neither_trials_nor_crossovers(monkeypatch):
-    core = HeldRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
+    core = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
     alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
     monkeypatch.setattr(search, "TRIALS_BELOW", 499)
     found = [search.Restart(alone.seeded(each), 2)(core) for each in (1, 2)]

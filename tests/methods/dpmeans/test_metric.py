@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import DTYPES, DYADIC, chunkings, contents, labels_of, seeds, weights_of
 
 from dask_dpmeans import DPMeans, InputError, reference
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers
@@ -242,7 +242,7 @@ class Sphere:
         self.rows = unit(rows).astype(np.float64)
         self.each = np.ones(len(rows)) if weights is None else weights
         self.penalty = penalty
-        self.source = HeldRows(unit(rows), weights)
+        self.source = InMemoryRows(unit(rows), weights)
         self.found = self.probe(centers, children)
         squared = ((self.rows[:, np.newaxis] - centers) ** 2).sum(axis=2)
         self.labels = squared.argmin(axis=1)

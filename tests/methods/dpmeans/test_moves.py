@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables, weights_of
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.move_statistics import Probing
 from dask_dpmeans.methods.dpmeans.moves import (
@@ -37,7 +37,7 @@ class Problem:
         self.rows = rows.astype(np.float64)
         self.each = np.ones(len(rows)) if weights is None else weights
         self.penalty = penalty
-        self.source = HeldRows(rows, weights)
+        self.source = InMemoryRows(rows, weights)
         self.found = self.probe(centers, children)
         self.labels, self.seconds = self.two_nearest(centers)
         self.scale = 1e-9 * (penalty + float((self.each * (self.rows**2).sum(axis=1)).sum()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import TAME, seeds, spread, tables, weights_of
 
 from dask_dpmeans import DPMeans, TooManyClustersError
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch, search
 
@@ -181,14 +181,14 @@ def test_births_are_compared_where_there_are_neither_trials_nor_moves_of_single_
     """Of these 20, moves and means alone end above births in 6."""
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
     rng = np.random.default_rng(seed)
-    source = HeldRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
+    source = InMemoryRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
     method, births = search.Method(4.0, seed=seed), ends(source, batch.Method(4.0, tol=0.0))
     start = replace(method.init(source), share=len(search.SHARES))
     assert ends(source, method, start).objective <= births.objective
 
 
 def test_a_search_after_a_coreset_is_told_from_one_of_all_rows():
-    source = HeldRows(np.random.default_rng(0).normal(size=(300, 2)), None)
+    source = InMemoryRows(np.random.default_rng(0).normal(size=(300, 2)), None)
     assert ends(source, search.Method(9.0)).on_all_rows
     assert not ends(source, search.Method(9.0, coreset_rows=60)).on_all_rows
 
@@ -200,7 +200,7 @@ def test_births_alone_run_once_in_a_search(monkeypatch):
     compared = False
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        source = HeldRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
+        source = InMemoryRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
         method = search.Method(4.0, seed=seed)
         runs.clear()
         end = ends(source, method, replace(method.init(source), share=len(search.SHARES)))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
@@ -76,7 +76,7 @@ def test_the_longest_interval_is_between_one_and_the_most():
 def clouds(n=240, k=4, seed=0):
     rng = np.random.default_rng(seed)
     rows = 9.0 * rng.normal(size=(k, 2))[rng.integers(0, k, n)] + rng.normal(size=(n, 2))
-    return HeldRows(rows, None)
+    return InMemoryRows(rows, None)
 
 
 def prices(low, high, number, **parameters):
@@ -141,7 +141,7 @@ def test_a_price_is_found_at_the_middle_of_its_interval(wanted):
     assert numbers == sorted(numbers, reverse=True)
 
 
-SQUARE = HeldRows(np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), None)
+SQUARE = InMemoryRows(np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), None)
 
 
 @pytest.mark.parametrize(("wanted", "reached"), [(1, 1), (2, 1), (3, 4), (4, 4)])

@@ -13,7 +13,7 @@ from strategies import TAME, chunkings, contents, seeds, spread, tables, weights
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
 from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import Labels
 from dask_dpmeans.kernels.distance import Centers
@@ -94,7 +94,7 @@ def test_the_planted_optimum_is_found_at_a_price_below_what_a_blob_is_worth(seed
 @pytest.mark.parametrize("name", SETS)
 def test_a_search_ends_no_higher_than_births_alone(name, seed):
     rows, penalty = rows_of(name)
-    source = HeldRows(rows, None)
+    source = InMemoryRows(rows, None)
     found = states_of(source, Method(penalty, seed=seed))[-1]
     assert found.objective <= states_of(source, batch.Method(penalty))[-1].objective
 
@@ -115,7 +115,7 @@ def optimum(values, penalty):
 def test_in_one_column_a_search_ends_near_the_optimum_of_dynamic_programming(seed):
     rng = np.random.default_rng(seed)
     values, penalty = rng.uniform(0, 20, 10)[rng.integers(10, size=200)] + rng.standard_normal(200), 4.0
-    found = states_of(HeldRows(values[:, np.newaxis], None), Method(penalty, seed=seed))[-1].objective
+    found = states_of(InMemoryRows(values[:, np.newaxis], None), Method(penalty, seed=seed))[-1].objective
     least = optimum(values, penalty)
     assert least * (1 - 1e-12) <= found <= 1.02 * least
 
@@ -127,7 +127,7 @@ def fits(draw, most=60):
     weights = draw(weights_of(len(rows), (0.0, 1e-3, 0.3, 1.0, 7.7)))
     penalty = draw(st.sampled_from([0.03, 0.3, 3.0])) * spread(rows)
     method = Method(penalty, tol=draw(st.sampled_from([0.0, 1e-4])), seed=draw(seeds))
-    return rows, weights, HeldRows(rows, weights), method
+    return rows, weights, InMemoryRows(rows, weights), method
 
 
 @FEWER
@@ -220,7 +220,7 @@ def test_a_search_that_goes_on_from_any_step_takes_the_same_steps(fit, data):
 @given(fits(40), st.sampled_from([0.25, 2.0]))
 def test_units_by_powers_of_two_do_not_show(fit, unit):
     rows, weights, source, method = fit
-    stretched = HeldRows(np.ascontiguousarray(rows * rows.dtype.type(unit)), weights)
+    stretched = InMemoryRows(np.ascontiguousarray(rows * rows.dtype.type(unit)), weights)
     found = states_of(stretched, replace(method, penalty=unit**2 * method.penalty))
     for one, other in zip(states_of(source, method), found, strict=True):
         assert (unit * one.centers).tolist() == other.centers.tolist()
@@ -232,8 +232,8 @@ def test_units_by_powers_of_two_do_not_show(fit, unit):
 def test_weights_and_the_penalty_count_in_one_unit(rows, seed):
     weights = np.random.default_rng(seed).choice([1.0, 3.0, 8.0], len(rows))
     method = Method(0.3 * spread(rows), seed=seed)
-    one = states_of(HeldRows(rows, weights), replace(method, penalty=64.0 * method.penalty))
-    other = states_of(HeldRows(rows, 4.0 * weights), replace(method, penalty=256.0 * method.penalty))
+    one = states_of(InMemoryRows(rows, weights), replace(method, penalty=64.0 * method.penalty))
+    other = states_of(InMemoryRows(rows, 4.0 * weights), replace(method, penalty=256.0 * method.penalty))
     # Births alone look at the weight of one row.
     if not any(len(state.opened) for state in one + other):
         assert [state.centers.tobytes() for state in one] == [state.centers.tobytes() for state in other]
@@ -252,7 +252,7 @@ def test_integer_weights_find_the_planted_optimum_of_repeated_rows():
 
 def test_one_seed_gives_one_answer_and_seeds_differ():
     rows, penalty = rows_of("no clusters")
-    source = HeldRows(rows, None)
+    source = InMemoryRows(rows, None)
     traces = [trace(source, Method(penalty, tol=1e-2, seed=seed)) for seed in (0, 1, 0)]
     assert traces[0] == traces[2]
     assert traces[0][-1]["centers"] != traces[1][-1]["centers"]
@@ -262,7 +262,7 @@ def test_one_seed_gives_one_answer_and_seeds_differ():
 @pytest.mark.parametrize("name", SETS)
 def test_moves_add_up_to_the_number_of_clusters(name):
     rows, penalty = rows_of(name)
-    for before, after in pairwise(states_of(HeldRows(rows, None), Method(penalty))[:-1]):
+    for before, after in pairwise(states_of(InMemoryRows(rows, None), Method(penalty))[:-1]):
         merges, splits, deletes, *trials = after.moves.tolist()
         assert sum(trials) in (0, 1)
         assert not (sum(trials) and merges + splits + deletes + len(after.opened))
@@ -275,7 +275,7 @@ def test_moves_add_up_to_the_number_of_clusters(name):
 def test_merges_and_splits_gain_what_the_history_says_at_least(name):
     rows, penalty = rows_of(name)
     said = 0
-    for before, after in pairwise(states_of(HeldRows(rows, None), Method(penalty))[:-1]):
+    for before, after in pairwise(states_of(InMemoryRows(rows, None), Method(penalty))[:-1]):
         if not after.moves[2]:
             said += np.count_nonzero(after.gains)
             assert after.gains.sum() <= (before.objective - after.objective) * (1 + 1e-9)
@@ -284,7 +284,7 @@ def test_merges_and_splits_gain_what_the_history_says_at_least(name):
 
 def test_the_first_step_is_the_mean_of_all_rows_and_what_it_costs():
     rows, penalty = rows_of("outliers")
-    first = next(iter(iterate(HeldRows(rows, None), Method(penalty)))).state
+    first = next(iter(iterate(InMemoryRows(rows, None), Method(penalty)))).state
     np.testing.assert_allclose(first.centers[0], rows.mean(axis=0, dtype=np.float64), rtol=1e-12)
     inertia = ((rows - rows.mean(axis=0, dtype=np.float64)) ** 2).sum()
     assert first.objective == pytest.approx(inertia + penalty, rel=1e-12)
@@ -295,7 +295,7 @@ def test_the_first_step_is_the_mean_of_all_rows_and_what_it_costs():
 @pytest.mark.parametrize("name", ["overlapping blobs", "outliers"])
 def test_at_the_end_means_gain_less_than_tol(name, tol):
     rows, penalty = rows_of(name)
-    last = list(iterate(HeldRows(rows, None), Method(penalty, tol=tol)))[-1]
+    last = list(iterate(InMemoryRows(rows, None), Method(penalty, tol=tol)))[-1]
     squared = squared_to(rows, last.state.centers)
     labels = squared.argmin(axis=1)
     gained = last.state.objective - partition_objective(rows, labels, penalty)
@@ -306,7 +306,7 @@ def test_at_the_end_means_gain_less_than_tol(name, tol):
 def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol(monkeypatch):
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)  # moves of single rows follow on these passes
     rows = np.concatenate([rows for _, rows, _ in Synthetic("uniform", 3000, 2, 1, 3).parts()])
-    source, method = HeldRows(rows, None), Method(1500.0, tol=1e-3, seed=1)
+    source, method = InMemoryRows(rows, None), Method(1500.0, tol=1e-3, seed=1)
     coarse = Restart(method, TRIES)(source)
     *states, _ = states_of(source, method)
     number = [state.objective for state in states].index(coarse.objective)
@@ -319,7 +319,7 @@ def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol(mon
 
 def test_a_coarser_tol_ends_sooner_and_higher():
     rows, penalty = rows_of("overlapping blobs")
-    fine, coarse = (states_of(HeldRows(rows, None), Method(penalty, tol=tol))[-1] for tol in (1e-4, 0.1))
+    fine, coarse = (states_of(InMemoryRows(rows, None), Method(penalty, tol=tol))[-1] for tol in (1e-4, 0.1))
     assert coarse.rows_read < fine.rows_read / 2
     assert coarse.objective > fine.objective
 
@@ -327,7 +327,7 @@ def test_a_coarser_tol_ends_sooner_and_higher():
 @pytest.mark.parametrize("most", [1, 2, 7])
 def test_max_iter_cuts_a_search_short_and_says_so(most):
     rows, penalty = rows_of("overlapping blobs")
-    whole = states_of(HeldRows(rows, None), Method(penalty))
+    whole = states_of(InMemoryRows(rows, None), Method(penalty))
     with pytest.warns(ConvergenceWarning, match=f"max_iter={most} before it converged"):
         model = DPMeans(penalty, search=True, max_iter=most, random_state=0).fit(rows)
     assert model.n_iter_ == most
@@ -337,7 +337,7 @@ def test_max_iter_cuts_a_search_short_and_says_so(most):
 
 def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand():
     rows, _ = planted(1)
-    source = HeldRows(rows, None)
+    source = InMemoryRows(rows, None)
     assert len(states_of(source, Method(100.0, max_clusters=40))[-1].centers) == 7
     steps = []
 
@@ -356,7 +356,7 @@ def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand
 def test_a_search_starts_from_given_centers_in_the_units_of_the_input():
     rows, truth = planted(2)
     centers = np.stack([rows[truth == label].mean(axis=0) for label in range(7)])
-    first, *_ = states_of(HeldRows(rows / [2.0, 4.0], None, np.array([2.0, 4.0])), Method(5.0, centers=centers))
+    first, *_ = states_of(InMemoryRows(rows / [2.0, 4.0], None, np.array([2.0, 4.0])), Method(5.0, centers=centers))
     assert first.centers.tolist() == (centers / [2.0, 4.0]).tolist()
     model = DPMeans(100.0, search=True, init=centers, random_state=0).fit(rows)
     assert model.labels_.tolist() == truth.tolist()
@@ -373,7 +373,7 @@ def test_a_search_from_births_ends_lower_than_these():
 
 def test_given_centers_without_rows_leave_at_once():
     rows = np.array([[0.0], [1.0], [10.0]])
-    first = states_of(HeldRows(rows, None), Method(4.0, centers=np.array([[0.0], [99.0], [10.0], [98.0]])))[0]
+    first = states_of(InMemoryRows(rows, None), Method(4.0, centers=np.array([[0.0], [99.0], [10.0], [98.0]])))[0]
     assert (first.centers.tolist(), first.deaths, first.weights.tolist()) == ([[0.0], [10.0]], 2, [2.0, 1.0])
     assert first.objective == 1.0 + 2 * 4.0
 
@@ -415,7 +415,7 @@ def test_rows_far_beyond_the_radius_open_clusters_of_their_own():
 
 def test_a_state_comes_back_from_a_store_to_the_bit_and_goes_on_to_the_same_end(tmp_path):
     rows, penalty = rows_of("one column")
-    source, method = HeldRows(rows, None), Method(penalty)
+    source, method = InMemoryRows(rows, None), Method(penalty)
     steps, store = list(iterate(source, method)), RunStore.at(tmp_path / "run.zarr")
     store.begin({"format": 1})
     history = []
@@ -432,7 +432,7 @@ def test_a_state_comes_back_from_a_store_to_the_bit_and_goes_on_to_the_same_end(
 def test_the_history_counts_moves_trials_and_passes():
     rows, penalty = rows_of("overlapping blobs")
     model = DPMeans(penalty, search=True, random_state=0).fit(rows)
-    states = states_of(HeldRows(rows, None), Method(penalty))
+    states = states_of(InMemoryRows(rows, None), Method(penalty))
     for record, state in zip(model.history_, states[:-1], strict=True):
         moves = record.merges, record.splits, record.deletes, record.openings, record.closings, record.swaps
         assert moves == tuple(state.moves)

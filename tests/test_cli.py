@@ -17,6 +17,7 @@ from writes import faulty, stored_rows
 from zarr.codecs import ZstdCodec
 
 from dask_dpmeans import DPMeans, fit, load
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.cli import HOMES, main, place
 from dask_dpmeans.cli.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.engine.history import GAINS, MOVES, Record
@@ -26,7 +27,6 @@ from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.run_store import Files, RunStore
-from dask_dpmeans.synth import Synthetic
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from strategies import chunkings, grid_problems, seeds, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, reference
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.methods.dpmeans import farthest_first as farthest
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
@@ -31,7 +32,6 @@ from dask_dpmeans.selection.penalty import (
 )
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
 
 THIN = pytest.mark.filterwarnings("ignore:at penalties up to .* fits saw a summary of fewer than 32 rows")
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -23,7 +23,7 @@ from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
@@ -37,7 +37,6 @@ from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.arrays import create_group
 from dask_dpmeans.storage.location import Location, overlapping
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
 
 SECRET = "not-to-be-seen"
 

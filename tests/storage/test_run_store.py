@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
 from dask_dpmeans.api.description import fingerprint
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch
@@ -25,7 +25,6 @@ from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.arrays import MARKER, signed
 from dask_dpmeans.storage.manifest import FORMAT
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from strategies import TAME, chunkings, contents, seeds, spread, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
@@ -21,7 +22,6 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.search import KINDS, TRIES, Method, Restart, State
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
 
 FEWER = settings(max_examples=12)
 SETS = {

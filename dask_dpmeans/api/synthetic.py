@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
-from dask_dpmeans.storage.run_store import RunStore, new_group
+from dask_dpmeans.storage.output import Output, new_output
 
 Kind = Literal["blobs", "outliers", "uniform"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -64,12 +64,13 @@ def write_synthetic(
 ) -> None:
     """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group: ``rows`` and ``truth``."""
     check_options(storage_options, out)
-    store = RunStore.at(out, storage_options)
+    store = Output.at(out, storage_options)
     store.check_target("synthetic data", [], force=force)  # before a folder is made
     shape = (data.n_rows, data.n_features)
-    with new_group(store.location, "synthetic data", {"data": asdict(data)}, force=force) as draft:
-        rows = draft.create_rows("rows", shape, PART_ROWS, np.float32, ("row", "feature"))
-        truth = draft.create_rows("truth", shape[:1], PART_ROWS, np.int32)
+    attributes = {"data": asdict(data)}
+    with new_output(store.location, "synthetic data", attributes, ("rows", "truth"), force=force) as new:
+        rows = new.create_rows("rows", shape, PART_ROWS, np.float32, ("row", "feature"))
+        truth = new.create_rows("truth", shape[:1], PART_ROWS, np.int32)
         write_part = Writer((rows, truth))
-        said = [write_part(start, (part, labels)) for start, part, labels in data.parts()]
-        draft.keep({"rows": rows, "truth": truth}, said)
+        digests = [write_part(start, (part, labels)) for start, part, labels in data.parts()]
+        new.write_digests({"rows": rows, "truth": truth}, digests)

@@ -195,7 +195,7 @@ class Trials:
         except InputError as error:
             refused = "--force" in str(error) and "never removed" not in str(error)
             store, whole = RunStore.at(out), content(out) is not None
-            mine = whole or (job.resumable and (store.committed() or store.keeps_searches()))
+            mine = whole or (job.resumable and (store.steps.committed() or store.steps.has_checkpoints()))
             # of the old run, of which nothing was removed yet, or a path that is whole
             ended = "other parameters" in str(error) or whole
             if not (refused and (mine if how == "plain" else how == "resume" and ended)):

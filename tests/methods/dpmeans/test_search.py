@@ -421,8 +421,8 @@ def test_a_state_comes_back_from_a_store_to_the_bit_and_goes_on_to_the_same_end(
     history = []
     for number, step in enumerate(steps[:-1], 1):
         history.append(Record.of(step.state, len(rows), step.seconds))
-        store.commit(step.state, history, step.converged)
-        state, records, converged = store.restore(State)
+        store.steps.commit(step.state, history, step.converged)
+        state, records, converged = store.steps.restore(State)
         assert (contents(state), records, converged) == (contents(step.state), history, step.converged)
         if number in (1, len(steps) // 2, len(steps) - 1):
             end = list(iterate(source, method, state))[-1]

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.description import asked, fingerprint, sources_of
+from dask_dpmeans.api.description import fingerprint, request_of, sources_of
+from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
 from dask_dpmeans.engine.plan import Source
@@ -20,7 +21,9 @@ from dask_dpmeans.sources import Names, RowSource, as_source, check_centers, che
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.run_store import Draft, RunStore
+from dask_dpmeans.storage.manifest import EstimatorDescription, Manifest, ResultManifest
+from dask_dpmeans.storage.output import NewArrays, Output, remove
+from dask_dpmeans.storage.run_store import RunStore
 
 
 def fit(
@@ -28,7 +31,7 @@ def fit(
     run: AnyPlace,
     method: Algorithm[Any],
     *,
-    estimator: Mapping[str, Any],
+    estimator: EstimatorDescription,
     seed: int | None,
     groups: Any = None,
     sample_weight: Any = None,
@@ -79,7 +82,7 @@ def fit(
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
-        manifest = asked(
+        request = request_of(
             method,
             seed,
             source,
@@ -87,17 +90,20 @@ def fit(
             weighted=sample_weight is not None,
             feature_map=feature_map,
         )
-        manifest["estimator"], manifest["learned_features"] = estimator, feature_map is not None
-        manifest["input"]["fingerprint"] = fingerprint(source.summary)
-        manifest["input"]["n_groups"] = source.summary.n_groups
-        manifest["sources"] = sources_of(data, groups, sample_weight)
+        n_groups = source.summary.n_groups
+        request = replace(
+            request,
+            estimator=estimator,
+            input=replace(request.input, fingerprint=fingerprint(source.summary), n_groups=n_groups),
+            sources=sources_of(data, groups, sample_weight),
+        )
         if resume:
-            check_resumable(store, manifest)  # before the work
-            manifest["column_names"] = _resumed_names(store, source.column_names)
-            if _stands(store, method):
+            check_resumable(store, request)  # before the work
+            request = replace(request, column_names=_resumed_names(store, source.column_names))
+            if _is_complete(store, method):
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
-        converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
+        converged = _fit(store, lock, request, learned, _scale_of(source, learned), method, resume, on_step)
     if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
@@ -121,7 +127,7 @@ class Commits:
         self.lock.check()
         if progress.committed:
             state, history = progress.state, progress.history
-            self.store.commit(state, history, progress.converged, self.lock.owner, self.run)
+            self.store.steps.commit(state, history, progress.converged, self.lock.owner, self.run)
             self.on_step(state.step, history[-1], self.n_rows)
         return False
 
@@ -129,7 +135,7 @@ class Commits:
 def _fit(
     store: RunStore,
     lock: Lock,
-    manifest: dict[str, Any],
+    request: Manifest,
     learned: MappedRows,
     scale: Arrays,
     method: Algorithm[Any],
@@ -138,25 +144,25 @@ def _fit(
 ) -> bool:
     """Whether the fit has converged, once its result stands."""
     source = learned.source
-    start = _begin(store, manifest, source, method, resume)
+    start = _begin(store, request, source, method, resume)
     if store.finished():
-        store.reopen()
-    commits = Commits(store, lock, store.name(), source.plan.n_rows, on_step)
+        store.unfinish()
+    commits = Commits(store, lock, store.steps.run_name(), source.plan.n_rows, on_step)
     lock.check()  # so that it is the name of this job's run
     rows = source
     if start is None:
-        rows = replace(source, checkpoints=store.checkpoints(lock.holder))
+        rows = replace(source, checkpoints=store.steps.checkpoints(lock.holder))
     end = drive(rows, method, [commits], start)
     state = end.state
-    draft, plan = Draft(store), source.plan
-    labels = draft.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
-    draft.keep({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
+    new, plan = NewArrays(store), source.plan
+    labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
+    new.write_digests({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
     if learned.rows is not None:
-        _write_embedding(draft, learned.rows, plan.chunk_rows)
+        _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
     passes = end.history[-1].passes + 1 + learned.passes
-    manifest = manifest | {"converged": end.converged, "n_passes": passes, **learned.figures}
-    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, end.history, manifest)
+    manifest = ResultManifest(**vars(request), converged=end.converged, n_passes=passes, figures=learned.figures)
+    store.finish(new, {**method.result(source, state), **scale, **learned.arrays}, end.history, manifest)
     return end.converged
 
 
@@ -166,38 +172,38 @@ def _scale_of(source: RowSource, learned: MappedRows) -> Arrays:
     return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
 
 
-def seed_for(store: RunStore, seed: int | None, resume: bool) -> int:
+def seed_for(store: Output, seed: int | None, resume: bool) -> int:
     """The seed given, that of the run to go on with, or one drawn."""
     if not (resume and store.begun()):
         return int(np.random.default_rng().integers(2**31)) if seed is None else seed
-    begun = int(store.manifest()["random_state"])
+    begun = store.request().random_state
     if seed not in (None, begun):
         raise InputError(f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it")
     return begun
 
 
 def _begin(
-    store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
+    store: RunStore, request: Manifest, source: Source, method: Algorithm[Any], resume: bool
 ) -> Progress[Any] | None:
     """Return where to go on from; None for the method's own start."""
     if resume and store.begun():
-        store.discard()
-        if not store.committed():
+        store.steps.discard_uncommitted()
+        if not store.steps.committed():
             return None
-        state, history, converged = store.restore(method.state)
+        state, history, converged = store.steps.restore(method.state)
         _check_unchanged(store, source, method, state)
         return Progress(state, history, converged)
     method.init(source)
-    store.remove()
-    store.begin(manifest)
+    remove(store, run_array_names())
+    store.begin(request.as_json())
     return None
 
 
-def _stands(store: RunStore, method: Algorithm[Any]) -> bool:
+def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
     """Whether a result stands that no further step can follow."""
     if not (store.finished() and store.begun()):
         return False
-    _, history, converged = store.restore(method.state)
+    _, history, converged = store.steps.restore(method.state)
     return converged or len(history) >= method.max_iter
 
 
@@ -211,13 +217,13 @@ def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], st
         )
 
 
-def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
-    """Refuse to go on with a run of other data or other parameters, as far as `here` says; limits may change."""
-    if store.finished() and not (store.begun() or store.idle()):
+def check_resumable(store: Output, request: Manifest) -> None:
+    """Refuse to go on with a run of other data or other parameters, as far as the request knows; limits may change."""
+    if store.finished() and not (store.begun() or store.empty()):
         raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
     if not store.begun():
         return
-    there = store.manifest()
+    there, here = store.request().as_json(), request.as_json()
     for key in ("method", "parameters", "input"):
         before, now = ({"": run[key]} if key == "method" else run[key] for run in (there, here))
         changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
@@ -227,16 +233,18 @@ def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
             raise InputError(f"{store.path} was begun with {other}: {names}; use --force to start anew")
 
 
-def _resumed_names(store: RunStore, here: Names | None) -> list[str] | None:
-    """What the columns are called of a run that is gone on with, as it was begun, where that is known."""
-    there = store.manifest().get("column_names") if store.begun() else None
-    if there is not None:
-        check_names(here, there, "the run")
-        return list(there)
-    return None if here is None else list(here)
+def _resumed_names(store: RunStore, here: Names | None) -> Names | None:
+    """Return the names of the columns as the run was begun, if they are known, else as the rows have them."""
+    there = None
+    if store.begun():
+        there = store.request().column_names
+    if there is None:
+        return None if here is None else tuple(here)
+    check_names(here, there, "the run")
+    return there
 
 
-def _write_embedding(draft: Draft, rows: Float64Array, chunk_rows: int) -> None:
+def _write_embedding(new: NewArrays, rows: Float64Array, chunk_rows: int) -> None:
     """Write the rows of the embedding, which nothing else makes."""
-    kept = draft.create_rows("embedding", rows.shape, chunk_rows, rows.dtype, ("row", "component"))
-    draft.keep({"embedding": kept}, [Writer((kept,))(0, (rows,))])
+    kept = new.create_rows("embedding", rows.shape, chunk_rows, rows.dtype, ("row", "component"))
+    new.write_digests({"embedding": kept}, [Writer((kept,))(0, (rows,))])

@@ -8,6 +8,7 @@ import click
 
 from dask_dpmeans.api import prediction
 from dask_dpmeans.api.fitting import dry_run, fit
+from dask_dpmeans.api.loading import read_run
 from dask_dpmeans.cli.options import (
     DATA,
     ENDS,
@@ -260,8 +261,9 @@ def fit_from_options(
         "force": force,
     }
     sparse = method.method().sparse  # refuses what cannot be used, before anything is tried or started
-    if isinstance(method, SpectralDPMeans):
-        method.spectrum().check_weights(weights)
+    recipe = method._feature_map()
+    if recipe is not None:
+        recipe.check_weights(weights)
     RunStore.at(place).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
         with placed(data, fill_missing, sparse, **where) as work:
@@ -296,10 +298,11 @@ def predict_command(
     Writes label, squared_distance and beyond (every radius) of each row to OUT.
     """
     fitted, target = (Location.at(each, where["storage_options"]) for each in (run, out))
-    RunStore.at(fitted).result()
+    fitted_run = read_run(fitted)
     RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
     with placed(data, fill_missing, False, **where) as work, progress(as_json) as shown:
-        found = prediction.predict(fitted, data, target, groups=groups, force=force, on_pass=shown.watch, **work)
+        work |= {"on_pass": shown.watch}
+        found = prediction.predict_with(fitted_run, data, target, groups=groups, force=force, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:

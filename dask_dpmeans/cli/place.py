@@ -10,7 +10,7 @@ from dask_dpmeans.cli.group import StoppedError
 from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, of_store, redacted
 from dask_dpmeans.sources import connect, lay_out, own_threads, scheduler_address, why_processes
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.output import Output
 
 
 @contextmanager
@@ -98,22 +98,22 @@ def _can_go_on(error: BaseException, run: Location) -> bool:
     if not of_store(error):  # such as a full disk
         return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
     try:
-        return RunStore.at(run).begun()
+        return Output.at(run).begun()
     except OSError:  # the store still does not answer; what was not begun --resume begins
         return True
 
 
 def _way_on(run: Location, again: str) -> str:
     """What the same command does with what is there; `again` is how it is given."""
-    store = RunStore.at(run)
+    store = Output.at(run)
     try:
         if store.finished():
             return f"{run.url} is whole"
         if not store.begun():
             return "nothing was written: the same command begins anew"
-        if store.committed():
+        if store.steps.committed():
             return f"{again} goes on from the last step of {run.url}"
-        if store.keeps_searches():
+        if store.steps.has_checkpoints():
             return f"{again} goes on with the search that is kept in {run.url}"
     except (OSError, CorruptStoreError, InputError):
         return f"{again} goes on with {run.url}"

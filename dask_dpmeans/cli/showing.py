@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from dask_dpmeans.api.export import export
+from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
 from dask_dpmeans.cli.place import placed
@@ -19,7 +20,7 @@ from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import read_path
 from dask_dpmeans.selection.tree import read_tree
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.output import Output
 
 
 @click.command("show")
@@ -29,14 +30,15 @@ from dask_dpmeans.storage.run_store import RunStore
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """What the run, path or tree in STORE was asked, and what it found."""
     place = Location.at(store, storage_options)
-    kind = RunStore.at(place).kind()
+    kind = Output.at(place).kind()
     if kind == "path":
         path = read_path(place)
         say_path(path, store, as_json, commands.after_path(path))
     elif kind == "tree":
         say_tree(read_tree(place), store, as_json)
     else:
-        click.echo(json.dumps(describe(place), indent=2) if as_json else run_table(place))
+        run = open_run(place)
+        click.echo(json.dumps(describe(run), indent=2) if as_json else run_table(run))
 
 
 @click.command("export")
@@ -74,16 +76,19 @@ def report_command(store: str, out: str, data: str | None, no_data: bool, force:
         raise WrongUseError(str(error)) from error
     place = Location.at(store, where["storage_options"])
     report.checked_target(out, place, force)
-    if no_data or not report.has_rows(place):
+    run = report.opened(place)
+    if no_data or run is None:
         _check_idle(where)
-    rows = None if no_data else data or report.input_of(place)
-    sparse = report.is_graph(place)
+    rows = None if no_data else data
+    if run is not None and not no_data:
+        rows = data or report.input_of(run)
+    sparse = run is not None and run.spec.sparse
     with ExitStack() as stack:
         work: dict[str, Any] = {}
         if rows:
             work |= stack.enter_context(placed(rows, False, sparse, **where))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
-        report.report(place, out, data=rows or False, force=force, **work)
+        report.report(run or place, out, data=rows or False, force=force, **work)
     click.echo(f"{redacted(store)}: {Path(out).absolute()}")
 
 

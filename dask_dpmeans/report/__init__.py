@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Unpack
 
+from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.report import path_page, run_page, tree_page
 from dask_dpmeans.report.origin import located
@@ -11,16 +12,16 @@ from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage import outfile
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import RunStore, with_article
+from dask_dpmeans.storage.output import Output, with_article
 
-__all__ = ["checked_target", "input_of", "is_graph", "page", "report"]
+__all__ = ["checked_target", "input_of", "opened", "page", "report"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
 """What has a page that no rows are read for."""
 
 
 def report(
-    store: AnyPlace,
+    store: AnyPlace | LoadedRun,
     out: str | os.PathLike[str],
     *,
     data: Any = None,
@@ -31,8 +32,8 @@ def report(
 
     Parameters
     ----------
-    store : path or URL of a run of `fit`, or of what `dask_dpmeans.selection.penalty.write_path` or
-        `dask_dpmeans.selection.tree.write_tree` wrote
+    store : path or URL of a run of `fit`, a run that was read, or path or URL of what
+        `dask_dpmeans.selection.penalty.write_path` or `dask_dpmeans.selection.tree.write_tree` wrote
     out : path of a new file
     data : path of the rows, or what `fit` takes; False, optional
         Of a run alone.  By default where the run says that they were, if they still are there: a path of this machine.
@@ -48,18 +49,20 @@ def report(
     CorruptStoreError
         Where something in the store is missing or does not match its checksum.
     """
-    target = checked_target(out, store, force)
+    target = checked_target(out, _place(store), force)
     outfile.write_whole(target, html(page(store, data=data, **where)))
 
 
-def page(store: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
+def page(store: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:
     """What the page of a finished run, of a path or of a tree says; parameters as `report` has them."""
-    kind = RunStore.at(store).kind()
+    if isinstance(store, LoadedRun):
+        return run_page.page(store, data=data, **where)
+    kind = Output.at(store).kind()
     if kind not in WITHOUT_ROWS:
         return run_page.page(store, data=data, **where)
     if where or not (data is None or data is False):
         raise InputError(
-            f"{RunStore.at(store).shown} holds {with_article(kind)}, whose page needs no rows: leave out data"
+            f"{Output.at(store).shown} holds {with_article(kind)}, whose page needs no rows: leave out data"
         )
     return WITHOUT_ROWS[kind](store)
 
@@ -69,18 +72,15 @@ def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) ->
     return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
 
 
-def has_rows(store: AnyPlace) -> bool:
-    """Whether the page of what is there shows rows, if they can be read."""
-    return RunStore.at(store).kind() not in WITHOUT_ROWS
+def opened(store: AnyPlace) -> LoadedRun | None:
+    """Read the run whose page shows rows; None for a path or a tree."""
+    return None if Output.at(store).kind() in WITHOUT_ROWS else open_run(store)
 
 
-def input_of(store: AnyPlace) -> str | None:
-    """Where the rows are that the page of a run shows, if they still are at a path of this machine."""
-    there = RunStore.at(store)
-    return located(there.result().manifest) if has_rows(there.location) else None
+def input_of(run: LoadedRun) -> str | None:
+    """Return the path of the rows of a run, if they still are at a path of this machine."""
+    return located(run.result.manifest)
 
 
-def is_graph(store: AnyPlace) -> bool:
-    """Whether a run is of a graph."""
-    there = RunStore.at(store)
-    return has_rows(there.location) and "normalized" in there.result().manifest["parameters"]
+def _place(store: AnyPlace | LoadedRun) -> AnyPlace:
+    return store.result.store.location if isinstance(store, LoadedRun) else store

@@ -13,7 +13,7 @@ from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import PenaltyPath, penalty_path, read_path
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.output import Output
 from dask_dpmeans.text import counted, figures
 
 CAPTION = "Clusters, and what they cost, over the penalty"
@@ -23,17 +23,18 @@ SHADED = "; the interval over which their number stands longest is shaded"
 def page(store: AnyPlace) -> Page:
     """What the page of a stored path says."""
     path = read_path(store)
+    request = commands.path_request(path)
     return Page(
-        store=RunStore.at(store).shown,
+        store=Output.at(store).shown,
         headline=_headline(path),
-        warnings=[*warnings_of(path), *origin.warnings(path.asked)],
-        facts={"Result": _result(path), "Parameters": _parameters(path), "Input": origin.rows(path.asked)},
+        warnings=[*warnings_of(path), *origin.warnings(request)],
+        facts={"Result": _result(path), "Parameters": _parameters(path), "Input": origin.rows(request)},
         pictures=[Picture.of("Path", f"{CAPTION}{SHADED * path.search}.", lambda: plot.path(path))],
         tables=[*([_intervals(path)] if path.intervals else []), _penalties(path)],
         call=call(path),
-        unknown=origin.unknown(path.asked),
+        unknown=origin.unknown(request),
         command=command(path),
-        versions=origin.versions(path.asked),
+        versions=dict(request.versions),
     )
 
 
@@ -46,8 +47,7 @@ def _headline(path: PenaltyPath) -> str:
 
 def _rows(path: PenaltyPath) -> int:
     """Rows that the path is of."""
-    n: int = path.asked["input"]["shape"][0]
-    return n
+    return commands.path_request(path).input.shape[0]
 
 
 def warnings_of(path: PenaltyPath) -> list[str]:
@@ -121,12 +121,12 @@ def _long(values: Float64Array) -> list[str]:
 
 def call(path: PenaltyPath) -> str:
     """Python that makes the path again."""
-    asked, spaced = _asked(path), _spaced(path)
+    asked, spaced, request = _asked(path), _spaced(path), commands.path_request(path)
     penalties = asked.pop("penalties", None)
-    parts = [origin.data(path.asked)]
+    parts = [origin.data(request)]
     if penalties is not None:
         parts.append(f"np.geomspace({', '.join(map(repr, spaced))})" if spaced else repr(penalties))
-    parts += [*(f"{name}={value!r}" for name, value in asked.items()), *origin.parts(path.asked)]
+    parts += [*(f"{name}={value!r}" for name, value in asked.items()), *origin.parts(request)]
     imports = "import numpy as np\n\n" * (penalties is not None and spaced is not None)
     imports += "from dask_dpmeans.selection.penalty import penalty_path, write_path\n\n"
     inner = "".join(f"    {part},\n" for part in parts)
@@ -135,11 +135,12 @@ def call(path: PenaltyPath) -> str:
 
 def command(path: PenaltyPath) -> str | None:
     """The command that makes the path again; None where rows or weights have no path."""
-    asked, spaced, reading = _asked(path), _spaced(path), commands.words(path.asked)
+    asked, spaced, request = _asked(path), _spaced(path), commands.path_request(path)
+    reading = commands.words(request)
     if reading is None:
         return None
     penalties = asked.pop("penalties", None)
-    words = ["dask-dpmeans", "path", str(commands.sources(path.asked)["data"]), origin.AGAIN]
+    words = ["dask-dpmeans", "path", str(commands.sources(request)["data"]), origin.AGAIN]
     if penalties is not None and spaced is not None:
         words += ["--from", repr(spaced[0]), "--to", repr(spaced[1]), "--number", str(spaced[2])]
     elif penalties is not None:

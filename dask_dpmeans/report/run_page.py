@@ -9,12 +9,12 @@ import numpy as np
 
 from dask_dpmeans import errors
 from dask_dpmeans.api import description
-from dask_dpmeans.api.loading import load
+from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 from dask_dpmeans.figures import data as views
 from dask_dpmeans.figures import plot
 from dask_dpmeans.kernels.plot_statistics import NEAR
-from dask_dpmeans.registry import METHODS, spec_of_run
+from dask_dpmeans.registry import METHODS, spec_of
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
@@ -22,7 +22,7 @@ from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.tree import cluster_tree
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import Result, RunStore
+from dask_dpmeans.storage.run_store import Result
 from dask_dpmeans.text import counted, figures
 
 Model = Any
@@ -37,9 +37,10 @@ MOST_LEAVES = 100
 """Clusters of which a page has the tree: it took at most 1.6 seconds of one core, of 300 9, of 1,000 29."""
 
 
-def page(run: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
+def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:
     """What the page of a finished run says; parameters as `report` has them."""
-    result, model = RunStore.at(run).result(), load(run)
+    opened = run if isinstance(run, LoadedRun) else open_run(run)
+    result, model = opened.result, opened.model
     rows = read_rows(result, model, origin.located(result.manifest) if data is None else data, where)
     manifest, names = result.manifest, _names(model)
     return Page(
@@ -56,7 +57,7 @@ def page(run: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
         call=call(result, model),
         unknown=origin.unknown(manifest),
         command=command(result, model),
-        versions=origin.versions(manifest),
+        versions=dict(manifest.versions),
     )
 
 
@@ -69,7 +70,7 @@ def _names(model: Model) -> list[str]:
 
 
 def _headline(result: Result, model: Model) -> str:
-    n_rows = counted(result.manifest["input"]["shape"][0], model.description().row)
+    n_rows = counted(result.manifest.input.shape[0], model.description().row)
     return f"{counted(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
 
 
@@ -81,10 +82,10 @@ def _result(result: Result, model: Model) -> dict[str, str]:
         words.objective_name: f"{model.objective_:.9g}",
         words.inertia_name: f"{model.inertia_:.9g}",
         "steps": f"{model.n_iter_:,}",
-        f"passes over the {words.passes_over}": f"{manifest['n_passes']:.2f}",
+        f"passes over the {words.passes_over}": f"{manifest.n_passes:.2f}",
     }
     if words.has_end:
-        found["converged"] = "yes" if manifest["converged"] else "no"
+        found["converged"] = "yes" if manifest.converged else "no"
     found["seconds"] = f"{sum(record.seconds for record in result.history):.3g}"
     return {**found, **words.facts}
 
@@ -120,11 +121,11 @@ def cluster_table(model: Model, names: list[str]) -> Table:
 def warnings_of(result: Result, model: Model) -> list[str]:
     """What a reader should know of a run, its rows aside."""
     words = model.description()
-    over = result.manifest["converged"] or not words.has_end
+    over = result.manifest.converged or not words.has_end
     said = [] if over else [errors.NOT_CONVERGED.format(model.max_iter).capitalize() + "."]
     weights = model.cluster_weights_
     alone = weights == 1
-    if result.manifest["input"]["weighted"] or not words.weights_count_rows:
+    if result.manifest.input.weighted or not words.weights_count_rows:
         alone = np.zeros(len(weights), bool)
     tiny = (weights < TINY * weights.mean()) & ~alone
     why = f"outliers, or the {words.penalty_name} is low"
@@ -180,7 +181,7 @@ def _shown(data: Any) -> str:
 
 def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource:
     """The input, as the fit saw it."""
-    spec = spec_of_run(result)
+    spec = spec_of(model)
     if spec.sparse:
         return as_source(spec.read(data), sparse=True, **where)
     beside = commands.sources(result.manifest)
@@ -191,16 +192,16 @@ def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource
 
 def _changed(result: Result, model: Model, source: RowSource) -> bool:
     """Whether the rows are known to be others than those of the fit, where that can be told."""
-    fitted = result.manifest["input"]
-    if [source.plan.n_rows, source.stored_columns] != fitted["shape"]:
+    fitted = result.manifest.input
+    if (source.plan.n_rows, source.stored_columns) != fitted.shape:
         return True
     learned = model.description().learned_rows
     comparable = (
-        source.summary.n_groups == fitted["n_groups"]
-        and source.plan.block_rows == fitted["block_rows"]  # sums are of the same runs of rows
-        and not (fitted["weighted"] or learned)
+        source.summary.n_groups == fitted.n_groups
+        and source.plan.block_rows == fitted.block_rows  # sums are of the same runs of rows
+        and not (fitted.weighted or learned)
     )
-    return comparable and description.fingerprint(source.summary) != fitted["fingerprint"]
+    return comparable and description.fingerprint(source.summary) != fitted.fingerprint
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
@@ -208,8 +209,8 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
     words = model.description()
     if words.radius is None or not hasattr(model, "cluster_centers_"):
         return []
-    penalty, word = result.manifest["parameters"]["penalty"], words.penalty_name
-    near, beyond = views.edge(source, spec_of_run(result).predictor(result), penalty)
+    penalty, word = result.manifest.parameters["penalty"], words.penalty_name
+    near, beyond = views.edge(source, spec_of(model).predictor(result), penalty)
     said = []
     if beyond:
         said.append(f"{counted(beyond, 'row')} of weight 1 or more beyond the radius of every cluster.")
@@ -291,7 +292,7 @@ def call(result: Result, model: Model) -> str:
     given = [f"{each}={stored if isinstance(value, np.ndarray) else repr(value)}" for each, value in asked.items()]
     parts = [origin.data(manifest), repr(origin.AGAIN), f"{name}({', '.join(given)})"]
     groups = "groups" if sources["groups"] is None else repr(sources["groups"])
-    parts += [f"groups={groups}"] if spec_of_run(result).takes_groups else []
+    parts += [f"groups={groups}"] if spec_of(model).takes_groups else []
     parts += origin.parts(manifest)
     inner = "".join(f"    {part},\n" for part in parts)
     return "\n".join(imports) + f"\n\nfit(\n{inner})"
@@ -299,7 +300,7 @@ def call(result: Result, model: Model) -> str:
 
 def command(result: Result, model: Model) -> str | None:
     """The command that makes the run again; None where there is none, or rows or first centers have no path."""
-    name, grouped = METHODS[type(model).__name__].command, spec_of_run(result).takes_groups
+    name, grouped = METHODS[type(model).__name__].command, spec_of(model).takes_groups
     if name is None:
         return None
     manifest, sources, asked = result.manifest, commands.sources(result.manifest), _asked(model)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dask_dpmeans.selection.penalty import PenaltyPath
+from dask_dpmeans.storage.manifest import Manifest
 
 OPTIONS = {"random_state": "seed", "n_neighbors": "neighbors", "n_landmarks": "landmarks", "n_components": "components"}
 """Parameters that the command line calls something else."""
@@ -12,12 +13,14 @@ RUN = "run.zarr"
 """Where the next command writes."""
 
 
-def sources(manifest: dict[str, Any]) -> dict[str, str | None]:
-    """Paths of the rows, of their groups and weights; None for what is not known."""
-    named = manifest.get("sources")
-    given = named if isinstance(named, dict) else {}
-    found = {name: given.get(name) for name in ("data", "groups", "sample_weight")}
-    return {name: value if isinstance(value, str) else None for name, value in found.items()}
+def path_request(path: PenaltyPath) -> Manifest:
+    """Return the request that a path was found for."""
+    return Manifest.from_json({"kind": "path", "method": "path", "random_state": path.random_state, **path.asked})
+
+
+def sources(manifest: Manifest) -> dict[str, str | None]:
+    """Return the paths of the rows, of their groups and weights; None for unknown ones."""
+    return {name: manifest.sources.get(name) for name in ("data", "groups", "sample_weight")}
 
 
 def flags(asked: dict[str, Any]) -> list[str]:
@@ -29,14 +32,19 @@ def flags(asked: dict[str, Any]) -> list[str]:
     return found
 
 
-def words(manifest: dict[str, Any]) -> list[str] | None:
+def words(manifest: Manifest) -> list[str] | None:
     """The options of a command that do; None where rows or weights have no path."""
-    given, found = manifest["input"], sources(manifest)
-    if found["data"] is None or (given["weighted"] and found["sample_weight"] is None):
+    given, found = manifest.input, sources(manifest)
+    if found["data"] is None or (given.weighted and found["sample_weight"] is None):
         return None
-    options = ["--weights", str(found["sample_weight"])] if given["weighted"] else []
-    options += ["--columns", ",".join(map(str, given["columns"]))] if given["columns"] is not None else []
-    return options + (["--scale", "std"] if given["scaled"] else [])
+    options = []
+    if given.weighted:
+        options += ["--weights", str(found["sample_weight"])]
+    if given.columns is not None:
+        options += ["--columns", ",".join(map(str, given.columns))]
+    if given.scaled:
+        options += ["--scale", "std"]
+    return options
 
 
 def next_fit(
@@ -54,10 +62,11 @@ def after_path(path: PenaltyPath) -> str | None:
     """
     if path.penalty is None or not path.search:
         return None
-    metric, options = path.asked["parameters"]["metric"], words(path.asked)
+    request = path_request(path)
+    metric, options = request.parameters["metric"], words(request)
     if options is None:
         also = "" if metric == "euclidean" else f", metric={metric!r}"
         return f"DPMeans({path.penalty!r}, search=True{also}, random_state={path.random_state})"
     options = ([] if metric == "euclidean" else ["--metric", metric]) + options
-    data = str(sources(path.asked)["data"])
+    data = str(sources(request)["data"])
     return next_fit(data, path.penalty, search=True, seed=path.random_state, options=options)

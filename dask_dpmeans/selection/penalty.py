@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.description import asked as asked_of
-from dask_dpmeans.api.description import fingerprint, sources_of
+from dask_dpmeans.api.description import fingerprint, request_of, sources_of
 from dask_dpmeans.api.job import check_resumable, seed_for
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
@@ -40,8 +39,8 @@ from dask_dpmeans.methods.hdp.batch import check_sets
 from dask_dpmeans.sources import Reading, RowSource, as_source
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.manifest import FORMAT
-from dask_dpmeans.storage.run_store import Draft, RunStore, new_group, with_article
+from dask_dpmeans.storage.manifest import FORMAT, Manifest
+from dask_dpmeans.storage.output import NewArrays, Output, new_output, remove, with_article
 from dask_dpmeans.text import brief
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
@@ -57,6 +56,8 @@ FIGURES = ("penalty", "n_clusters", "inertia", "objective")
 ENDS = ("interval_clusters", "interval_low", "interval_high")
 SAID = ("search", "full", "rows_used", "crowded", "random_state", "asked")
 """Of a stored path: arrays over penalties, arrays over intervals, and attributes that are fields of a `PenaltyPath`."""
+STORED = (*FIGURES, "stability", "cluster_centers", *ENDS)
+"""All arrays of a stored path."""
 
 Method = batch.Method | search_algorithm.Method
 
@@ -304,15 +305,15 @@ def stored_path(
     PenaltyPath
     """
     inputs = [X, asked.get("sample_weight")]
-    RunStore.at(out).check_target("path", inputs, force=force, resume=resume)
+    Output.at(out).check_target("path", inputs, force=force, resume=resume)
     with _keeping(out, "path", inputs, resume=resume, force=force) as kept:
         assert kept is not None
         kept.store.check_target("path", inputs, force=force, resume=resume)  # another may have ended just now
         path = _path(kept, X, penalties, **asked)
-        draft = Draft(kept.store)
-        _write_arrays(draft, path)
+        new = NewArrays(kept.store)
+        _write_arrays(new, path)
         kept.lock.check()
-        kept.store.seal(draft, {"format": FORMAT, "kind": "path", **_said(path)})
+        kept.store.finish_with(new, {"format": FORMAT, "kind": "path", **_said(path)})
     _warn_of(path)
     return path
 
@@ -414,8 +415,8 @@ def write_path(
     """
     checks.instance("path", path, PenaltyPath, "penalty_path")
     check_options(storage_options, out)
-    with new_group(Location.at(out, storage_options), "path", _said(path), force=force) as draft:
-        _write_arrays(draft, path)
+    with new_output(Location.at(out, storage_options), "path", _said(path), STORED, force=force) as new:
+        _write_arrays(new, path)
 
 
 def _said(path: PenaltyPath) -> dict[str, Any]:
@@ -424,16 +425,16 @@ def _said(path: PenaltyPath) -> dict[str, Any]:
     return said | {"stability": path.stability is not None}
 
 
-def _write_arrays(draft: Draft, path: PenaltyPath) -> None:
+def _write_arrays(new: NewArrays, path: PenaltyPath) -> None:
     numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
     ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
     figures = dict(zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True))
     figures |= {} if path.stability is None else {"stability": path.stability}
     for name, values in figures.items():
-        draft.write(name, values, ("penalty",))
-    draft.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
+        new.write(name, values, ("penalty",))
+    new.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
     for name, values in zip(ENDS, (numbers, ends[:, 0], ends[:, 1]), strict=True):
-        draft.write(name, values, ("interval",))
+        new.write(name, values, ("interval",))
 
 
 def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> PenaltyPath:
@@ -452,13 +453,13 @@ def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
         Where an array is missing, or is not what was written.
     """
     check_options(storage_options, path)
-    store = RunStore.at(path, storage_options)
-    with store.whole("path") as found:
-        said = found.manifest
+    store = Output.at(path, storage_options)
+    with store.open("path") as found:
+        said = found.attributes
         names = (*FIGURES, "stability") if said["stability"] else FIGURES
-        penalties, numbers, inertias, objectives, *stability = found.side_by_side(names)
-        [centers] = found.side_by_side(["cluster_centers"], int(numbers.sum()))
-        ends = (values.tolist() for values in found.side_by_side(ENDS))
+        penalties, numbers, inertias, objectives, *stability = found.read_equally_long(names)
+        [centers] = found.read_equally_long(["cluster_centers"], int(numbers.sum()))
+        ends = (values.tolist() for values in found.read_equally_long(ENDS))
         return PenaltyPath(
             penalties=penalties,
             n_clusters=numbers,
@@ -570,7 +571,7 @@ def penalty_for(
         found = work.aim(n_clusters, everywhere=full and not work.whole)
         if kept is not None:
             kept.lock.check()
-            kept.store.remove()
+            remove(kept.store, STORED)
     if kept is not None:
         kept.store.location.remove_empty()
     if (search or not full) and work.seen < FEW_ROWS * n_clusters:
@@ -585,19 +586,19 @@ def penalty_for(
 class _Keeping:
     """Where fits that have ended are kept, and the lock of this place, which is held."""
 
-    store: RunStore
+    store: Output
     lock: Lock
     resume: bool
     """Whether to go on with what is kept."""
 
-    def begin(self, manifest: dict[str, Any]) -> None:
+    def begin(self, request: Manifest) -> None:
         """Go on with what is kept, if that is asked for and it is of the same fits, or else begin anew."""
-        if self.resume and self.store.begun() and self.store.keeps_searches():
-            check_resumable(self.store, manifest)
+        if self.resume and self.store.begun() and self.store.steps.has_checkpoints():
+            check_resumable(self.store, request)
             return
         self.lock.check()
-        self.store.remove()
-        self.store.begin(manifest)
+        remove(self.store, STORED)
+        self.store.begin(request.as_json())
 
 
 @contextmanager
@@ -608,7 +609,7 @@ def _keeping(
     if checkpoint is None:
         yield None
         return
-    store = RunStore.at(checkpoint, name="checkpoint")
+    store = Output.at(checkpoint, name="checkpoint")
     store.check_target(kind, inputs, force=True, resume=resume)
     with only_job(store.location) as lock:
         store.check_target(kind, inputs, force=True, resume=resume)  # another may have ended just now
@@ -646,10 +647,9 @@ class _Work:
         """The same, with fits that are kept in a store until the output is whole, and taken from there."""
         if kept is None:
             return self
-        manifest = {"format": FORMAT, "kind": kind, "method": kind, "random_state": self.seed, **asked}
-        manifest["input"] |= {"fingerprint": fingerprint(self.source.summary)}
-        kept.begin(manifest)
-        return replace(self, source=replace(self.source, checkpoints=kept.store.checkpoints(kept.lock.holder)))
+        asked["input"] |= {"fingerprint": fingerprint(self.source.summary)}
+        kept.begin(Manifest.from_json({"kind": kind, "method": kind, "random_state": self.seed, **asked}))
+        return replace(self, source=replace(self.source, checkpoints=kept.store.steps.checkpoints(kept.lock.holder)))
 
     @property
     def seen(self) -> float:
@@ -745,7 +745,8 @@ def _asked(work: _Work, read: tuple[Any, Any], **parameters: Any) -> dict[str, A
     """What a path keeps of what it was asked."""
     X, sample_weight = read
     source = work.source
-    asked = asked_of(work.method, 0, source, scaled=source.scale is not None, weighted=sample_weight is not None)
+    request = request_of(work.method, 0, source, scaled=source.scale is not None, weighted=sample_weight is not None)
+    asked = request.as_json()
     kept = {name: asked[name] for name in ("input", "column_names", "checksummed", "versions")}
     return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 

@@ -55,6 +55,10 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         """What its method sees in place of the rows, where that has to be learned from them first."""
         return None
 
+    def _center_names(self) -> Names | None:
+        """Return the names of the columns of the first centers, if there are any and they are known."""
+        return None
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit has ended: one that was interrupted has noted its columns and its seed."""
         return hasattr(self, "cluster_weights_")

@@ -22,7 +22,7 @@ from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.sources import check_centers, names_of
+from dask_dpmeans.sources import Names, check_centers, names_of
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import Result, RunStore
@@ -169,7 +169,11 @@ class DPMeans(CentersMixin, BaseEstimator):
             radius=None if self.search else math.sqrt(self.penalty),
             settings={"metric": self.metric, "penalty": f"{self.penalty:g}{read}"},
             pictures=("profile",),
+            nearest_centers=True,
         )
+
+    def _center_names(self) -> Names | None:
+        return center_names(self.init)
 
     def method(self) -> batch.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
@@ -265,4 +269,5 @@ SPEC = MethodSpec(
     _predictor,
     arrays=(*CENTERS, FIRST_CENTERS),
     parameters=_parameters,
+    dry_run=True,
 )

@@ -64,6 +64,12 @@ def spec_of(model: Any) -> "MethodSpec":
     return METHODS[name].spec
 
 
+def can_dry_run(model: object) -> bool:
+    """Return whether `dask_dpmeans.dry_run` can tell the cost of a fit of an estimator."""
+    entry = METHODS.get(type(model).__name__)
+    return entry is not None and entry.spec.dry_run
+
+
 def spec_of_run(manifest: "Manifest", path: str) -> "MethodSpec":
     """Return the spec of the estimator that the run at a path was made by.
 

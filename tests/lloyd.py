@@ -18,12 +18,13 @@ from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.estimators.base import CentersMixin
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.kernels.assign import Labels, Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.dpmeans.batch import Openings, clusters_of
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
 
@@ -77,7 +78,7 @@ class Method:
         return Labels(Centers(state.centers))
 
     def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        return clusters_of(state)
+        return {**clusters_of(state), "first_rows": (np.arange(self.n_clusters), ("cluster",))}
 
 
 class Lloyd(CentersMixin, BaseEstimator):
@@ -91,6 +92,10 @@ class Lloyd(CentersMixin, BaseEstimator):
     def method(self) -> Method:
         return Method(int(self.n_clusters), int(self.max_iter))
 
+    def _restore(self, result: Result) -> None:
+        super()._restore(result)
+        self.first_rows_ = result.arrays["first_rows"]
+
     def description(self) -> Description:
         told = {"told": f"{self.n_clusters} clusters"}
         return replace(super().description(), settings=told, objective_parts="inertia alone")
@@ -100,7 +105,9 @@ def predictor(result: Result) -> Kernel:
     return Predictions(Centers(result.arrays["cluster_centers"]), math.inf)
 
 
-SPEC = MethodSpec(Lloyd, (Method,), predictor)
+FIRST_ROWS = ArraySpec("first_rows", ("cluster",), "int64", below="row")
+
+SPEC = MethodSpec(Lloyd, (Method,), predictor, arrays=(*CENTERS, FIRST_ROWS))
 
 
 @click.command("lloyd")

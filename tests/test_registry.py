@@ -7,13 +7,17 @@ from importlib.resources import files
 import lloyd
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner
+from test_odd_calls import ESTIMATORS
 
-from dask_dpmeans import fit, load, predict
+from dask_dpmeans import DPMeans, InputError, fit, load, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.registry import METHODS, Entry
 from dask_dpmeans.report import report
+from dask_dpmeans.storage.array_spec import RUN_ARRAYS
+from dask_dpmeans.storage.file_names import HISTORY
 
 ROWS = np.concatenate([np.zeros((40, 2)), np.full((60, 2), 9.0)]) + np.arange(200.0).reshape(100, 2) % 3
 
@@ -52,7 +56,45 @@ def test_a_method_in_one_file_fits_stores_resumes_and_loads(tmp_path, data):
     assert model.get_params() == {"n_clusters": 2, "max_iter": 9, "random_state": 0}
     whole = lloyd.Lloyd(2, max_iter=9, random_state=0).fit(ROWS)
     np.testing.assert_array_equal(model.cluster_centers_, whole.cluster_centers_)
-    np.testing.assert_array_equal(np.asarray(load(run).labels_), whole.labels_)
+    loaded = load(run)
+    np.testing.assert_array_equal(np.asarray(loaded.labels_), whole.labels_)
+    np.testing.assert_array_equal(loaded.first_rows_, [0, 1])  # an array that no other method has
+    assert zarr.open_array(f"{run}/first_rows").metadata.dimension_names == ("cluster",)
+    assert fit(data, run, lloyd.Lloyd(3, random_state=0), force=True).first_rows_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("values", [np.array([0, 100]), np.array([0.0, 1.0]), np.array([0, 1, 2])])
+def test_an_array_that_is_not_as_its_method_says_is_an_error_that_names_it(tmp_path, data, monkeypatch, values):
+    run = str(tmp_path / "run.zarr")
+    result = lloyd.Method.result
+    said = lambda *given: {**result(*given), "first_rows": (values, ("cluster",))}  # noqa: E731
+    monkeypatch.setattr(lloyd.Method, "result", said)
+    with pytest.raises(CorruptStoreError, match="the array first_rows"):
+        fit(data, run, lloyd.Lloyd(2, random_state=0))
+
+
+def test_a_run_with_an_array_that_no_method_has_is_not_removed(tmp_path, data):
+    run = str(tmp_path / "run.zarr")
+    fit(data, run, DPMeans(9.0, random_state=0))
+    zarr.create_array(f"{run}/first_rows", data=np.arange(2))
+    with pytest.raises(InputError, match="also holds first_rows, no output of ours"):
+        fit(data, run, DPMeans(9.0, random_state=0), force=True)
+
+
+@pytest.mark.parametrize("name", [name for name, (model, _) in ESTIMATORS.items() if type(model).__name__ in METHODS])
+def test_runs_have_the_arrays_that_their_methods_list(tmp_path, name):
+    model, data = ESTIMATORS[name]
+    run = tmp_path / "run.zarr"
+    fit(data["X"], run, model, groups=data.get("groups"))
+    specs = (*RUN_ARRAYS, *METHODS[type(model).__name__].spec.arrays)
+    for found, array in zarr.open_group(run, mode="r").arrays():
+        fitting = [
+            spec.name
+            for spec in specs
+            if array.metadata.dimension_names == spec.dimensions and np.issubdtype(array.dtype, spec.dtype)
+        ]
+        assert found in [*HISTORY, *fitting]
 
 
 @pytest.mark.usefixtures("registered")

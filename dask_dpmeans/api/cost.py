@@ -1,5 +1,6 @@
 """What a fit will cost, from the metadata of its input and a few of its rows; nothing is written."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal
@@ -138,18 +139,15 @@ class Sampling:
         shard = layout.first(self.n_rows)
         read_seconds = perf_counter() - started
         rows = layout.held(shard, self.scale)
-        if isinstance(self.method, search.Method):
-            centers, clusters_are = searched(rows, self.method, layout.plan.n_rows)
-        else:
-            centers, clusters_are = opened(rows, self.method)
+        centers, clusters_are = CENTERS_OF[self.method.name](rows, self.method, layout.plan.n_rows)
         reduction: Reduction[Any] = self.method.reduction(centers)
         started = perf_counter()
         rows.fold(reduction)
         return Sample(self.n_rows, len(centers), clusters_are, read_seconds, perf_counter() - started)
 
 
-def opened(rows: InMemoryRows, method: batch.Method) -> tuple[Float64Array, str]:
-    """(k, d), the first centers and those that the first rows open, and what to call them."""
+def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple[Float64Array, str]:
+    """Return the first centers and those that the first rows open, (k, d), and words for them."""
     first = Centers(method.first_centers(rows))
     swept = settle(rows, batch.Openings(method.penalty), first, gradually=True)
     method.objective(swept.answer.moments.inertia, len(swept.state))  # it must be finite
@@ -159,11 +157,11 @@ def opened(rows: InMemoryRows, method: batch.Method) -> tuple[Float64Array, str]
     )
 
 
-def searched(rows: InMemoryRows, method: search.Method, n_rows: int) -> tuple[Float64Array, str]:
-    """(k, d), where moves and means lead on some of the first rows, and what to call these centers.
+def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> tuple[Float64Array, str]:
+    """Return the centers, (k, d), that moves and means lead to on some of the first rows, and words for them.
 
-    Squared error grows with the number of rows, so that a cluster of some rows costs their share of the penalty; and it
-    costs the optimism of their squared error too, as on a coreset.
+    Squared error grows with the number of rows, so a cluster of some rows costs their share of the penalty.  It also
+    costs the optimism of their squared error, as on a coreset.
     """
     every = -(-rows.plan.n_rows // SEARCH_ROWS)
     weights = None if rows.weights is None or not rows.weights[::every].any() else rows.weights[::every].copy()
@@ -171,10 +169,10 @@ def searched(rows: InMemoryRows, method: search.Method, n_rows: int) -> tuple[Fl
     count, d = some.rows.shape
     most, share = SEARCH_PRODUCTS // (count * max(d, SEARCH_COLUMNS)), count / n_rows
     price = max(method.penalty * share, TINY)
-    found = _moved(some, method, price, most)
+    found = _apply_moves(some, method, price, most)
     if count < n_rows:
         price += search.OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
-        found = _moved(some, method, price, most)
+        found = _apply_moves(some, method, price, most)
     method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
     which, end = f"a search of {counted(count, 'row')}", "ends"
     if count < n_rows:
@@ -184,14 +182,21 @@ def searched(rows: InMemoryRows, method: search.Method, n_rows: int) -> tuple[Fl
     return found.centers, f"with which {which} {end}"
 
 
-def _moved(rows: InMemoryRows, method: search.Method, price: float, most: int) -> search.State:
-    """Where moves and means lead in a few steps, or until there are more than `most` clusters."""
+def _apply_moves(rows: InMemoryRows, method: search.Method, price: float, most: int) -> search.State:
+    """Return the state after a few steps of the search, or once it has more than `most` clusters."""
     alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
     start = replace(alone.init(rows), share=len(search.SHARES))
     for step in iterate(rows, alone, start):
         if len(step.state.centers) > most:
             break
     return step.state
+
+
+CENTERS_OF: dict[str, Callable[[HeldRows, Any, int], tuple[Float64Array, str]]] = {
+    batch.Method.name: open_centers,
+    search.Method.name: search_centers,
+}
+"""Functions that return centers of a sample and words for them, by the algorithm."""
 
 
 def dry_run(
@@ -304,7 +309,7 @@ def advice(
     """What about the input makes a fit slower or less safe than it could be."""
     found = [] if storage is None else [*_on_chunks(layout, storage), *_on_codecs(layout, storage, sample)]
     most = method.max_clusters
-    if isinstance(method, batch.Method) and most is not None and sample.n_clusters > most:
+    if method.name == batch.Method.name and most is not None and sample.n_clusters > most:
         found.append(
             f"the first {counted(sample.n_rows, 'row')} alone open {counted(sample.n_clusters, 'cluster')}, more than "
             f"max_clusters={most:,}: raise the penalty, or max_clusters"

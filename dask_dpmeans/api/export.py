@@ -1,4 +1,4 @@
-"""Clusters for those who serve them without this package: as JSON, and as estimators of scikit-learn's own."""
+"""Export of clusters for use without this package: as JSON, and as a pipeline of scikit-learn."""
 
 import json
 import os
@@ -17,21 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.dpmeans import DPMeans
-from dask_dpmeans.estimators.streaming import OnlineDPMeans, SplitMergeDPMeans
+from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.outfile import checked_target, write_whole
 
 FORMAT = "dask_dpmeans model"
 VERSION = 1
-"""Of what `as_json` gives."""
-NEAREST = (DPMeans, OnlineDPMeans, SplitMergeDPMeans)
-"""Estimators whose labels are the nearest centers of rows."""
+"""Version of the format of `as_json`."""
 
 
 def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write the clusters of a run to a file, as `as_json` gives them.
+    """Write the clusters of a run to a file, as `as_json` returns them.
 
     Parameters
     ----------
@@ -46,7 +43,7 @@ def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -
     Raises
     ------
     InputError
-        Where the run is of a method that labels rows otherwise, or something else is at `out`.
+        The run is of a method that labels rows otherwise, or another file is at `out`.
     """
     target = checked_target(out, run, "model", _is_ours, force=force)
     write_whole(target, as_json(load(run)) + "\n")
@@ -54,17 +51,17 @@ def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -
 
 
 def as_json(model: Any) -> str:
-    """The clusters of a fitted `DPMeans`, from which rows are labelled by arithmetic alone.
+    """Return the clusters of a fitted `DPMeans` as JSON, from which rows are labelled by arithmetic alone.
 
-    A row has `n_columns`, which are called `column_names` (null where the fit had no names), in that order.  Take its
-    `columns` (all where null), divide each by its `scale` (if any), with the metric cosine divide the
-    row by its length; its label is the number of the nearest of the `centers`, the lowest among equals.  Numbers are
-    written so that they are read back to the last bit.
+    A row has `n_columns` columns, named `column_names` (null if the fit had no names).  Take its `columns` (all if
+    null), and divide each by its `scale` (if not null).  With the metric cosine divide the row by its length.  The
+    label is the number of the nearest of the `centers`, the lowest among equally near ones.  Numbers are written so
+    that they are read back to the last bit.
 
     Raises
     ------
     InputError
-        Where its labels are no nearest centers of rows.
+        The labels are not the nearest centers of rows.
     """
     _check_nearest(model)
     drawn, names, scale = vars(model).get("random_state_"), _names(model), model.feature_scale_
@@ -87,33 +84,34 @@ def as_json(model: Any) -> str:
 
 
 def as_pipeline(model: Any) -> Pipeline:
-    """A fitted `sklearn.pipeline.Pipeline` that ends in a `sklearn.cluster.KMeans` with the centers of a `DPMeans`.
+    """Return a fitted `sklearn.pipeline.Pipeline` that ends in a `sklearn.cluster.KMeans` with a model's centers.
 
     Centers are the same to the bit.  The steps before make rows float64, choose and divide columns as the fit did, and
-    bring rows to unit length where the metric is cosine.  It needs scikit-learn alone, and labels rows as `model` does,
-    rounding aside: KMeans compares norms and products, and may tell a row about midway between two centers otherwise.
-    The pipeline compares the number and the names of columns with those of the fit, as `model` does.
+    with the metric cosine bring rows to unit length.  The pipeline needs scikit-learn alone.  It labels rows as `model`
+    does, except for rounding: KMeans compares norms and products, and may label a row about midway between two centers
+    otherwise.  It compares the number and the names of columns with those of the fit, as `model` does.
 
     Raises
     ------
     InputError
-        Where its labels are no nearest centers of rows.
+        The labels are not the nearest centers of rows.
     """
     _check_nearest(model)
     columns, scale, width = model.feature_columns_, model.feature_scale_, model.n_features_in_
-    steps: list[Any] = [_checked(width, _names(model))]
+    steps: list[Any] = [_column_check(width, _names(model))]
     if columns is not None:
         steps.append(ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width))))
     if scale is not None:
-        steps.append(_divided(scale))
+        steps.append(_divider(scale))
     if model.get_params().get("metric") == "cosine":
         steps.append(Normalizer())
     return make_pipeline(*steps, _kmeans(model.cluster_centers_))
 
 
 def _check_nearest(model: Any) -> None:
-    """Refuse a model that cannot be said by centers alone."""
-    if not isinstance(model, NEAREST):
+    """Refuse a model whose labels do not follow from its centers alone."""
+    description = getattr(model, "description", Description)
+    if not description().nearest_centers:
         raise InputError(
             f"{type(model).__name__} does not label a row by the nearest of its centers alone, which is what an export "
             "can say: use predict, of load(run) or of the command line, or export a run of DPMeans"
@@ -122,12 +120,12 @@ def _check_nearest(model: Any) -> None:
 
 
 def _names(model: Any) -> np.ndarray[Any, Any] | None:
-    """(n_columns,) str, what the columns of the rows are called, where the fit knew."""
+    """Return the names of the columns, (n_columns,) str; None if the fit had none."""
     return getattr(model, "feature_names_in_", None)
 
 
-def _checked(width: int, names: np.ndarray[Any, Any] | None) -> FunctionTransformer:
-    """A transformer that compares the number and names of columns, and makes rows float64."""
+def _column_check(width: int, names: np.ndarray[Any, Any] | None) -> FunctionTransformer:
+    """Return a transformer that compares the number and names of columns, and makes rows float64."""
     checked = FunctionTransformer(
         check_array, kw_args={"accept_sparse": "csr", "dtype": "float64"}, validate=True, accept_sparse=True
     )
@@ -137,20 +135,17 @@ def _checked(width: int, names: np.ndarray[Any, Any] | None) -> FunctionTransfor
     return checked
 
 
-def _divided(scale: Float64Array) -> MaxAbsScaler:
-    """A scaler that divides columns by these numbers, (d,)."""
+def _divider(scale: Float64Array) -> MaxAbsScaler:
+    """Return a scaler that divides columns by numbers, (d,)."""
     scaler = MaxAbsScaler().fit(scale[np.newaxis])
-    scaler.scale_ = scale.copy()  # of numbers below 1e-15 it would make 1
+    scaler.scale_ = scale.copy()  # the fit replaces numbers below 1e-15 by 1
     return scaler
 
 
 def _kmeans(centers: Float64Array) -> KMeans:
-    """A fit of the centers, (k, d), that starts from them and is given them once more.
-
-    The fit takes the mean of its rows away and adds it again, which rounds.
-    """
+    """Return a fitted KMeans with these centers, (k, d), to the bit: its own fit rounds them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of centers that lie so near that it takes them for one
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of centers so near that it merges them
         kmeans = KMeans(len(centers), init=centers, n_init=1, max_iter=1).fit(centers)
     kmeans.cluster_centers_ = centers.copy()
     return kmeans

@@ -1,4 +1,4 @@
-"""scikit-learn's face of DP-means, and the way from stores to stores: thin, no logic of its own."""
+"""Fits from stores to stores, and their dry runs."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack
@@ -10,8 +10,8 @@ from dask_dpmeans.api.loading import load
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of
-from dask_dpmeans.estimators.dpmeans import DPMeans, center_names
-from dask_dpmeans.registry import spec_of
+from dask_dpmeans.estimators.dpmeans import DPMeans
+from dask_dpmeans.registry import can_dry_run, spec_of
 from dask_dpmeans.sources import Reading, check_option_names
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
@@ -19,7 +19,7 @@ AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
 
 
 class FitOptions(Reading, total=False):
-    """What else `fit` may be told."""
+    """More options of `fit`."""
 
     on_step: Callable[[int, Record, int], None]
 
@@ -39,23 +39,28 @@ def fit(
 
     Parameters
     ----------
-    data : path or URL of a Zarr array, of a Zarr group of CSR rows, or of a ``.npy`` or ``.npz`` file
-        Or anything that `DPMeans.fit` takes.
-    run : path of the run store to write
-    method : an estimator, its parameters; callbacks that it was given are not called
-    groups : like `data`, one-dimensional: the number of each row's data set, for `HDPMeans`
-    sample_weight : like `data`, one-dimensional, optional
-    resume : go on with the run that is there from its last committed step
-    force : remove the run that is there; nothing but a run of ours is ever removed
-    **options : columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds
-        to wait where the cluster has no worker), threads, memory_limit (bytes of this process), storage_options (what
-        fsspec takes for URLs: endpoints, credentials), on_step (called each step with its number, its
+    data : path, URL or array
+        A Zarr array, a Zarr group of CSR rows, a ``.npy`` or ``.npz`` file, or any X of `DPMeans.fit`.
+    run : path or URL of the run store to write
+    method : estimator
+        Its parameters are used; its callbacks are not called.
+    groups : like `data`, (n,), optional
+        Number of each row's data set, for `HDPMeans`.
+    sample_weight : like `data`, (n,), optional
+    resume : bool
+        Go on with the run that is there from its last committed step.
+    force : bool
+        Remove the run that is there; nothing but a run of this package is ever removed.
+    **options
+        columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds to wait for a
+        worker if the cluster has none), threads, memory_limit (bytes of this process), storage_options (options of
+        fsspec for URLs: endpoints, credentials), on_step (called after each step with its number, its
         `dask_dpmeans.engine.history.Record` and the number of rows), on_pass (called while a pass runs, up to four
         times a second, with a `dask_dpmeans.sources.Pass`)
 
     Returns
     -------
-    A fitted estimator, as `load` gives it.
+    The fitted estimator, as `load` returns it.
     """
     check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
@@ -71,7 +76,7 @@ def fit(
         groups=groups,
         sample_weight=sample_weight,
         feature_map=method._feature_map(),
-        center_names=center_names(method.init) if isinstance(method, DPMeans) else None,
+        center_names=method._center_names(),
         resume=resume,
         force=force,
         **options,
@@ -90,21 +95,21 @@ def dry_run(
     force: bool = False,
     **options: Unpack[Reading],
 ) -> Estimate:
-    """What `fit` would work on with the same arguments, and what a pass would cost; nothing is written.
+    """Estimate the work and the time of a pass that `fit` would take with the same arguments; write nothing.
 
-    It refuses what `fit` refuses, as far as the metadata and the first rows tell: at most 8 blocks of the first shard
-    are read and scanned, with the clusters that they open.  An existing run is not refused, but noted.
+    Arguments that `fit` refuses are refused, as far as the metadata and the first rows tell.  At most 8 blocks of the
+    first shard are read and scanned, with the clusters that they open.  An existing run is noted, not refused.
 
     Parameters
     ----------
     data : as `fit` takes it, but no Dask array or DataFrame
-    run, method, sample_weight, resume, force, **options : as `fit` takes them, `on_step` excepted
+    run, method, sample_weight, resume, force, **options : as `fit` takes them, without `on_step`
 
     Returns
     -------
     Estimate
     """
-    if not isinstance(method, DPMeans):
+    if not can_dry_run(method):
         raise InputError(f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
     return cost.dry_run(
         data,
@@ -112,7 +117,7 @@ def dry_run(
         method.method(),
         seed=None if method.random_state is None else seed_of(method.random_state),
         sample_weight=sample_weight,
-        center_names=center_names(method.init),
+        center_names=method._center_names(),
         resume=resume,
         force=force,
         **options,

@@ -59,6 +59,10 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         """Return the map that is learned from the rows before the method sees them; None to use the rows."""
         return None
 
+    def _center_names(self) -> Names | None:
+        """Return the names of the columns of the first centers, if there are any and they are known."""
+        return None
+
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has ended; an interrupted one has noted its columns and its seed."""
         return hasattr(self, "cluster_weights_")

@@ -36,6 +36,8 @@ class Description:
     """Units of the rows as the fit sees them."""
     center_columns: str | None = None
     """What a column of the centers is called with its number; None if it is a column of the rows."""
+    nearest_centers: bool = False
+    """Whether the label of a row is the nearest of the centers among the rows, and nothing else."""
     has_end: bool = True
     """Whether the method converges; a sampler does not."""
     learned_rows: bool = False

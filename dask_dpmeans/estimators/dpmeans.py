@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.sources import check_centers, names_of
+from dask_dpmeans.sources import Names, check_centers, names_of
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import Result, RunStore
@@ -158,7 +158,11 @@ class DPMeans(CentersMixin, BaseEstimator):
             radius=radius,
             settings={"metric": self.metric, "penalty": f"{self.penalty:g}{read}"},
             pictures=("profile",),
+            nearest_centers=True,
         )
+
+    def _center_names(self) -> Names | None:
+        return center_names(self.init)
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
@@ -257,4 +261,5 @@ SPEC = MethodSpec(
     _predictor,
     arrays=(*CENTERS, FIRST_CENTERS),
     parameters=_parameters,
+    dry_run=True,
 )

@@ -258,7 +258,7 @@ IMPLICIT_ARRAYS = (
     ArraySpec("center_labels", ("row",), "int32", below="cluster", lowest=-1),
     ArraySpec("center_weights", ("row",)),
     ArraySpec("center_rows", ("opener",), "int64", below="row"),
-    ArraySpec("fitted_rows", ("row", "feature"), sizes=("row", "column")),
+    ArraySpec("fitted_rows", ("row", "feature"), np.floating, sizes=("row", "column")),
 )
 """Centers that are means among the features of a kernel: sums of the kernel within clusters; the clusters and weights
 of the rows; the rows that are centers themselves; and the rows."""

@@ -29,10 +29,10 @@ FITTED = {
 }
 """What scikit-learn's transformers learn, by the names under which a run keeps it."""
 FEATURE_ARRAYS = (
-    ArraySpec("feature_components", ("component", "column")),
-    ArraySpec("feature_normalization", ("feature", "component")),
-    ArraySpec("feature_frequencies", ("column", "feature")),
-    ArraySpec("feature_offsets", ("feature",)),
+    ArraySpec("feature_components", ("component", "column"), np.floating),
+    ArraySpec("feature_normalization", ("feature", "component"), np.floating),
+    ArraySpec("feature_frequencies", ("column", "feature"), np.floating),
+    ArraySpec("feature_offsets", ("feature",), np.floating),
 )
 """What they learn, as arrays of a run."""
 

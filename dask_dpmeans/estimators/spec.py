@@ -66,6 +66,8 @@ class MethodSpec:
     """Turns the data of a job into what `dask_dpmeans.sources.as_source` takes."""
     sparse: bool = False
     """Whether the rows are CSR rows of a graph."""
+    dry_run: bool = False
+    """Whether `dask_dpmeans.dry_run` can tell the cost of a fit."""
     takes_groups: bool = False
     """Whether rows come from several data sets, with `groups`."""
     refuses: Mapping[str, str] = field(default_factory=dict)

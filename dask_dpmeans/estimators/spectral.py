@@ -297,7 +297,7 @@ def _projection(result: Result) -> Projection | None:
 
 EMBEDDING_ARRAYS = (
     ArraySpec("eigenvalues", ("component",), sizes=("feature",)),
-    ArraySpec("landmarks", ("landmark", "column")),
+    ArraySpec("landmarks", ("landmark", "column"), np.floating),
     ArraySpec("projection", ("landmark", "component"), sizes=("landmark", "feature"), beside="landmarks"),
     ArraySpec("projection", ("column", "component"), sizes=("column", "feature")),
     ArraySpec("embedding", ("row", "component"), over_rows=True),

@@ -1,6 +1,7 @@
 """scikit-learn's face of the methods that read the rows once, in order."""
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from sklearn.base import BaseEstimator
@@ -8,6 +9,7 @@ from sklearn.base import BaseEstimator
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.streaming import online, split_merge
@@ -43,6 +45,10 @@ class _Stream(NearestCenterMixin, BaseEstimator):
     penalty: float
     feature_columns_: list[int] | None
     feature_scale_: Float64Array | None
+
+    def description(self) -> Description:
+        """Return how texts and pictures speak of this estimator, fitted or not."""
+        return replace(super().description(), nearest_centers=True)
 
     def method(self) -> OnePass[Any]:
         """The parameters, checked, as the library's core takes them."""

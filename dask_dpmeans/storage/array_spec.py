@@ -17,7 +17,8 @@ class ArraySpec:
     name: str
     dimensions: tuple[str, ...]
     """Names of the dimensions, as the store has them."""
-    dtype: str = "float64"
+    dtype: str | type[np.generic] = "float64"
+    """The type, or a group of types such as `numpy.floating`."""
     sizes: tuple[str, ...] = ()
     """Names of the sizes, if they are not the names of the dimensions.  Sizes of one name are equal in all arrays."""
     beside: str | None = None
@@ -34,7 +35,7 @@ class ArraySpec:
     def fits(self, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]) -> bool:
         """Return whether the array of this name has the type and the shape, as far as its sizes are known."""
         values = arrays[self.name]
-        if values.dtype != np.dtype(self.dtype) or values.ndim != len(self.dimensions):
+        if not np.issubdtype(values.dtype, self.dtype) or values.ndim != len(self.dimensions):
             return False
         if self.beside is not None and self.beside not in arrays:
             return False

@@ -192,7 +192,7 @@ def _apply_moves(rows: InMemoryRows, method: search.Method, price: float, most: 
     return step.state
 
 
-CENTERS_OF: dict[str, Callable[[HeldRows, Any, int], tuple[Float64Array, str]]] = {
+CENTERS_OF: dict[str, Callable[[InMemoryRows, Any, int], tuple[Float64Array, str]]] = {
     batch.Method.name: open_centers,
     search.Method.name: search_centers,
 }

@@ -9,7 +9,7 @@ import hashlib
 import io
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EVERY = 5.0
 """Least seconds between two saves of a checkpoint."""
 DIGEST_BYTES = 32
+PREFIX = "prefix"
+"""Metadata of a field that holds a dataclass: the prefix of the names under which its fields are saved."""
 State = TypeVar("State", bound="DataclassInstance")
 Restored = TypeVar("Restored")
 Values = Mapping[str, np.ndarray[Any, Any]]
@@ -126,13 +128,33 @@ def digest(*parts: object) -> str:
 
 
 def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
-    """Return the fields of a state, a dataclass of arrays and numbers."""
-    return {prefix + each.name: np.asarray(getattr(state, each.name)) for each in fields(state)}
+    """Return the fields of a state by name: a dataclass of arrays, numbers and further such dataclasses.
+
+    The field ``b`` of a dataclass in the field ``a`` is ``a_b``; metadata of ``a`` may give another prefix.
+    """
+    values: dict[str, np.ndarray[Any, Any]] = {}
+    for each in fields(state):
+        value = getattr(state, each.name)
+        if is_dataclass(value) and not isinstance(value, type):
+            values |= values_of(value, _inner_prefix(each, prefix))
+        else:
+            values[prefix + each.name] = np.asarray(value)
+    return values
 
 
 def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
     """Return the state with these values as its fields.  Arrays without dimensions become numbers."""
-    return kind(**{each.name: _number_or_array(values[prefix + each.name]) for each in fields(kind)})
+    given: dict[str, Any] = {}
+    for each in fields(kind):
+        if isinstance(each.type, type) and is_dataclass(each.type):
+            given[each.name] = state_of(each.type, values, _inner_prefix(each, prefix))
+        else:
+            given[each.name] = _number_or_array(values[prefix + each.name])
+    return kind(**given)
+
+
+def _inner_prefix(each: Field[Any], prefix: str) -> str:
+    return prefix + str(each.metadata.get(PREFIX, f"{each.name}_"))
 
 
 def _number_or_array(value: np.ndarray[Any, Any]) -> object:

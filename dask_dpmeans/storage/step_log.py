@@ -1,11 +1,13 @@
 """The steps of a run: each is written, then committed by one write, so that a stopped fit goes on from the last one."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from dask_dpmeans.engine.checkpoints import state_of, values_of
 from dask_dpmeans.engine.history import History
 from dask_dpmeans.errors import CorruptStoreError, LockLostError
 from dask_dpmeans.kernels.block import Float64Array
@@ -87,7 +89,7 @@ class StepLog:
 
     def _write_step(self, step: Location, state: Any, history: History, run: str) -> dict[str, str]:
         """Write the arrays of a step; return the digests of their contents."""
-        values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
+        values = values_of(state)
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
         state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
@@ -103,7 +105,7 @@ class StepLog:
                     f"{(step / 'state').url} was written over by a job that stood still: use --force"
                 )
             packed, attributes = read(step / "state", commit[CONTENTS]["state"])
-            state = kind(**_unpacked(packed, attributes["layout"]))
+            state = state_of(kind, _unpacked(packed, attributes["layout"]))
             history = History.from_table(read(step / "history", commit[CONTENTS]["history"])[0])
         return state, history, bool(commit["converged"])
 
@@ -177,11 +179,10 @@ class CheckpointFiles:
         (self.location / name).write(content)
 
 
-def _unpacked(packed: Float64Array, layout: dict[str, Any]) -> dict[str, Any]:
+def _unpacked(packed: Float64Array, layout: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Return the fields of a state from its numbers in a row, and their types and shapes."""
     sizes = [math.prod(shape) for _, shape in layout.values()]
     values = {}
     for part, (name, (dtype, shape)) in zip(np.split(packed, np.cumsum(sizes)[:-1]), layout.items(), strict=True):
-        value = part.astype(dtype).reshape(shape)
-        values[name] = value if shape else value.item()
+        values[name] = part.astype(dtype).reshape(shape)
     return values

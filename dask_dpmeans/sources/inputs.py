@@ -19,7 +19,7 @@ from dask_dpmeans.sources.options import (
     SourceOptions,
     check_option_names,
 )
-from dask_dpmeans.sources.safety.checks import check_summary
+from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
 
 

@@ -46,7 +46,7 @@ from dask_dpmeans.sources.opening import (
 )
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
-from dask_dpmeans.sources.safety.checks import check_summary, limit_of
+from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
 from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, aligned, piece_rows
 from dask_dpmeans.sources.stored_chunks import has_checksum, plain_store
 

@@ -21,7 +21,7 @@ from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
 from dask_dpmeans.sources.opening import NpyFile, in_memory
 from dask_dpmeans.sources.row_array import Raw, RowArray
-from dask_dpmeans.sources.safety.guard import narrowed
+from dask_dpmeans.sources.safety.checked_store import narrow_array
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
 
@@ -67,7 +67,7 @@ def _needed(array: RowArray | None, start: int, stop: int) -> RowArray | None:
     if isinstance(array, ParquetRows):
         return array.narrowed(start, stop)
     if isinstance(array, zarr.Array):
-        return narrowed(array, start, stop)
+        return narrow_array(array, start, stop)
     return array[start:stop] if isinstance(array, np.ndarray) else array
 
 

@@ -27,7 +27,7 @@ from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parq
 from dask_dpmeans.sources.names import names_of
 from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.row_array import Raw, RowArray
-from dask_dpmeans.sources.safety import guard
+from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
 
@@ -106,8 +106,7 @@ class Opener:
             return self._csr(data)
         if isinstance(data, np.ma.MaskedArray):
             raise InputError(
-                f"{self.name} is a masked array: fill or drop the masked entries first, "
-                f"for example with {self.name}.filled(0)"
+                f"{self.name} is a masked array: fill or drop the masked entries first, as {self.name}.filled(0) does"
             )
         if hasattr(data, "to_dask_array"):
             return table_rows(data, self.name)
@@ -119,7 +118,7 @@ class Opener:
         if isinstance(data, StoredCsr):
             return data
         if isinstance(data, zarr.Array):
-            return guard.guarded(guard.absolute(data), self.name, fill_missing=self.fill_missing)
+            return checked_store.checked_array(checked_store.absolute(data), self.name, fill_missing=self.fill_missing)
         return self._in_memory(data)
 
     def _csr(self, data: spmatrix | sparray) -> csr_array:
@@ -151,18 +150,18 @@ class Opener:
         node = self._node(place)
         if isinstance(node, zarr.Group):
             return self._group(node, path, lambda part: self._node(place / part))
-        return guard.guarded(node, name, fill_missing=self.fill_missing)
+        return checked_store.checked_array(node, name, fill_missing=self.fill_missing)
 
     def _node(self, place: Location) -> "zarr.Array[Any] | zarr.Group":
         """Open the Zarr array or group at a path or URL."""
         try:
-            guard.check_metadata_size(place, self.name)
-            return guard.opened(place)
+            checked_store.check_metadata_size(place, self.name)
+            return checked_store.open_node(place)
         except InputError:
             raise
         except Exception as error:  # of the store, or of damaged metadata
             what = f"there is no Zarr array at {place.url}"
-            if of_store(error) and not isinstance(error, guard.FINAL):
+            if of_store(error) and not isinstance(error, checked_store.FINAL):
                 what = f"{place.url} does not answer"
             raise InputError(f"{self.name}: {what}: {_reason(place, error)}") from error
 

@@ -229,7 +229,7 @@ def test_what_answers_and_is_no_scheduler_is_waited_for_no_longer_than_one(said:
     [
         ("nowhere", "missing port number in address 'nowhere'"),
         ("nothing://127.0.0.1:1", "unknown address scheme 'nothing'"),
-        ("tls://127.0.0.1:1", "tls:// needs certificates, and none are given: --tls-ca-file"),
+        ("tls://127.0.0.1:1", "tls:// needs certificates: give --tls-ca-file"),
     ],
 )
 def test_an_address_that_no_client_can_use_is_refused_before_one_is_made(

@@ -10,7 +10,7 @@ import zarr
 from dask_dpmeans import DPMeans, fit, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.sources import OpenedPath, as_source
-from dask_dpmeans.sources.safety import guard
+from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.storage.run_store import RunStore
 
 N = 64
@@ -28,13 +28,13 @@ def rows(tmp_path):
 @pytest.fixture
 def openings(monkeypatch):
     """How often each Zarr array or group of an input was opened, by name."""
-    counts, opened = Counter(), guard.opened
+    counts, opened = Counter(), checked_store.open_node
 
     def counted(place):
         counts[Path(place.url).name] += 1
         return opened(place)
 
-    monkeypatch.setattr(guard, "opened", counted)
+    monkeypatch.setattr(checked_store, "open_node", counted)
     return counts
 
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, load_npz
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.cluster import own_resources
 from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, from_scipy
-from dask_dpmeans.sources.safety import guard
+from dask_dpmeans.sources.safety import checked_store
 
 ENCODINGS = ("csr_matrix", "csc_matrix")
 """What its attribute ``encoding-type`` may say."""
@@ -68,7 +68,9 @@ def _opened_part(member: Callable[[str], Any], part: str, path: str, name: str, 
         raise InputError(f"{name}: there is no Zarr array at {path}/{part}: {error or type(error).__name__}") from error
     if not isinstance(array, zarr.Array) or array.ndim != 1:
         raise InputError(f"{name}: {path}/{part} must be an array of one dimension")
-    return guard.guarded(guard.absolute(array), f"{name}: {path}/{part}", fill_missing=fill_missing)
+    return checked_store.checked_array(
+        checked_store.absolute(array), f"{name}: {path}/{part}", fill_missing=fill_missing
+    )
 
 
 def open_npz(path: str, name: str) -> csr_array:

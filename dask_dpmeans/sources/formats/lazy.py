@@ -26,7 +26,7 @@ from dask_dpmeans.sources.opening import (
     working_dtype,
 )
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
-from dask_dpmeans.sources.safety.checks import describe_flaw, limit_of
+from dask_dpmeans.sources.safety.value_checks import describe_flaw, limit_of
 from dask_dpmeans.sources.shards import Prepare, read_rows
 
 

@@ -142,8 +142,8 @@ def _is_column(key: str, node: "zarr.Array[Any]") -> bool:
     """Return whether a member is an array of numbers in 1 dimension, and no coordinate of xarray."""
     if not _has(node, 1):
         return False
-    dimensions = node.metadata.to_dict().get("dimension_names") or ()
-    return tuple(dimensions) != (key.rpartition("/")[2],)
+    dimensions: Any = node.metadata.to_dict().get("dimension_names")
+    return tuple(dimensions or ()) != (key.rpartition("/")[2],)
 
 
 def no_numbers(columns: Sequence[str], numbers: Sequence[str], name: str, way: str) -> InputError:

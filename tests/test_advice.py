@@ -188,13 +188,13 @@ def columns_store() -> None:
 def test_a_store_of_one_column_an_array_is_stacked() -> None:
     zarr.open_group("data.zarr", mode="w")
     columns_store()
-    way = between(refused("data.zarr"), "Stack those to use, as ", " does")
+    way = between(refused("data.zarr"), "Stack the arrays to use, as ", " does")
     eval(way, KNOWN)
     assert as_source("rows.zarr").n_features == 3
     np.testing.assert_array_equal(zarr.open_array("rows.zarr")[:], ROWS)
     call("fit", "rows.zarr", "run.zarr", "--penalty", "9")
     X = zarr.open_group("data.zarr", mode="r")
-    way = between(refused(X, estimator=True), "Stack those to use, as ", ".to_zarr('rows.zarr') does")
+    way = between(refused(X, estimator=True), "Stack the arrays to use, as ", ".to_zarr('rows.zarr') does")
     model = DPMeans(9.0).fit(eval(way, KNOWN | {"X": X}))
     np.testing.assert_array_equal(model.labels_.compute(), load("run.zarr").labels_.compute())
 
@@ -224,7 +224,7 @@ def test_other_files_are_made_into_what_is_read(folder: Path) -> None:
     FRAME.to_feather("rows.feather")
     for name in ("my rows.csv", "rows.csv.gz", "rows.tsv", "rows.feather"):
         (folder / "table.parquet").unlink(missing_ok=True)
-        eval(between(refused(name), "Write what is, as ", " does"), KNOWN)
+        eval(between(refused(name), "Convert it, as ", " does"), KNOWN)
         assert as_source("table.parquet").column_names == ("age", "income", "my size")
         opened = eval(between(refused(name, estimator=True), "open it first, as ", " does"), KNOWN)
         assert len(DPMeans(9.0).fit(opened).labels_) == 60
@@ -233,14 +233,14 @@ def test_other_files_are_made_into_what_is_read(folder: Path) -> None:
         file.createDimension("column", 3)
         file.createVariable("rows", "f8", ("row", "column"))[:] = ROWS
     with pytest.warns(match="Consolidated metadata"):
-        eval(between(refused("rows.nc"), "Write what is, as ", " does"), KNOWN)
+        eval(between(refused("rows.nc"), "Convert it, as ", " does"), KNOWN)
     assert as_source("data.zarr/rows").n_features == 3
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("rows.h5", "HDF5 files are not read. Write what is, as dask.array.from_array(h5py.File("),
+        ("rows.h5", "HDF5 files are not read. Convert it, as dask.array.from_array(h5py.File("),
         ("rows.xlsx", "Excel files are not read"),
         (
             "rows.bin",

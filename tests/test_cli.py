@@ -604,7 +604,7 @@ def test_missing_chunks_are_filled_where_that_is_said(tmp_path):
     command = ["fit", str(tmp_path / "rows.zarr"), str(tmp_path / "run.zarr"), "--penalty", "1"]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 1
-    assert "is missing. Was it lost, restore it" in result.output
+    assert "is missing. If it was lost, restore it" in result.output
     assert CliRunner().invoke(main, [*command, "--fill-missing"]).exit_code == 0
     assert load(tmp_path / "run.zarr").n_clusters_ == 2
     predict = ["predict", str(tmp_path / "run.zarr"), str(tmp_path / "rows.zarr"), str(tmp_path / "out.zarr")]

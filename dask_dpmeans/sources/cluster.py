@@ -1,4 +1,4 @@
-"""Clusters: which one to work on, what it has, and how to start one."""
+"""Clusters: the one to work on, its resources, and how to connect to it or start it."""
 
 import asyncio
 import json
@@ -19,38 +19,38 @@ from distributed.system import MEMORY_LIMIT
 from dask_dpmeans.errors import ClusterLostError, InputError, NoWorkersError, VersionsDifferError
 
 WORKER_TIMEOUT = 60.0
-"""Seconds to wait for a worker where there is none."""
+"""Seconds to wait for a worker if there is none."""
 PACKAGES = ("dask-dpmeans", "dask", "distributed", "numpy", "zarr")
-"""What scheduler, workers and this process must have in the same version, beside Python."""
+"""Packages whose versions must agree in the scheduler, the workers and this process."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What there is to work with."""
+    """Threads and memory of a cluster, or of this process."""
 
     threads: int
-    """Of all workers."""
+    """Threads of all workers."""
     memory: int
-    """Bytes, of all workers."""
+    """Bytes of all workers."""
     worker_memory: int
-    """Bytes, of the smallest worker."""
+    """Bytes of the smallest worker."""
     thread_memory: int
-    """Bytes, the smallest share of a thread."""
+    """Bytes of the smallest share of a thread."""
 
 
-class DeafToCtrlC(WorkerPlugin):
-    """Leaves Ctrl-C, which a terminal sends to all processes of a command, to the one that started the workers.
+class IgnoreCtrlC(WorkerPlugin):
+    """Worker plugin that ignores Ctrl-C, which a terminal sends to all processes of a command.
 
-    Else each of them would end with a traceback of its own.
+    Only the process that started the workers handles it; else each would end with a traceback.
     """
 
-    def setup(self, worker: Any) -> None:
-        """In the worker's process, where its event loop has the main thread."""
+    def setup(self, worker: object) -> None:
+        """Ignore the signal in the worker's process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def current_client() -> Client | None:
-    """The client that the user has opened, if any."""
+    """Return the client that the user has opened, if any."""
     try:
         return default_client()
     except ValueError:
@@ -58,19 +58,19 @@ def current_client() -> Client | None:
 
 
 def own_resources(threads: int | None, memory_limit: int | None) -> Resources:
-    """What this process may use."""
-    count = own_threads() if threads is None else threads
+    """Return the threads and memory that this process may use."""
+    count = threads or own_threads()
     memory = MEMORY_LIMIT if memory_limit is None else memory_limit
     return Resources(count, memory, memory, memory // count)
 
 
 def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resources:
-    """What the workers have, once there is one."""
+    """Wait for a worker, and return the resources of all workers."""
     wait_for_worker(client, timeout)
     check_versions(client)
     while not (workers := workers_of(client)):  # the last one may have left since
         wait_for_worker(client, timeout)
-    sizes = [(worker["nthreads"], worker["memory_limit"] or MEMORY_LIMIT) for worker in workers.values()]
+    sizes = [(each["nthreads"], each["memory_limit"] or MEMORY_LIMIT) for each in workers.values()]
     return Resources(
         threads=sum(threads for threads, _ in sizes),
         memory=sum(memory for _, memory in sizes),
@@ -80,10 +80,10 @@ def cluster_resources(client: Client, timeout: float = WORKER_TIMEOUT) -> Resour
 
 
 def workers_of(client: Client) -> dict[str, Any]:
-    """What the scheduler tells of its workers, by address; nothing where it does not answer.
+    """Return the scheduler's entries of its workers, by address; none if it does not answer.
 
-    The scheduler itself is asked: `Client.scheduler_info` returns what the client keeps, and its own refreshing in the
-    background, which asks for no workers, may come between its question and its answer.
+    `Client.scheduler_info` returns a copy that the client refreshes in the background, without its
+    workers, so the scheduler itself is asked.
     """
     found: dict[str, Any] = {}
     if client.scheduler is not None:
@@ -98,7 +98,7 @@ def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
     Raises
     ------
     NoWorkersError
-        After `timeout` seconds without any.
+        There was none for `timeout` seconds.
     """
     try:
         client.wait_for_workers(1, timeout=timeout)
@@ -110,40 +110,43 @@ def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
 
 
 def check_versions(client: Client) -> None:
-    """Refuse a cluster whose scheduler or workers do not run what runs here.
+    """Compare the packages of the scheduler and the workers with those that run here.
 
     Raises
     ------
     VersionsDifferError
-        Where one has another version, or lacks a package.
+        One of them has another version, or lacks a package.
     """
     found: Any = client.get_versions(packages=PACKAGES)
     here, others = _versions(found["client"]), {"the scheduler": found["scheduler"]}
     others |= {f"worker {address}": info for address, info in found["workers"].items()}
-    differing = [f"{name} has {other}" for name, info in others.items() if (other := _difference(here, info))]
+    differences = {name: _difference(here, info) for name, info in others.items()}
+    differing = [f"{name} has {other}" for name, other in differences.items() if other]
     if differing:
         more = f", and {len(differing) - 3:,} more differ" if len(differing) > 3 else ""
         raise VersionsDifferError(
-            f"the cluster does not run what this process runs: {'; '.join(differing[:3])}{more}. Start scheduler, "
-            "workers and job from one environment, or one image"
+            f"the cluster does not run what this process runs: {'; '.join(differing[:3])}{more}. "
+            "Start scheduler, workers and job from one environment, or one image"
         )
 
 
 def _versions(info: dict[str, Any]) -> dict[str, str | None]:
-    """The packages that must be the same, as Dask tells of them; of Python the minor version."""
+    """Return the versions to compare, from Dask's report; Python by its minor version."""
     packages = info["packages"]
-    return {"python": ".".join(packages["python"].split(".")[:2]), **{name: packages[name] for name in PACKAGES}}
+    python = ".".join(packages["python"].split(".")[:2])
+    return {"python": python, **{name: packages[name] for name in PACKAGES}}
 
 
 def _difference(here: dict[str, str | None], info: dict[str, Any]) -> str:
-    """What another has in another version than this process."""
+    """Return the packages that differ from this process, as text."""
     there = _versions(info)
-    pairs = [(name, there[name], here[name]) for name in here if there[name] != here[name]]
-    return ", ".join(f"{name} {other}, not {ours}" if other else f"no {name}" for name, other, ours in pairs)
+    differing = [name for name in here if there[name] != here[name]]
+    present = {name: f"{name} {there[name]}, not {here[name]}" for name in differing if there[name]}
+    return ", ".join(present.get(name, f"no {name}") for name in differing)
 
 
 def scheduler_address() -> str | None:
-    """The scheduler that Dask's configuration names, as the environment variable DASK_SCHEDULER_ADDRESS does."""
+    """Return the scheduler in Dask's configuration, for example in DASK_SCHEDULER_ADDRESS."""
     address: str | None = dask.config.get("scheduler-address", None)
     return address
 
@@ -158,13 +161,14 @@ def connect(
     tls: tuple[str, str, str] | None = None,
     scheduler_file: str | None = None,
 ) -> Iterator[Client | None]:
-    """A client of a scheduler, or of worker processes on this machine, or None for plain threads.
+    """Connect to a scheduler, or start worker processes here; yield a client, or None for threads.
 
-    The scheduler is at an address, or in a file that it wrote, or will write soon.  `tls` names files in PEM format: of
-    the authority, the certificate and its key; None for what Dask's own configuration says.
+    The scheduler is at an address, or in a file that it wrote or will write soon.  `tls` names PEM
+    files: the authority, the certificate and its key; None for Dask's own configuration.
     """
     if scheduler is not None or scheduler_file is not None:
-        with _client(scheduler, scheduler_file, timeout, _security(tls)) as client, while_it_answers(client):
+        client = _client(scheduler, scheduler_file, timeout, _security(tls))
+        with client, report_lost_scheduler(client):
             wait_for_worker(client, timeout)
             yield client
     elif workers is not None:
@@ -178,46 +182,52 @@ def connect(
         )
         try:
             with Client(cluster, set_as_default=False) as client:
-                client.register_plugin(DeafToCtrlC())
+                client.register_plugin(IgnoreCtrlC())
                 yield client
         finally:
-            with suppress(KeyError):  # Dask's, of a worker that was killed
+            with suppress(KeyError):  # raised by Dask after a worker was killed
                 cluster.close()
     else:
         yield None
 
 
-def _client(scheduler: str | None, scheduler_file: str | None, timeout: float, security: Security | None) -> Client:
-    """A client of a scheduler.
+def _client(
+    scheduler: str | None,
+    scheduler_file: str | None,
+    timeout: float,
+    security: Security | None,
+) -> Client:
+    """Return a client of a scheduler.
 
     Raises
     ------
     InputError
-        No client can use the address, or the certificates.
+        The address or the certificates cannot be used.
     NoWorkersError
-        No scheduler answers in time: it may come yet.
+        No scheduler answers in time; it may still start.
     """
     address = str(scheduler if scheduler_file is None else _address_in(scheduler_file, timeout))
-    named = f"{scheduler or scheduler_file} within {timeout:g} s"
+    given = scheduler or scheduler_file
+    named = f"{given} within {timeout:g} s"
     try:
         arguments = _check_address(address, security)
         asyncio.run(_look(address, timeout, arguments))
         return Client(address, timeout=timeout, set_as_default=False, security=security)
-    except TimeoutError as error:  # of what takes the connection, and says nothing
+    except TimeoutError as error:  # something takes the connection and does not answer
         raise NoWorkersError(f"no scheduler answers at {named}") from error
     except OSError as error:
         raise NoWorkersError(f"no scheduler answers at {named}: {error}") from error
-    except (ValueError, RuntimeError, TypeError) as error:  # the last two: of TLS
-        raise InputError(f"no scheduler can be reached at {scheduler or scheduler_file}: {error}") from error
+    except (ValueError, RuntimeError, TypeError) as error:  # the last two are raised by TLS
+        raise InputError(f"no scheduler can be reached at {given}: {error}") from error
 
 
 async def _look(address: str, timeout: float, arguments: dict[str, Any]) -> None:
-    """See that a scheduler is at an address: a client waits without end for what takes a connection and is none.
+    """Check that a scheduler is at an address: a client would wait forever for another server.
 
     Raises
     ------
     OSError
-        Nothing answers in time, or what answers is no scheduler: a port may be wrong.
+        Nothing answers in time, or the server is not a scheduler: the port may be wrong.
     """
     try:
         async with asyncio.timeout(2 * timeout):  # as `open_comm` takes up to `timeout` to connect
@@ -227,21 +237,15 @@ async def _look(address: str, timeout: float, arguments: dict[str, Any]) -> None
             comm.abort()
     except (OSError, RuntimeError, TypeError):
         raise
-    except Exception as error:  # whatever comes of bytes that are no message of Dask
+    except Exception as error:  # from bytes that are not a message of Dask
         raise OSError(f"what answers there is not Dask: {error}") from error
     if not (isinstance(said, dict) and "workers" in said):
         raise OSError("what answers there is no scheduler")
 
 
 @contextmanager
-def while_it_answers(client: Client) -> Iterator[None]:
-    """Turn whatever Dask raises once a client has lost its scheduler into one error that says so.
-
-    Raises
-    ------
-    ClusterLostError
-        In place of such errors.
-    """
+def report_lost_scheduler(client: Client) -> Iterator[None]:
+    """Raise `ClusterLostError` for any error of Dask after a client has lost its scheduler."""
     try:
         yield
     except (ClusterLostError, NoWorkersError, InputError):
@@ -254,25 +258,26 @@ def while_it_answers(client: Client) -> Iterator[None]:
 
 
 def _check_address(address: str, security: Security | None) -> dict[str, Any]:
-    """What a connection to an address takes; refused is what no client can use: one that fails as it is made ends the
-    process with a traceback of its own.
+    """Return the arguments of a connection; raise for an address that no client can use.
+
+    A client that fails as it is made would end the process with a traceback.
     """
     get_address_host_port(address)
     arguments: dict[str, Any] = (security or Security()).get_connection_args("client")
     if parse_address(address)[0] == "tls" and arguments["ssl_context"] is None:
-        raise ValueError("tls:// needs certificates, and none are given: --tls-ca-file, --tls-cert, --tls-key")
+        raise ValueError("tls:// needs certificates: give --tls-ca-file, --tls-cert and --tls-key")
     return arguments
 
 
 def _address_in(path: str, timeout: float) -> str:
-    """The address in the file of a scheduler, once that is there and whole.
+    """Wait for the file of a scheduler, and return the address in it.
 
     Raises
     ------
     InputError
-        It is there in time, and holds none.
+        The file holds no address.
     NoWorkersError
-        It is not there in time.
+        There is no file in time.
     """
     end = monotonic() + timeout
     while True:
@@ -280,27 +285,34 @@ def _address_in(path: str, timeout: float) -> str:
             with open(path, encoding="utf-8") as file:
                 return str(json.load(file)["address"])
         except OSError as problem:
-            error: Exception = NoWorkersError(
-                f"no scheduler answers at {path} within {timeout:g} s: {problem.strerror}"
-            )
+            late = f"no scheduler answers at {path} within {timeout:g} s"
+            error: Exception = NoWorkersError(f"{late}: {problem.strerror}")
         except (LookupError, TypeError, ValueError):  # it may be half written
-            error = InputError(f"no scheduler can be reached at {path}: the file holds no address of a scheduler")
+            unreachable = f"no scheduler can be reached at {path}"
+            error = InputError(f"{unreachable}: the file holds no address of a scheduler")
         if monotonic() > end:
             raise error
         sleep(min(0.1, timeout))
 
 
 def _security(tls: tuple[str, str, str] | None) -> Security | None:
-    """What a client shows, and asks for; None for what Dask's own configuration says."""
+    """Return the certificates of a client; None for Dask's own configuration."""
     if tls is None:
         return None
     for path in tls:
         if not os.path.isfile(path):
             raise InputError(f"there is no file {path}")
     authority, certificate, key = tls
-    return Security(tls_ca_file=authority, tls_client_cert=certificate, tls_client_key=key, require_encryption=True)
+    return Security(
+        tls_ca_file=authority,
+        tls_client_cert=certificate,
+        tls_client_key=key,
+        require_encryption=True,
+    )
 
 
 def own_threads() -> int:
-    """Threads that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many threads this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

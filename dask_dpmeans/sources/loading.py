@@ -8,58 +8,71 @@ import dask
 import dask.array as da
 import numpy as np
 import zarr
-from dask.delayed import delayed
+from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
+from dask_dpmeans.sources.executors.base import Executor
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+from dask_dpmeans.sources.executors.keys import Keys
+from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
 from dask_dpmeans.sources.opening import NpyFile, in_memory
-from dask_dpmeans.sources.safety.guard import narrowed
+from dask_dpmeans.sources.row_array import Raw, RowArray
+from dask_dpmeans.sources.safety.checked_store import narrow_array
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
 
 def shards_of(layout: Layout, executor: Executor) -> Sequence[Any]:
-    """The rows cut into shards, as the executor takes them."""
-    rows, weights, groups, bounds = layout.rows, layout.weights, layout.groups, layout.plan.shard_bounds()
+    """Return the rows cut into shards, as the executor takes them."""
+    rows, bounds = layout.rows, layout.plan.shard_bounds()
+    beside = layout.weights, layout.groups
     if isinstance(rows, da.Array) and isinstance(executor, DaskTasks):
-        dask_shards = _dask_shards(rows, (weights, groups), bounds)
+        dask_shards = _dask_shards(rows, beside, bounds)
         if layout.resident:
             return executor.persist(dask_shards)
-        if len(rows.__dask_graph__()) > rows.npartitions + 1:  # more than an array and its slices, or chunks held
-            warnings.warn(
-                f"data is a Dask array of {len(rows) * layout.row_bytes:,} bytes, more than {RESIDENT_SHARE:.0%} of "
-                "the memory: each pass computes it anew. Call persist() on it where it fits, or write it to a Zarr "
-                "store first.",
-                stacklevel=4,
-            )
+        _warn_of_recomputing(layout)
         return dask_shards
     if isinstance(rows, NpyFile) and isinstance(executor, Threads):
         rows = rows[:]
     if in_memory(rows):
-        return [Shard(a, part_of(rows, a, b), _read(weights, a, b), _read(groups, a, b)) for a, b in bounds]
-    parts = [StoredShard(a, b, *(_needed(each, a, b) for each in (rows, weights, groups))) for a, b in bounds]
-    return executor.hold(parts) if layout.resident else executor.wrap(parts)
+        return [Shard(a, part_of(rows, a, b), *_read(beside, a, b)) for a, b in bounds]
+    arrays = rows, *beside
+    parts = [StoredShard(a, b, *(_needed(each, a, b) for each in arrays)) for a, b in bounds]
+    return executor.load(parts) if layout.resident else executor.wrap(parts)
 
 
-def _read(array: Any, start: int, stop: int) -> np.ndarray[Any, Any] | None:
-    """What of weights or groups goes with rows in memory."""
-    return None if array is None else np.asarray(array[start:stop])
+def _warn_of_recomputing(layout: Layout) -> None:
+    """Warn if each pass computes a Dask array that is more than slices of chunks in memory."""
+    rows = layout.rows
+    if len(rows.__dask_graph__()) > rows.npartitions + 1:
+        warnings.warn(
+            f"data is a Dask array of {len(rows) * layout.row_bytes:,} bytes, more than "
+            f"{RESIDENT_SHARE:.0%} of the memory: each pass computes it anew. Call persist() on it "
+            "if it fits, or write it to a Zarr store first.",
+            stacklevel=6,
+        )
 
 
-def _needed(array: Any, start: int, stop: int) -> Any:
-    """What goes with a shard: its part of weights or groups in memory, its files of a table, else all of a store."""
+def _read(beside: tuple[RowArray | None, RowArray | None], start: int, stop: int) -> tuple[Raw | None, Raw | None]:
+    """Return the weights and groups of rows in memory."""
+    weights, groups = (each if each is None else np.asarray(each[start:stop]) for each in beside)
+    return weights, groups
+
+
+def _needed(array: RowArray | None, start: int, stop: int) -> RowArray | None:
+    """Return the smallest part of an array that some rows need."""
     if isinstance(array, ParquetRows):
         return array.narrowed(start, stop)
     if isinstance(array, zarr.Array):
-        return narrowed(array, start, stop)
+        return narrow_array(array, start, stop)
     return array[start:stop] if isinstance(array, np.ndarray) else array
 
 
-def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: list[tuple[int, int]]) -> list[Any]:
-    """One delayed `Shard` for each run of rows, whatever the chunks of the input."""
+def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: list[tuple[int, int]]) -> list[Delayed]:
+    """Return one delayed `Shard` for each run of rows, whatever the chunks of the input."""
     heights = tuple(stop - start for start, stop in bounds)
     with dask.config.set({"array.rechunk.method": "tasks"}):
         chunks = rows.rechunk((heights, (rows.shape[1],))).to_delayed().ravel()
@@ -67,14 +80,15 @@ def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: li
             [None] * len(bounds) if array is None else array.rechunk((heights,)).to_delayed().ravel()
             for array in beside
         ]
-    keys, sparse = Keys.of("load"), is_csr_dask(rows)
-    return [
-        delayed(_shard_of, pure=False)(sparse, start, stop, *parts, dask_key_name=keys("shard", number, start, stop))
-        for number, ((start, stop), *parts) in enumerate(zip(bounds, chunks, *others, strict=True))
-    ]
+    keys, make = Keys.of("load"), delayed(_make_shard, pure=False)
+    shards = []
+    for number, ((a, b), *parts) in enumerate(zip(bounds, chunks, *others, strict=True)):
+        key = keys("shard", number, a, b)
+        shards.append(make(is_csr_dask(rows), a, b, *parts, dask_key_name=key))
+    return shards
 
 
-def _shard_of(sparse: bool, start: int, stop: int, rows: Any, weights: Any, groups: Any) -> Shard:
+def _make_shard(sparse: bool, start: int, stop: int, rows: Raw, weights: Raw | None, groups: Raw | None) -> Shard:
     if sparse:
         rows = csr_chunk(rows, start)
     else:
@@ -82,8 +96,8 @@ def _shard_of(sparse: bool, start: int, stop: int, rows: Any, weights: Any, grou
     n = rows.shape[0]
     if n != stop - start:
         raise InputError(
-            f"the chunks of data hold {n:,} rows where {stop - start:,} are declared, from row {start:,} on: "
-            "call compute_chunk_sizes() on the Dask array"
+            f"the chunks of data hold {n:,} rows, but {stop - start:,} are declared, from row "
+            f"{start:,} on: call compute_chunk_sizes() on the Dask array"
         )
     if weights is not None:
         check_dense(weights, "sample_weight")
@@ -92,12 +106,14 @@ def _shard_of(sparse: bool, start: int, stop: int, rows: Any, weights: Any, grou
     return Shard(start, rows, weights, groups)
 
 
-def check_dense(chunk: Any, name: str) -> None:
-    """Refuse chunks of a Dask array that are no plain NumPy arrays."""
+def check_dense(chunk: object, name: str) -> None:
+    """Raise `InputError` if a chunk of a Dask array is not a plain NumPy array."""
+    kind = f"{name} is a Dask array of {type(chunk).__name__}"
     if issparse(chunk) and name == "data":
         raise InputError(
-            f"data is a Dask array of {type(chunk).__name__}, but its meta says that its chunks are dense: pass "
-            "data.map_blocks(scipy.sparse.csr_array, meta=scipy.sparse.csr_array((0, 0), dtype=data.dtype))"
+            f"{kind}, but its meta says that its chunks are dense: pass "
+            "data.map_blocks(scipy.sparse.csr_array, "
+            "meta=scipy.sparse.csr_array((0, 0), dtype=data.dtype))"
         )
     if not isinstance(chunk, np.ndarray) or isinstance(chunk, np.ma.MaskedArray):
-        raise InputError(f"{name} is a Dask array of {type(chunk).__name__}: only dense NumPy chunks can be used")
+        raise InputError(f"{kind}: only dense NumPy chunks can be used")

@@ -1,4 +1,4 @@
-"""What the columns of a table are called, and the one rule by which names are compared: scikit-learn's."""
+"""Names of the columns of a table, compared by scikit-learn's rule."""
 
 import warnings
 from collections.abc import Sequence
@@ -8,59 +8,60 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 
 MOST_NAMED = 5
-"""Names that an error lists, of each kind."""
+"""Names of each kind that an error lists, at most."""
 
 Names = tuple[str, ...]
 
 
 def names_of(data: Any) -> Names | None:
-    """Return the names of the columns of a table; None where it has none, or where they are not text.
+    """Return the names of the columns of a table; None if it has none, or if they are not text.
 
-    Tables are data frames of any kind, tables of Arrow, Parquet rows, and xarray arrays whose second dimension has
-    coordinates.
+    Tables are data frames of any kind, tables of Arrow, Parquet rows, and xarray arrays whose second
+    dimension has coordinates.
 
     Raises
     ------
     TypeError
-        Where some names are text and others are not, as scikit-learn does.
+        Some names are text and others are not, as in scikit-learn.
     InputError
-        Where two columns have one name.
+        Two columns have the same name.
     """
     names = _labels_of(data)
     kinds = sorted({type(name).__qualname__ for name in names})
     if "str" in kinds and len(kinds) > 1:
         raise TypeError(
-            f"Feature names are only supported if all input features have string names, but your input has {kinds} as "
-            "feature name / column name types: convert them all to strings, as X.columns = X.columns.astype(str) does"
+            "Feature names are only supported if all input features have string names, but your input "
+            f"has {kinds} as feature name / column name types: convert them all to strings, for "
+            "example with X.columns = X.columns.astype(str)"
         )
     if kinds == ["str"] and len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise InputError(f"more than one column is called {', '.join(map(repr, twice[:MOST_NAMED]))}: rename these")
+        repeated = ", ".join(map(repr, twice[:MOST_NAMED]))
+        raise InputError(f"more than one column is called {repeated}: rename these")
     return names if kinds == ["str"] else None
 
 
 def _labels_of(data: Any) -> tuple[Any, ...]:
-    """What stands above the columns of a table, whatever that is."""
+    """Return the column labels of a table, of any type."""
     if isinstance(data, ParquetRows):
         return data.names
-    kind = type(data)  # a column of a data frame may be called as one of these is
-    if hasattr(kind, "column_names"):  # of Arrow, which calls the values its columns
+    kind = type(data)  # the attributes of the class: a column may have one of these names
+    if hasattr(kind, "column_names"):  # Arrow, whose `columns` are the values
         return tuple(data.column_names)
     if hasattr(kind, "dims") and hasattr(kind, "coords"):
-        known = len(data.dims) == 2 and data.dims[1] in data.coords
-        return tuple(data.coords[data.dims[1]].values.tolist()) if known else ()
+        if len(data.dims) != 2 or data.dims[1] not in data.coords:
+            return ()
+        return tuple(data.coords[data.dims[1]].values.tolist())
     return tuple(data.columns) if hasattr(kind, "columns") else ()
 
 
 def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model: str) -> None:
-    """Compare the names of columns with those of the fit.
-
-    A warning says so where only one of the two has names.
+    """Compare the names of columns with the names of the fit; warn if only one has names.
 
     Raises
     ------
     InputError
-        Where both have names, and these differ or stand in another order.
+        The names differ, or their order does.
     """
     if names is None and fitted is not None:
         _warn(f"X does not have valid feature names, but {model} was fitted with feature names")
@@ -77,15 +78,19 @@ def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model
     raise InputError("\n".join([*lines, ""]))
 
 
-def check_centers(names: Sequence[str] | None, rows: Sequence[str] | None, columns: Sequence[int] | None) -> None:
-    """Refuse first centers of other columns than those that are used of the rows, where the names of both are known."""
+def check_centers(
+    names: Sequence[str] | None,
+    rows: Sequence[str] | None,
+    columns: Sequence[int] | None,
+) -> None:
+    """Raise `InputError` if first centers have other columns than the rows, by their names."""
     if names is None or rows is None:
         return
     used = list(rows) if columns is None else [rows[column] for column in columns]
     if list(names) != used:
         raise InputError(
-            f"init holds centers of the columns {_some(names)}, the rows are of {_some(used)}: give the columns of "
-            "both in one order"
+            f"init holds centers of the columns {_some(names)}, the rows are of {_some(used)}: give the "
+            "columns of both in one order"
         )
 
 
@@ -97,7 +102,8 @@ def _some(names: Sequence[str]) -> str:
 def _listed(title: str, names: list[str]) -> list[str]:
     if not names:
         return []
-    return [title, *(f"- {name}" for name in names[:MOST_NAMED]), *["- ..."] * (len(names) > MOST_NAMED)]
+    more = ["- ..."] * (len(names) > MOST_NAMED)
+    return [title, *(f"- {name}" for name in names[:MOST_NAMED]), *more]
 
 
 def _warn(message: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether threads of one process can read rows side by side, as a short trial shows."""
+"""A short trial of whether threads of one process can read rows side by side."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -6,44 +6,45 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from time import perf_counter, process_time
-from typing import Any
 
 from dask.utils import format_bytes
 
 from dask_dpmeans.sources.layout import Layout
+from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.shards import StoredShard, read_rows
 from dask_dpmeans.sources.stored_chunks import Storage
 
 TRIALS = 2
-"""The most that any found counts: what else runs here can only lower it."""
+"""Trials, of which the best counts: other work on this machine can only lower the result."""
 LONG_TRIAL = 1.0
-"""Seconds; after a trial that took longer there is no other, since most of it went to reading."""
+"""Seconds after which there is no other trial: most of the time went to reading."""
 TRIAL_SECONDS = 0.1
-"""Of a trial, at least: each thread does its work once, however long that takes."""
+"""Shortest trial, in seconds; each thread does its work at least once."""
 HASHED = bytes(2**20)
-"""What a hash, which lets go of Python's lock, works on."""
+"""Input of a hash function, which runs without Python's lock."""
 PARALLEL = 0.7
-"""Of the cores available, that threads must keep busy between them.
+"""Share of the available cores that threads must keep busy.
 
-Two threads on two cores kept so many busy (float32, d = 64): on chunks of 4 MB fletcher32 1.2, no codec 1.5, blosc-lz4,
-lz4, gzip, blosc-zstd, zstd, lzma and bz2 1.6 to 1.9; on chunks of 64 KB crc32c, no codec, lz4, blosc and zstd 1.2 to
-1.3, gzip and zlib 1.4, lzma and bz2 1.7 to 1.8.  Two processes read chunks of 64 KB 1.7 (no codec), 2.3 (zstd) and 2.8
-(blosc-zstd) times as fast as two threads, of 4 MB (no codec, zstd, blosc-zstd, gzip) 0.9 to 1.1 times.
+Busy cores of two threads on two cores (float32, d = 64).  Chunks of 4 MB: fletcher32 1.2, no codec
+1.5, blosc-lz4, lz4, gzip, blosc-zstd, zstd, lzma and bz2 1.6 to 1.9.  Chunks of 64 KB: crc32c, no
+codec, lz4, blosc and zstd 1.2 to 1.3, gzip and zlib 1.4, lzma and bz2 1.7 to 1.8.  Speed of two
+processes against two threads: 1.7 (no codec), 2.3 (zstd) and 2.8 (blosc-zstd) at 64 KB, 0.9 to 1.1
+(no codec, zstd, blosc-zstd, gzip) at 4 MB.
 """
 WAITING = 0.5
-"""Cores; where fewer are busy, threads wait for the store."""
+"""Busy cores below which threads wait for the store."""
 PROCESS_BYTES = 2**30
-"""Memory that a process must have, as Dask ends one that passes its share: it takes 0.3 GB before it reads a row."""
+"""Memory that a process must have; it takes 0.3 GB before it reads a row."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What threads did that read at once."""
+    """Result of a trial in which threads read at once."""
 
     busy: float
-    """Cores that they kept busy."""
+    """Cores that the threads kept busy."""
     available: float
-    """Cores that as many threads kept busy with what holds no lock."""
+    """Cores that as many threads kept busy with work that holds no lock."""
 
     @property
     def serial(self) -> bool:
@@ -51,11 +52,11 @@ class Trial:
         return WAITING <= self.busy < PARALLEL * self.available
 
     @classmethod
-    def of(cls, rows: Any, threads: int) -> "Trial":
-        """A trial of reading the first rows, a piece a thread.
+    def of(cls, rows: RowArray, threads: int) -> "Trial":
+        """Read the first rows, one piece a thread, and measure.
 
-        It is not how much faster two threads are than one: Zarr decodes the chunks of a piece on threads of its own, so
-        that one reader can keep all cores busy.
+        A comparison of two threads with one would mislead: Zarr decodes the chunks of a piece on its
+        own threads, so that one reader can keep all cores busy.
         """
         n, step = rows.shape[0], read_rows(rows)
         starts = [number * step % n for number in range(threads)]
@@ -69,10 +70,10 @@ class Trial:
         return cls(max(busy for busy, _ in pairs), max(available for _, available in pairs))
 
 
-def cores_busy(works: Sequence[Callable[[], Any]]) -> float:
-    """Cores that work on average while each of these is done again and again, on a thread of its own."""
+def cores_busy(works: Sequence[Callable[[], object]]) -> float:
+    """Return how many cores are busy on average while each work repeats on its own thread."""
 
-    def repeat(work: Callable[[], Any]) -> None:
+    def repeat(work: Callable[[], object]) -> None:
         work()
         while perf_counter() < started + TRIAL_SECONDS:
             work()
@@ -84,10 +85,12 @@ def cores_busy(works: Sequence[Callable[[], Any]]) -> float:
 
 
 def why_processes(layout: Layout) -> str | None:
-    """Why threads of this process read these rows poorly, as a trial shows; None where they do not, or need not."""
+    """Return why threads of this process read rows badly; None if they do not, or need not read."""
     storage, threads = Storage.of(layout.rows), layout.resources.threads
     affordable = layout.resources.thread_memory >= PROCESS_BYTES
-    if storage is None or layout.resident or not affordable or min(threads, layout.plan.n_shards) == 1:
+    if storage is None or layout.resident or not affordable:
+        return None
+    if min(threads, layout.plan.n_shards) == 1:
         return None
     trial = Trial.of(layout.rows, threads)
     if not trial.serial:
@@ -95,6 +98,6 @@ def why_processes(layout: Layout) -> str | None:
     size = format_bytes(storage.chunk_rows * storage.chunk_columns * layout.stored_dtype.itemsize)
     how = ", ".join([*storage.compressors, f"chunks of {size}"])
     return (
-        f"threads of one process wait for one another as they read the rows ({how}): {threads} keep {trial.busy:.1f} "
-        "cores busy"
+        f"threads of one process wait for one another as they read the rows ({how}): {threads} keep "
+        f"{trial.busy:.1f} cores busy"
     )

@@ -1,4 +1,4 @@
-"""What runs, and how much of it is done: for whoever watches a pass."""
+"""Progress of a pass, for an observer."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,25 +11,25 @@ from uuid import uuid4
 from dask_dpmeans.errors import AbandonedError
 
 EVERY = 0.25
-"""Seconds, at least, from one word about a pass that runs to the next."""
+"""Shortest time between two reports of a running pass, in seconds."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass over rows, or jobs in memory, and how much of it is done."""
+    """Progress of a pass over rows, or of jobs in memory."""
 
     name: str
-    """What runs, as the dashboard's task names have it: survey, scan, label."""
+    """Name of the pass, as in the task names of the dashboard: survey, scan, label."""
     done: int
-    """Of `total`: as much as tasks have ended with."""
+    """Part of `total` whose tasks have ended."""
     total: int | None
-    """Rows that are read in this pass, jobs, or fits; None where it is not known."""
+    """Rows that are read in this pass, or jobs, or fits; None if unknown."""
     unit: str
-    """What is counted: "rows", "jobs" or "fits"."""
+    """Unit of `done` and `total`: "rows", "jobs" or "fits"."""
     seconds: float
-    """Since it began."""
+    """Seconds since the beginning."""
     last: Mapping[str, float] = field(default_factory=dict)
-    """Of fits, the `penalty` of the last one and its `n_clusters`."""
+    """`penalty` and `n_clusters` of the last fit."""
 
     @property
     def over(self) -> bool:
@@ -38,23 +38,23 @@ class Pass:
 
 
 OnPass = Callable[[Pass], None]
-"""Who watches: called by the thread that waits for the pass, at its beginning and end, and up to four times
-a second in between."""
+"""Observer: called by the thread that waits for the pass, at its beginning and end, and up to four
+times a second in between."""
 
 
 class Wanted:
-    """Whether the answers of threads are still wanted: called by these, it raises where they are not."""
+    """Check that threads call: it raises if their answers are not wanted any more."""
 
     def __init__(self) -> None:
         self._abandoned = Event()
 
     def abandon(self) -> None:
-        """Let what runs end."""
+        """Let the running threads end."""
         self._abandoned.set()
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Abandon them where who waits inside is interrupted."""
+        """Abandon the threads if an error or Ctrl-C leaves this context."""
         try:
             yield
         except BaseException:
@@ -67,10 +67,10 @@ class Wanted:
 
 
 class Count:
-    """What of a pass is done, and who is told.
+    """Counter of a pass, which reports to an observer.
 
-    Workers' threads only note what has ended.  It is the thread that waits for them that tells, so that whoever watches
-    need not expect several at once, and an error there meets nothing half done.
+    Worker threads only record what has ended.  The thread that waits for them calls the observer, so
+    that calls never overlap, and an error in the observer interrupts no record.
     """
 
     def __init__(self, on_pass: OnPass | None, name: str, sizes: Sequence[int], unit: str = "rows") -> None:
@@ -79,18 +79,18 @@ class Count:
         self.sizes = sizes
         self.unit = unit
         self.token = uuid4().hex
-        """Tells what tasks of this pass say from what those of others do."""
+        """Identity of this pass in the reports of tasks."""
         self.ended: set[int] = set()
         self.fits: list[Mapping[str, float]] = []
         self.wanted = Wanted()
         self.thread = get_ident()
         self.began = self.told = monotonic()
         self.failure: BaseException | None = None
-        """What whoever watches has raised."""
+        """Error that the observer has raised."""
 
     @classmethod
-    def of_jobs(cls, on_pass: OnPass | None, name: str, jobs: Sequence[Any]) -> Self:
-        """Of jobs in memory: of their fits, where they are made of such."""
+    def of_jobs(cls, on_pass: OnPass | None, name: str, jobs: Sequence[object]) -> Self:
+        """Return the counter of jobs in memory; it counts their fits if all jobs are stepwise."""
         numbers = [getattr(job, "n_fits", 0) for job in jobs]
         if numbers and 0 not in numbers:
             return cls(on_pass, name, () if None in numbers else numbers, "fits")
@@ -98,40 +98,49 @@ class Count:
 
     @property
     def every(self) -> float | None:
-        """Seconds between looks at what is done; None where nobody watches."""
+        """Seconds between looks at the progress; None without an observer."""
         return None if self.on_pass is None else EVERY
 
+    @property
+    def _open_ended(self) -> bool:
+        """Whether the number of fits is not known yet."""
+        return self.unit == "fits" and not self.sizes
+
     def say(self, number: int, fit: Mapping[str, float] | None = None) -> None:
-        """A piece or a job has ended, or a fit of it; a piece that runs again counts once."""
+        """Record the end of a piece or job, or of one of its fits; a repeated piece counts once."""
         if fit is None:
             self.ended.add(number)
         else:
             self.fits.append(fit)
         self.look()
 
-    def hear(self, event: tuple[Any, Mapping[str, Any]]) -> None:
-        """What a task of a cluster says."""
+    def hear(self, event: tuple[object, Mapping[str, Any]]) -> None:
+        """Record the report of a task of a cluster."""
         said = event[1]
         if said["token"] == self.token:
             self.say(said["number"], said["fit"])
 
     def look(self) -> None:
-        """Tell what is done, if it is time to, and this the thread that waits."""
-        if self.on_pass is not None and get_ident() == self.thread and monotonic() >= self.told + EVERY:
+        """Call the observer if it is time, and if this is the thread that waits."""
+        waits = self.on_pass is not None and get_ident() == self.thread
+        if waits and monotonic() >= self.told + EVERY:
             self.tell()
 
     def tell(self) -> None:
-        """Tell what is done."""
+        """Call the observer."""
         if self.on_pass is None:
             return
-        fits = len(self.fits)
-        done = fits if self.unit == "fits" else sum(self.sizes[number] for number in self.ended.copy())
-        total = None if self.unit == "fits" and not self.sizes else sum(self.sizes)
-        done = done if total is None else min(done, total)  # a job that another worker runs again tells its fits again
+        fits, total = len(self.fits), None if self._open_ended else sum(self.sizes)
+        done = fits
+        if self.unit != "fits":
+            done = sum(self.sizes[number] for number in self.ended.copy())
+        if total is not None:
+            done = min(done, total)  # a repeated job records its fits again
         last = self.fits[fits - 1] if fits else {}
         self.told = monotonic()
+        progress = Pass(self.name, done, total, self.unit, self.told - self.began, last)
         try:
-            self.on_pass(Pass(self.name, done, total, self.unit, self.told - self.began, last))
+            self.on_pass(progress)
         except BaseException as error:
             self.failure = error
             raise
@@ -142,6 +151,6 @@ class Count:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            if self.unit == "fits" and not self.sizes:
+            if self._open_ended:
                 self.sizes = [len(self.fits)]
             self.tell()

@@ -1,4 +1,4 @@
-"""Input that is not read: what it is, and what makes of it what is read."""
+"""Errors for input of kinds that are not read, with the code that converts it."""
 
 import os
 from collections.abc import Sequence
@@ -14,60 +14,65 @@ from dask_dpmeans.storage.location import Location
 READ = "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of Parquet tables are read"
 OTHER_FILES = {
     (".csv", ".csv.gz", ".txt"): ("CSV", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
-    (".tsv", ".tsv.gz"): ("CSV", "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')"),
+    (".tsv", ".tsv.gz"): (
+        "CSV",
+        "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')",
+    ),
     (".feather", ".arrow"): ("Arrow", "pandas.read_feather({path!r}).to_parquet('table.parquet')"),
     (".xlsx", ".xls"): ("Excel", "pandas.read_excel({path!r}).to_parquet('table.parquet')"),
     (".nc", ".nc4", ".cdf"): ("NetCDF", "xarray.open_dataset({path!r}).to_zarr('data.zarr')"),
     (".h5ad",): ("AnnData", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
-    (".h5", ".hdf5"): ("HDF5", "dask.array.from_array(h5py.File({path!r})['NAME']).to_zarr('rows.zarr')"),
+    (".h5", ".hdf5"): (
+        "HDF5",
+        "dask.array.from_array(h5py.File({path!r})['NAME']).to_zarr('rows.zarr')",
+    ),
 }
-"""Files of other kinds, by the ends of their names: what they are, and Python that writes what is read."""
+"""Files of other kinds, by their endings: their format, and Python that converts them."""
 TABLES = (".parquet", ".pq")
 OPENED = {
     ".npy": "numpy.load({path!r}, mmap_mode='r')",
     ".npz": "scipy.sparse.load_npz({path!r})",
     ".mtx": "scipy.io.mmread({path!r})",
 }
-"""Python that opens a file whose path is not taken."""
-
+"""Python that opens a file, by its ending."""
 
 IN_MEMORY = {
     "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
     "HDF5": "h5py.File({path!r})['NAME'][:]",
 }
-"""Python that reads one variable of a file; of files of tables it is what is written as Parquet."""
+"""Python that reads one variable of a file; for tables it is the first part of the conversion."""
 
 
 def _opened(way: str) -> str:
-    """The part of a way to write another file that reads the table."""
+    """Return the part of a conversion that reads the table."""
     return way.partition(").")[0] + ")"
 
 
 def refuse_path(path: str | os.PathLike[str], model: str) -> None:
-    """Refuse the path of rows where rows themselves are wanted."""
+    """Raise `InputError` for a path if an estimator needs the rows themselves."""
     text = os.fspath(path)
     ways = [way for end, way in OPENED.items() if text.endswith(end)]
     ways += ["pandas.read_parquet({path!r})"] if text.rstrip("/").endswith(TABLES) else []
     others = [IN_MEMORY.get(kind, _opened(way)) for ends, (kind, way) in OTHER_FILES.items() if text.endswith(ends)]
-    ways += others
-    opened = f"open it first, as {ways[0].format(path=text)} does" if ways else ""
-    stored = (
-        f"give the path to dask_dpmeans.fit({text!r}, 'run.zarr', model), to dask_dpmeans.predict('run.zarr', ...) or "
-        "to the command line"
-    )
-    hint = " or ".join([each for each in (opened, "" if others else stored) if each]) or "open it first"
+    hints = [f"open it first, as {way.format(path=text)} does" for way in (ways + others)[:1]]
+    if not others:
+        hints.append(
+            f"give the path to dask_dpmeans.fit({text!r}, 'run.zarr', model), to "
+            "dask_dpmeans.predict('run.zarr', ...) or to the command line"
+        )
+    hint = " or ".join(hints)
     raise InputError(f"X is a path, {text!r}, and {model} takes rows: {hint}")
 
 
-def refuse_kind(data: Any, name: str) -> None:
-    """Refuse what is no table of numbers, though it might be taken for one."""
+def refuse_kind(data: object, name: str) -> None:
+    """Raise `InputError` for data that look like a table of numbers, but are not one."""
     kind = type(data).__name__
     if kind == "LazyFrame":
         raise InputError(f"{name} is a LazyFrame, a query that has not run yet: pass {name}.collect()")
     if hasattr(type(data), "to_dataarray") and hasattr(type(data), "data_vars"):
         raise InputError(
-            f"{name} is an xarray Dataset: pass one of its two-dimensional variables, as {name}['rows'], or its "
-            f"one-dimensional ones as columns, {name}.to_dataarray('feature').T"
+            f"{name} is an xarray Dataset: pass one of its two-dimensional variables, such as "
+            f"{name}['rows'], or its one-dimensional ones as columns, {name}.to_dataarray('feature').T"
         )
     if isinstance(data, np.ndarray) and data.dtype.names:
         raise InputError(
@@ -77,59 +82,75 @@ def refuse_kind(data: Any, name: str) -> None:
 
 
 def other_file(place: Location) -> str | None:
-    """Say what a file is that is not read, and what makes of it what is; None where nothing is known of it."""
+    """Return the reason why a file is not read, and how to convert it; None if it is unknown."""
     path = place.url
     for ends, (kind, way) in OTHER_FILES.items():
         if path.lower().endswith(ends):
-            return f"{kind} files are not read. Write what is, as {way.format(path=path)} does; {READ}"
+            way = way.format(path=path)
+            return f"{kind} files are not read. Convert it, as {way} does; {READ}"
     if not place.remote and os.path.isfile(path):
         return f"it is a file of another kind; {READ}"
     return None
 
 
 def not_an_array(group: zarr.Group, path: str | None, name: str, dimensions: int) -> InputError:
-    """Return the error for a Zarr group where an array is wanted: which of its arrays can be used, or be stacked."""
+    """Return the error for a Zarr group instead of an array, with its arrays that can be used."""
     members = dict(sorted(group.members(max_depth=2)))
     usable = {key: node for key, node in members.items() if _has(node, dimensions)}
-    said = f"{name} is a Zarr group" if path is None else f"{name}: {path} is a Zarr group"
+    said = "is a Zarr group, not an array"
     if usable:
-        places = [f"{name}[{key!r}]" if path is None else f"{path}/{key}" for key in usable]
-        hint = f"give one of its arrays: {', '.join(places)}"
+        found = [f"{path}/{key}" for key in usable]
+        if path is None:
+            found = [f"{name}[{key!r}]" for key in usable]
+        hint = f"give one of its arrays: {', '.join(found)}"
     elif any(isinstance(node, zarr.Array) for node in members.values()):
-        hint = _stacked(members, path, name) if dimensions == 2 else f"it holds no numbers in {dimensions} dimension"
+        hint = f"it holds no numbers in {dimensions} dimension"
+        if dimensions == 2:
+            hint = _stacking(members, path, name)
     else:
         hint = "it holds no arrays"
-    return InputError(f"{said}, not an array: {hint}")
+    subject = name if path is None else f"{name}: {path}"
+    return InputError(f"{subject} {said}: {hint}")
 
 
-def _has(node: Any, dimensions: int) -> bool:
-    """Whether a member of a group is an array of numbers of so many dimensions, or CSR rows."""
+def _has(node: "zarr.Array[Any] | zarr.Group", dimensions: int) -> bool:
+    """Return whether a member of a group holds numbers in so many dimensions, or CSR rows."""
     if isinstance(node, zarr.Array):
         return node.ndim == dimensions and node.dtype.kind in "biuf"
     return dimensions == 2 and is_csr_group(node)
 
 
-def _stacked(members: dict[str, Any], path: str | None, name: str) -> str:
-    """What to do with a group that holds one column an array."""
+def _stacking(members: "dict[str, zarr.Array[Any] | zarr.Group]", path: str | None, name: str) -> str:
+    """Return how to stack the arrays of a group, one a column."""
     columns = {
-        key: node
-        for key, node in members.items()
-        if _has(node, 1) and tuple(node.metadata.to_dict().get("dimension_names") or ()) != (key.rpartition("/")[2],)
+        key: node.shape[0] for key, node in members.items() if isinstance(node, zarr.Array) and _is_column(key, node)
     }
-    lengths = [node.shape[0] for node in columns.values()]
-    alike = [key for key, node in columns.items() if node.shape[0] == max(set(lengths), key=lengths.count)]
-    if not alike:
+    if not columns:
         return "it holds no arrays of numbers in 2 dimensions"
+    lengths = list(columns.values())
+    usual = max(set(lengths), key=lengths.count)
+    alike = [key for key, length in columns.items() if length == usual]
     store = name if path is None else f"zarr.open_group({path!r}, mode='r')"
     way = f"dask.array.stack([dask.array.from_zarr({store}[name]) for name in {alike}], axis=1)"
     return (
-        f"its arrays have one dimension, a column each. Stack those to use, as {way}.to_zarr('rows.zarr') does, and "
-        "give rows.zarr; or pass the stacked array itself"
+        "its arrays have one dimension, a column each. Stack the arrays to use, as "
+        f"{way}.to_zarr('rows.zarr') does, and give rows.zarr; or pass the stacked array itself"
     )
 
 
+def _is_column(key: str, node: "zarr.Array[Any]") -> bool:
+    """Return whether a member is an array of numbers in 1 dimension, and no coordinate of xarray."""
+    if not _has(node, 1):
+        return False
+    dimensions: Any = node.metadata.to_dict().get("dimension_names")
+    return tuple(dimensions or ()) != (key.rpartition("/")[2],)
+
+
 def no_numbers(columns: Sequence[str], numbers: Sequence[str], name: str, way: str) -> InputError:
-    """Return the error for a table with columns that are no numbers; `way` chooses those that are."""
-    which = f"column {columns[0]!r}" if len(columns) == 1 else f"columns {', '.join(map(repr, columns))}"
-    hint = f"choose the columns of numbers, as {way} does" if numbers else "no column of it holds numbers"
-    return InputError(f"{name} is no array of numbers: {which} cannot be read as such; {hint}")
+    """Return the error for a table with columns that are no numbers; `way` selects the others."""
+    noun = "column" if len(columns) == 1 else "columns"
+    which = f"{noun} {', '.join(map(repr, columns))}"
+    hint = "none of its columns holds numbers"
+    if numbers:
+        hint = f"choose the columns of numbers, as {way} does"
+    return InputError(f"{name} is not an array of numbers: {which} cannot be read as such; {hint}")

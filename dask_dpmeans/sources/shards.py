@@ -1,4 +1,4 @@
-"""Shards: the rows that one task handles, in memory or read in pieces as they are needed."""
+"""Shards: the rows of one task, in memory or read in pieces as they are needed."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,56 +7,66 @@ from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.in_memory import go_on
 from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, ReusableReduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
-from dask_dpmeans.sources.formats.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
+from dask_dpmeans.sources.formats.csr import (
+    dense_rows,
+    float_rows,
+    part_of,
+    row_bytes_of,
+    stored_values,
+)
+from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Answer = TypeVar("Answer")
-Raw = npt.NDArray[Any]
-RawRows = Any
-"""Dense, or `scipy.sparse.csr_array`."""
-Piece = tuple[RawRows | None, ...]
-"""Rows, their weights, and their groups, as they are stored; None for what was not given."""
+Piece = tuple[RawRows, Raw | None, Raw | None]
+"""Rows, their weights and their groups, as they are stored; weights and groups may be None."""
 
 PIECE_BYTES = 2**24
-"""Read at a time from a store: whole chunks, up to about this."""
+"""Bytes that are read at a time from a store, about, in whole chunks."""
 MOST_CHUNKS = 4096
-"""Chunks of rows that are read at a time; each costs memory of its own, however small it is."""
+"""Chunks of rows that are read at a time, at most; each costs memory, even a small one."""
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """How rows as they are stored become rows that kernels see."""
+    """Map from stored rows to the rows that kernels see."""
 
     dtype: np.dtype[Any]
     """float32 or float64."""
     columns: tuple[int, ...] | None = None
-    """The columns used, in order; None for all."""
+    """Columns that are used, in order; None for all."""
     scale: Float64Array | None = None
-    """What each column is divided by, in float64, before rounding to `dtype`."""
+    """(d,) divisors of the columns, applied in float64 before rounding to `dtype`."""
     features: Features | None = None
-    """What is made of these rows; None where kernels see them as they are."""
+    """Map of each row after that; None if kernels see the rows themselves."""
     sparse: bool = False
-    """Whether kernels see CSR rows as such, in float64; otherwise those of one block at a time are made dense."""
+    """Whether kernels see CSR rows, in float64; otherwise CSR rows are made dense block by block."""
     keep: bool = False
-    """Whether features of rows in memory are kept there too: of 200,000 x 16 rows 100 features by Nystroem took 0.9 s a
-    pass, all else 0.1 s."""
+    """Whether features of rows in memory are kept there.
+
+    100 Nystroem features of 200,000 x 16 rows took 0.9 s a pass, all other work 0.1 s.
+    """
+
+    def n_columns(self, stored_columns: int) -> int:
+        """Return how many of the stored columns are used."""
+        return stored_columns if self.columns is None else len(self.columns)
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells the rows that this makes from those that another makes of the same."""
+    def key(self) -> tuple[object, ...]:
+        """Identity of the prepared rows among all that are made of the same stored rows."""
         scale = None if self.scale is None else self.scale.tobytes()
         return self.dtype.str, self.columns, scale, self.features, self.sparse
 
     def __call__(self, raw: RawRows, scratch: Scratch) -> Rows:
-        """Rows, C-contiguous and aligned: the same memory where nothing changes, and in `scratch` otherwise.
+        """Return prepared rows, (height, d), C-contiguous and aligned.
 
-        Rows that came from another worker may start at an odd address, and NumPy sums such arrays in another order.
+        They are the stored rows themselves if nothing changes, and in `scratch` otherwise.  Rows
+        from another worker may start at an odd address, and NumPy sums such arrays in another order.
         """
         if self.sparse:
             return float_rows(raw)
@@ -65,13 +75,14 @@ class Prepare:
         if issparse(raw):
             raw = dense_rows(raw, self.dtype, scratch)
         if self.scale is not None:
-            raw = np.divide(raw, self.scale, out=scratch.array("scaled", raw.shape, np.float64))
+            scaled = scratch.array("scaled", raw.shape, np.float64)
+            raw = np.divide(raw, self.scale, out=scaled)
         rows = aligned(raw, self.dtype, scratch, "rows")
         return rows if self.features is None else self.features(rows, scratch)
 
 
-def aligned(raw: Raw, dtype: np.dtype[Any], scratch: Scratch, name: str) -> np.ndarray[Any, Any]:
-    """The same numbers as `dtype`, C-contiguous and aligned; copied to `scratch` only where they are not so already."""
+def aligned(raw: Raw, dtype: np.dtype[Any], scratch: Scratch, name: str) -> Raw:
+    """Return numbers as `dtype`, C-contiguous and aligned; copy them to `scratch` only if needed."""
     if raw.dtype == dtype and raw.flags.c_contiguous and raw.flags.aligned:
         return raw
     copy = scratch.array(name, raw.shape, dtype)
@@ -86,66 +97,64 @@ class Shard:
     start: int
     """Global number of the first row."""
     rows: RawRows
-    """(height, columns as stored)."""
+    """(height, stored columns)."""
     weights: Raw | None
     """(height,)."""
     groups: Raw | None = None
     """(height,)."""
     memories: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
-    """What kernels keep of the blocks; it stays where it is when the rows go elsewhere."""
+    """State that kernels keep of the blocks; it does not travel with the rows."""
 
     @property
     def stop(self) -> int:
         """Global number of the row after the last."""
         return self.start + int(self.rows.shape[0])
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Shard, (self.start, self.rows, self.weights, self.groups)
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
-        """Some of the shard's blocks, in order."""
+        """Yield some of the shard's blocks, in order."""
         scratch = Scratch()
+        piece = self.rows, self.weights, self.groups
         for number in which:
             part = slice(number * block_rows, (number + 1) * block_rows)
-            piece = _part(self.rows, part), _part(self.weights, part), _part(self.groups, part)
             memory = self.memories.setdefault((number, block_rows, prepare.key), {})
-            yield _block(self.start + number * block_rows, piece, prepare, scratch, memory)
+            yield _block(self.start + part.start, _part(piece, part), prepare, scratch, memory)
 
 
 @dataclass(frozen=True)
 class StoredShard:
-    """Rows that are read from arrays (Zarr's, or any that are sliced the same way) each time they are needed."""
+    """Rows that are read each time they are needed, from Zarr or other arrays that are sliced."""
 
     start: int
     stop: int
     data: Any
-    """(n, columns as stored)."""
+    """(n, stored columns)."""
     weights: Any
-    """(n,), or None; (stop - start,) where it is a NumPy array."""
+    """(n,), or None; a NumPy array is (stop - start,)."""
     groups: Any = None
     """As the weights."""
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
-        """Some of the shard's blocks, in order; the next piece is read while one is worked on."""
+        """Yield some of the shard's blocks, in order; the next piece is read in the meantime."""
         start = self.start + which.start * block_rows
         stop = min(self.start + which.stop * block_rows, self.stop)
         scratch = Scratch()
-        for piece in _blocks_of(self._pieces(start, stop), block_rows):
+        for piece in _cut_blocks(self._pieces(start, stop), block_rows):
             block = _block(start, piece, prepare, scratch)
             yield block
             start += block.rows.shape[0]
 
     def load(self, check: Callable[[], None] = go_on) -> Shard:
-        """The same rows, in memory; `check` is called before each piece is read."""
+        """Return the rows in memory; `check` is called before each piece is read."""
         if stored_values(self.data) is not None:
-            rows, weights, groups = self.read(self.start, self.stop)
-            return Shard(self.start, rows, weights, groups)
+            return Shard(self.start, *self.read(self.start, self.stop))
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
         for start, stop in self._bounds(self.start, self.stop):
             check()
             rows[start - self.start : stop - self.start] = self.read(start, stop)[0]
-        weights, groups = (self._beside(array, self.start, self.stop) for array in (self.weights, self.groups))
-        return Shard(self.start, rows, weights, groups)
+        return Shard(self.start, rows, *self._beside(self.start, self.stop))
 
     def _pieces(self, start: int, stop: int) -> Iterator[Piece]:
         bounds = self._bounds(start, stop)
@@ -158,22 +167,34 @@ class StoredShard:
             yield coming.result()
 
     def read(self, start: int, stop: int) -> Piece:
+        """Read the rows from `start` to before `stop`.
+
+        Raises
+        ------
+        OSError, CorruptStoreError
+            The store does not answer, or a chunk is damaged; the error names the rows.
+        """
         try:
-            return self.data[start:stop], *(self._beside(array, start, stop) for array in (self.weights, self.groups))
+            return self.data[start:stop], *self._beside(start, stop)
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # of the store, or what a codec says of a damaged chunk
+        except Exception as error:  # of the store, or of a codec that meets a damaged chunk
             kind = OSError if of_store(error) else CorruptStoreError
-            raise kind(f"rows {start:,} to {stop:,} of {_named(self.data)} cannot be read: {error}") from error
+            rows = f"rows {start:,} to {stop:,} of {_named(self.data)}"
+            raise kind(f"{rows} cannot be read: {error}") from error
 
-    def _beside(self, array: Any, start: int, stop: int) -> Raw | None:
-        """The weights or groups of some rows."""
-        if isinstance(array, np.ndarray):
-            start, stop = start - self.start, stop - self.start
-        return None if array is None else np.asarray(array[start:stop])
+    def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
+        """Read the weights and groups of some rows."""
+        return self._read_one(self.weights, start, stop), self._read_one(self.groups, start, stop)
+
+    def _read_one(self, array: RowArray | None, start: int, stop: int) -> Raw | None:
+        if array is None:
+            return None
+        offset = self.start if isinstance(array, np.ndarray) else 0
+        return np.asarray(array[start - offset : stop - offset])
 
     def _bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Pieces that end on chunk boundaries, so that no chunk is read twice, those at the shard's ends excepted."""
+        """Return pieces that end on chunk boundaries, so that inner chunks are read once."""
         step = read_rows(self.data)
         cuts = [start, *range((start // step + 1) * step, stop, step), stop]
         return list(pairwise(cuts))
@@ -187,14 +208,16 @@ def _block(
     memory: dict[str, Any] | None = None,
 ) -> Block:
     rows, weights, groups = piece
-    assert rows is not None
-    each = None if weights is None else aligned(weights, np.dtype(np.float64), scratch, "weights")
-    sets = None if groups is None else aligned(groups, np.dtype(np.int64), scratch, "groups")
-    return Block(start, _prepared(rows, prepare, scratch, memory), each, scratch, memory, sets)
+    if weights is not None:
+        weights = aligned(weights, np.dtype(np.float64), scratch, "weights")
+    if groups is not None:
+        groups = aligned(groups, np.dtype(np.int64), scratch, "groups")
+    prepared = _prepared(rows, prepare, scratch, memory)
+    return Block(start, prepared, weights, scratch, memory, groups)
 
 
-def _prepared(rows: Raw, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None) -> Rows:
-    """Rows as kernels see them, kept where they are to be."""
+def _prepared(rows: RawRows, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None) -> Rows:
+    """Return prepared rows, and keep them in `memory` if they are to be kept."""
     if memory is None or not prepare.keep:
         return prepare(rows, scratch)
     if "rows" not in memory:
@@ -203,18 +226,24 @@ def _prepared(rows: Raw, prepare: Prepare, scratch: Scratch, memory: dict[str, A
     return kept
 
 
-def _part(array: RawRows | None, part: slice) -> RawRows | None:
-    return None if array is None else part_of(array, part.start, part.stop)
+def _part(piece: Piece, part: slice) -> Piece:
+    rows, weights, groups = piece
+    return (
+        part_of(rows, part.start, part.stop),
+        None if weights is None else weights[part],
+        None if groups is None else groups[part],
+    )
 
 
-def _named(data: Any) -> str:
-    """An array and its chunks, for an error."""
-    chunks = f", chunks of {data.chunks[0]:,} rows" if getattr(data, "chunks", None) else ""
-    return f"{getattr(data, 'store_path', type(data).__name__)}{chunks}"
+def _named(data: object) -> str:
+    """Return the name of an array and its chunks, for an error."""
+    name = str(getattr(data, "store_path", type(data).__name__))
+    chunks = getattr(data, "chunks", None)
+    return f"{name}, chunks of {chunks[0]:,} rows" if chunks else name
 
 
-def piece_rows(data: Any) -> int:
-    """Rows that are best read together: those of a shard of a sharded Zarr array where it is small, or of a chunk."""
+def piece_rows(data: RowArray) -> int:
+    """Return how many rows are best read together: a small Zarr shard, or a chunk."""
     grids = [grid for grid in (getattr(data, "shards", None), getattr(data, "chunks", None)) if grid]
     heights = [int(grid[0]) for grid in grids if isinstance(grid[0], int)]
     row_bytes = row_bytes_of(data)
@@ -222,54 +251,57 @@ def piece_rows(data: Any) -> int:
     return max(small) if small else min(heights, default=1)
 
 
-def read_rows(data: Any) -> int:
-    """Rows that are read at a time."""
+def read_rows(data: RowArray) -> int:
+    """Return how many rows are read at a time."""
     unit = piece_rows(data)
     return max(1, min(PIECE_BYTES // (row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
 
 
-def _blocks_of(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
-    """Cut a stream of pieces into blocks; only the rows of a block that spans pieces are copied."""
-    held: list[Piece] = []
+def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
+    """Cut pieces into blocks; only the rows of a block that spans pieces are copied."""
+    parts: list[Piece] = []
     missing = block_rows
     for piece in pieces:
-        start, n = 0, piece[0].shape[0] if piece[0] is not None else 0
+        start, n = 0, piece[0].shape[0]
         while start < n:
             stop = min(start + missing, n)
-            held.append(tuple(_part(array, slice(start, stop)) for array in piece))
+            parts.append(_part(piece, slice(start, stop)))
             missing -= stop - start
             start = stop
             if not missing:
-                yield _joined(held)
-                held, missing = [], block_rows
-    if held:
-        yield _joined(held)
+                yield _joined(parts)
+                parts, missing = [], block_rows
+    if parts:
+        yield _joined(parts)
 
 
 def _joined(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
-    return tuple(None if arrays[0] is None else _stacked(arrays) for arrays in zip(*pieces, strict=True))
+    rows, weights, groups = zip(*pieces, strict=True)
+    stacked = vstack(rows, "csr") if issparse(rows[0]) else np.concatenate(rows)
+    return stacked, _concatenated(weights), _concatenated(groups)
 
 
-def _stacked(arrays: tuple[RawRows, ...]) -> RawRows:
-    return vstack(arrays, "csr") if issparse(arrays[0]) else np.concatenate(arrays)
+def _concatenated(arrays: tuple[Raw | None, ...]) -> Raw | None:
+    given = [array for array in arrays if array is not None]
+    return np.concatenate(given) if given else None
 
 
 @dataclass(frozen=True)
 class Known:
-    """What stands for a shard that need not be read: what is kept of its answer."""
+    """Kept answer of a shard that need not be read."""
 
     kept: Any
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A shard whose blocks come for as long as somebody waits for the answer."""
+    """Shard that calls a check before each block."""
 
     shard: Shard | StoredShard
     check: Callable[[], None]
-    """Called before each block: raises where nobody waits any more."""
+    """Raises if the answer is not wanted any more."""
 
     @property
     def start(self) -> int:
@@ -282,7 +314,7 @@ class Checked:
         return self.shard.stop
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
-        """Some of the shard's blocks, in order."""
+        """Yield some of the shard's blocks, in order."""
         self.check()
         for block in self.shard.blocks(prepare, block_rows, which):
             yield block
@@ -293,7 +325,7 @@ AnyShard = Shard | StoredShard | Checked
 
 
 class AnyFold(Protocol[Answer]):
-    """What runs on each shard, and on the answers of neighboring shards."""
+    """Job that answers for each shard, and merges the answers of neighboring shards."""
 
     @property
     def block_rows(self) -> int:
@@ -301,41 +333,41 @@ class AnyFold(Protocol[Answer]):
         ...
 
     def __call__(self, shard: Any, blocks: range) -> Answer:
-        """The answer of some blocks of a shard."""
+        """Return the answer of some blocks of a shard."""
         ...
 
     def merge(self, answers: list[Answer]) -> Answer:
-        """The answer of neighboring subtrees."""
+        """Return the answer of neighboring subtrees."""
         ...
 
 
 @dataclass(frozen=True)
 class FoldJob(Generic[Answer]):
-    """What a fold runs on each shard, and on the answers of neighboring shards."""
+    """Job that reduces the blocks of a shard."""
 
     reduction: Reduction[Answer]
     prepare: Prepare
     block_rows: int
 
     def __call__(self, shard: AnyShard, blocks: range) -> Answer:
-        """The answer of some blocks of a shard."""
-        answers = map(self.reduction.chunk, shard.blocks(self.prepare, self.block_rows, blocks))
-        return merge_tree(answers, self.reduction.combine)
+        """Return the answer of some blocks of a shard."""
+        found = shard.blocks(self.prepare, self.block_rows, blocks)
+        return merge_tree(map(self.reduction.chunk, found), self.reduction.combine)
 
     def merge(self, answers: list[Answer]) -> Answer:
-        """The answer of neighboring subtrees."""
+        """Return the answer of neighboring subtrees."""
         return merge_tree(answers, self.reduction.combine)
 
 
 @dataclass(frozen=True)
 class KeepJob(Generic[Answer]):
-    """A fold of whole shards that also answers what lasts of them, by the shards' first rows."""
+    """Fold of shards that also answers what to keep of each, by the shard's first row."""
 
     fold: FoldJob[Answer]
     reduction: ReusableReduction[Answer]
-    """That of the fold."""
+    """Reduction of the fold."""
     most_bytes: int
-    """Of what is kept of a shard."""
+    """Bytes that may be kept of a shard."""
 
     @property
     def block_rows(self) -> int:
@@ -343,7 +375,7 @@ class KeepJob(Generic[Answer]):
         return self.fold.block_rows
 
     def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Answer, dict[int, Any]]:
-        """The answer of a shard, and what to keep of it."""
+        """Return the answer of a shard, and what to keep of it."""
         if isinstance(shard, Known):
             return self.reduction.restore(shard.kept), {}
         answer = self.fold(shard, blocks)
@@ -351,21 +383,21 @@ class KeepJob(Generic[Answer]):
         return answer, {} if kept is None else {shard.start: kept}
 
     def merge(self, answers: list[tuple[Answer, dict[int, Any]]]) -> tuple[Answer, dict[int, Any]]:
-        """The answer of neighboring subtrees, and what to keep of all their shards."""
+        """Return the answer of neighboring subtrees, and what to keep of all their shards."""
         kept = {start: each for _, some in answers for start, each in some.items()}
         return self.fold.merge([answer for answer, _ in answers]), kept
 
 
 @dataclass(frozen=True)
 class CarryJob(Generic[Carried]):
-    """What a carry runs on each shard, one after the other."""
+    """Job that takes a state through the blocks of one shard after the other."""
 
     take: Callable[[Carried, Block], Carried]
     prepare: Prepare
     block_rows: int
 
     def __call__(self, shard: AnyShard, blocks: range, state: Carried) -> Carried:
-        """The state after some blocks of a shard."""
+        """Return the state after some blocks of a shard."""
         for block in shard.blocks(self.prepare, self.block_rows, blocks):
             state = self.take(state, block)
         return state
@@ -373,29 +405,30 @@ class CarryJob(Generic[Carried]):
 
 @dataclass(frozen=True)
 class MapJob:
-    """What a map runs on each shard."""
+    """Job that runs a kernel on each block and gives its answers to a sink."""
 
     kernel: Kernel
     sink: Sink
     prepare: Prepare
     block_rows: int
     chunk_rows: int
-    """Rows of what the sink takes at once: whole blocks."""
+    """Rows that the sink takes at once: a multiple of `block_rows`."""
 
     def __call__(self, shard: AnyShard, blocks: range) -> list[Any]:
-        """Run the kernel on a whole shard and hand its answers on; return what the sink says of them."""
-        held: list[tuple[np.ndarray[Any, Any], ...]] = []
+        """Run the kernel on the blocks of a shard, and return the answers of the sink."""
+        answers: list[tuple[Raw, ...]] = []
         per_chunk = self.chunk_rows // self.block_rows
         start, said = shard.start, []
         for block in shard.blocks(self.prepare, self.block_rows, blocks):
-            held.append(self.kernel(block))
-            if len(held) == per_chunk:
-                said.append(self._hand_on(start, held))
+            answers.append(self.kernel(block))
+            if len(answers) == per_chunk:
+                said.append(self._write(start, answers))
                 start += self.chunk_rows
-                held = []
-        if held:
-            said.append(self._hand_on(start, held))
+                answers = []
+        if answers:
+            said.append(self._write(start, answers))
         return said
 
-    def _hand_on(self, start: int, held: list[tuple[np.ndarray[Any, Any], ...]]) -> Any:
-        return self.sink(start, tuple(np.concatenate(parts) for parts in zip(*held, strict=True)))
+    def _write(self, start: int, answers: list[tuple[Raw, ...]]) -> Any:
+        columns = zip(*answers, strict=True)
+        return self.sink(start, tuple(np.concatenate(parts) for parts in columns))

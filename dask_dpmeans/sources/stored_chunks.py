@@ -1,4 +1,4 @@
-"""How input is stored: sizes, chunks and codecs, from the metadata alone."""
+"""Sizes, chunks and codecs of stored arrays, from the metadata alone."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -11,50 +11,52 @@ from zarr.abc.store import Store
 
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.sources.formats.csr import StoredCsr, row_bytes_of, stored_values
+from dask_dpmeans.sources.row_array import RowArray
 
 MOST_SIZES = 10_000
-"""Files or objects of an array whose sizes are asked for, one by one."""
+"""Files or objects of an array whose sizes are requested one by one, at most."""
 COMPRESSORS = {"zstd", "blosc", "lz4", "gzip", "zlib", "bz2", "lzma", "pcodec", "zfpy"}
 CHECKSUMS = {"crc32c", "crc32", "adler32", "fletcher32", "jenkins_lookup3", "gzip", "zlib", "bz2", "lzma"}
-"""Codecs that check what they decode, whatever they are told; zstd does where it is told to."""
+"""Codecs that always check the decoded bytes; zstd does so if its settings say it."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """How the rows of a Zarr array are stored."""
+    """Chunks and codecs of the rows of a Zarr array."""
 
     chunk_rows: int
-    """Rows that are decoded at once, of a chunk or of one inside a Zarr shard."""
+    """Rows that are decoded at once: the height of a chunk, also inside a Zarr shard."""
     chunk_columns: int
     compressors: tuple[str, ...]
-    """Names, as the metadata has them."""
+    """Names of the compressors in the metadata."""
     checksummed: bool
     """Whether any codec has a checksum of the values."""
 
     @classmethod
-    def of(cls, rows: Any) -> "Storage | None":
-        """What the metadata says; None for what is no Zarr array."""
+    def of(cls, rows: object) -> "Storage | None":
+        """Return the storage of a Zarr array; None for other arrays."""
         if not isinstance(rows, zarr.Array):
             return None
-        compressors = tuple(name for name, _ in codecs_of(rows.metadata.to_dict()) if name in COMPRESSORS)
-        chunk_rows, chunk_columns = (min(size, n) for size, n in zip(rows.chunks, rows.shape, strict=True))
+        codecs = [name for name, _ in codecs_of(rows.metadata.to_dict())]
+        compressors = tuple(name for name in codecs if name in COMPRESSORS)
+        chunk_rows, chunk_columns = map(min, rows.chunks, rows.shape)
         return cls(chunk_rows, chunk_columns, compressors, has_checksum(rows))
 
 
 def has_checksum(array: "zarr.Array[Any]") -> bool:
-    """Whether any codec of an array has a checksum of the values."""
+    """Return whether any codec of an array has a checksum of the values."""
     codecs = codecs_of(array.metadata.to_dict())
     return any(name in CHECKSUMS or bool(settings.get("checksum")) for name, settings in codecs)
 
 
 def plain_store(array: "zarr.Array[Any]") -> Store:
-    """The store of an array, without the guard around it."""
+    """Return the store of an array without the checks around it."""
     plain: Store = getattr(array.store, "plain", array.store)
     return plain
 
 
-def stored_bytes(array: Any) -> int | None:
-    """Bytes of an array in its store, its metadata included; None where the store cannot say without reading it."""
+def stored_bytes(array: RowArray) -> int | None:
+    """Return the bytes of an array in its store, with its metadata; None if the store cannot tell."""
     if isinstance(array, StoredCsr):
         sizes = [stored_bytes(each) for each in array.arrays]
         return None if None in sizes else sum(filter(None, sizes))
@@ -66,19 +68,19 @@ def stored_bytes(array: Any) -> int | None:
         return None
     try:
         return int(array.nbytes_stored()) or None
-    except (OSError, ValueError, NotImplementedError):  # a store that cannot list what it holds
+    except (OSError, ValueError, NotImplementedError):  # the store cannot list its keys
         return None
 
 
-def decoded_bytes(array: Any) -> int:
-    """Bytes of an array in memory."""
+def decoded_bytes(array: RowArray) -> int:
+    """Return the bytes of an array in memory."""
     if stored_values(array) is not None:
         return int(array.shape[0] * row_bytes_of(array))
     return math.prod(array.shape) * int(array.dtype.itemsize)
 
 
 def decoded_rows(plan: Plan, chunk_rows: int) -> int:
-    """Rows that a pass decodes: a chunk counts once for each shard that it reaches into.
+    """Return how many rows a pass decodes; a chunk counts once for each shard that it touches.
 
     >>> decoded_rows(Plan(n_rows=100, block_rows=10, shard_blocks=2), 20)
     100
@@ -87,17 +89,16 @@ def decoded_rows(plan: Plan, chunk_rows: int) -> int:
     """
     starts = np.arange(0, plan.n_rows, plan.shard_rows)
     stops = np.minimum(starts + plan.shard_rows, plan.n_rows)
-    return int(np.minimum(-(-stops // chunk_rows) * chunk_rows, plan.n_rows).sum()) - int(
-        (starts // chunk_rows * chunk_rows).sum()
-    )
+    ends = np.minimum(-(-stops // chunk_rows) * chunk_rows, plan.n_rows)
+    return int(ends.sum()) - int((starts // chunk_rows * chunk_rows).sum())
 
 
 def codecs_of(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Names and settings of the codecs that values go through; those of a Zarr shard's index are left out."""
+    """Yield names and settings of the codecs of the values, without the codecs of a shard's index."""
     found = metadata.get("codecs") or [*(metadata.get("filters") or ()), metadata.get("compressor")]
     for codec in filter(None, found):
         settings = codec.get("configuration", codec)
-        if "codec" in settings:  # one within `BoundedCodec`
+        if "codec" in settings:  # a codec inside a `BoundedCodec`
             yield from codecs_of({"codecs": [settings["codec"]]})
             continue
         yield codec.get("name", codec.get("id")).removeprefix("numcodecs."), settings

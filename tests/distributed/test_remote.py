@@ -21,7 +21,7 @@ from dask_dpmeans.cli import main
 from dask_dpmeans.errors import InputError, NoWorkersError, VersionsDifferError
 from dask_dpmeans.sources import cluster
 from dask_dpmeans.sources.cluster import PACKAGES, check_versions, cluster_resources, connect, workers_of
-from dask_dpmeans.sources.executors import DaskTasks
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 
 LACKING = """
 import importlib.metadata, sys
@@ -229,7 +229,7 @@ def test_what_answers_and_is_no_scheduler_is_waited_for_no_longer_than_one(said:
     [
         ("nowhere", "missing port number in address 'nowhere'"),
         ("nothing://127.0.0.1:1", "unknown address scheme 'nothing'"),
-        ("tls://127.0.0.1:1", "tls:// needs certificates, and none are given: --tls-ca-file"),
+        ("tls://127.0.0.1:1", "tls:// needs certificates: give --tls-ca-file"),
     ],
 )
 def test_an_address_that_no_client_can_use_is_refused_before_one_is_made(

@@ -229,7 +229,7 @@ def test_an_array_of_an_output_that_has_not_finished_is_no_input(at: Path) -> No
     with pytest.raises(StopError):
         fit(ROWS, at / "run", DPMeans(5.0), force=True, on_step=stop)
     shutil.copytree(at / "other/labels", at / "run/labels")
-    with pytest.raises(InputError, match="an output of ours that has not finished: make it again"):
+    with pytest.raises(InputError, match="an output that is not finished: make it again"):
         fit(ROWS, at / "fitted", DPMeans(9.0), sample_weight=at / "run/labels")
 
 

@@ -33,7 +33,7 @@ from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.safety import guard
+from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.arrays import create_group
 from dask_dpmeans.storage.location import Location, overlapping
@@ -437,7 +437,7 @@ def test_places_that_cannot_be_are_refused(rows: np.ndarray, url: str, message: 
 
 
 def test_files_are_read_from_disks_only() -> None:
-    with pytest.raises(InputError, match=r"s3://bucket/rows.npy would have to be on a local disk: copy it there"):
+    with pytest.raises(InputError, match=r"s3://bucket/rows.npy must be on a local disk: copy it there"):
         as_source("s3://bucket/rows.npy")
 
 
@@ -506,7 +506,7 @@ def test_a_store_that_does_not_answer_fails_at_one_question_a_try(monkeypatch: p
         raise ConnectionError("no answer")
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", no_answer)
-    monkeypatch.setattr(guard, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(checked_store, "PAUSES", (0.0, 0.0))
     with pytest.raises(InputError, match=r"data: memory://silent/rows\.zarr does not answer: no answer"):
         as_source("memory://silent/rows.zarr")
     assert [path.strip("/") for path in asked] == ["silent/rows.zarr/zarr.json"] * 3
@@ -618,7 +618,7 @@ class Forbidding(Quiet):
 def test_rows_are_read_over_http_where_nothing_beside_them_may_be_asked_for(
     tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "PAUSES", (60.0,))  # it is not asked again
+    monkeypatch.setattr(checked_store, "PAUSES", (60.0,))  # it is not asked again
     put(Location.at(tmp_path / "data.zarr"), rows)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Forbidding, directory=tmp_path)) as server:
         thread = Thread(target=server.serve_forever)
@@ -643,7 +643,7 @@ def test_rows_are_read_over_http(
             same(fit(url, tmp_path / "run.zarr", model()), wanted)
             with monkeypatch.context() as patch:
                 patch.setattr(Quiet, "failing", True)
-                patch.setattr(guard, "PAUSES", (0.01,))
+                patch.setattr(checked_store, "PAUSES", (0.01,))
                 with pytest.raises(OSError, match=r"rows 0 to 3,000 of .* cannot be read: 500, message='Internal"):
                     as_source(url)
             (tmp_path / "data.zarr/c/2/0").unlink()

@@ -1,4 +1,4 @@
-"""Lazy results for lazy input: Dask arrays that follow the input's chunks."""
+"""Lazy results for lazy input: Dask arrays with the row chunks of the input."""
 
 import os
 from dataclasses import replace
@@ -6,6 +6,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import numpy.typing as npt
 import zarr
 from dask.delayed import delayed
 from scipy.sparse import issparse, vstack
@@ -14,32 +15,42 @@ from dask_dpmeans.engine.plan import Kernel, block_height
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import first_flaw
-from dask_dpmeans.sources.executors import Keys
+from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask, lazy_csr
 from dask_dpmeans.sources.loading import check_dense
-from dask_dpmeans.sources.opening import lazy_array, numeric_table, opened_input, table_rows, working_dtype
+from dask_dpmeans.sources.opening import (
+    Opener,
+    known_chunks,
+    lazy_array,
+    numeric_table,
+    table_rows,
+    working_dtype,
+)
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
-from dask_dpmeans.sources.safety.checks import describe_flaw, limit_of
+from dask_dpmeans.sources.row_array import Raw, RawRows
+from dask_dpmeans.sources.safety.value_checks import describe_flaw, limit_of
 from dask_dpmeans.sources.shards import Prepare, read_rows
 
 
-def is_lazy(data: Any) -> bool:
-    """Whether results for `data` should be Dask arrays: it is not in this process's memory."""
+def is_lazy(data: object) -> bool:
+    """Return whether results should be Dask arrays, since `data` is not in this process's memory."""
     return isinstance(data, da.Array | zarr.Array | StoredCsr) or hasattr(data, "to_dask_array")
 
 
-def is_stored(data: Any) -> bool:
-    """Whether `data` can be read in parts without computing anything else: no Dask array or DataFrame."""
+def is_stored(data: object) -> bool:
+    """Return whether `data` can be read without Dask: it is no Dask array or DataFrame."""
     return isinstance(data, zarr.Array | StoredCsr) or not is_lazy(data)
 
 
 def lazy_rows(data: Any) -> Any:
-    """Lazy data as a Dask array."""
+    """Return lazy data as a Dask array."""
     if hasattr(data, "to_dask_array"):
         return numeric_table(data, "X").to_dask_array()
     if isinstance(data, StoredCsr):
         return lazy_csr(data, read_rows(data))
-    return data if isinstance(data, da.Array) else da.from_array(data, chunks=data.chunks)
+    if isinstance(data, da.Array):
+        return data
+    return da.from_array(data, chunks=data.chunks)
 
 
 def lazy_map(
@@ -47,56 +58,60 @@ def lazy_map(
     kernel: Kernel,
     columns: list[int] | None,
     scale: Float64Array | None,
-    dtype: Any,
+    dtype: npt.DTypeLike,
     width: int | None,
     groups: Any = None,
     features: Features | None = None,
 ) -> Any:
-    """The first of the kernel's answers for each row, lazily, with the row chunks of the input.
+    """Return the kernel's first answer for each row, lazily, with the row chunks of the input.
 
-    The kernel, and with it the model, stands in the graph once.  `width` is the number of columns of the answer, None
-    where it has one dimension.  Where rows come with `groups`, (n,), the sizes of chunks must be known.
+    The kernel, and with it the model, is in the graph once.  `width` is the number of columns of the
+    answer, None for an answer of one dimension.  With `groups`, (n,), chunk sizes must be known.
     """
     rows = lazy_rows(data)
-    rows = rows.rechunk({1: -1}) if rows.numblocks[1] > 1 else rows
-    prepare = Prepare(working_dtype(rows.dtype, "data"), None if columns is None else tuple(columns), scale, features)
+    if rows.numblocks[1] > 1:
+        rows = rows.rechunk({1: -1})
+    used = None if columns is None else tuple(columns)
+    prepare = Prepare(working_dtype(rows.dtype, "data"), used, scale, features)
     model = delayed((kernel, prepare), name=Keys.of("predict")("model"), traverse=False)
     if groups is not None:
         beside = lazy_rows(groups) if is_lazy(groups) else da.from_array(groups)
         beside = beside.rechunk((rows.chunks[0],))[:, np.newaxis]
-        return da.map_blocks(
-            dpmeans_predict_groups, rows, beside, model, drop_axis=1, meta=np.empty(0, dtype), dtype=dtype
-        )
+        return da.map_blocks(dpmeans_predict_groups, rows, beside, model, **_of_rank_1(dtype))
     if width is None:
-        return rows.map_blocks(dpmeans_predict, model, drop_axis=1, meta=np.empty(0, dtype), dtype=dtype)
-    chunks = (rows.chunks[0], (width,))
-    return rows.map_blocks(dpmeans_predict, model, chunks=chunks, meta=np.empty((0, 0), dtype), dtype=dtype)
+        return rows.map_blocks(dpmeans_predict, model, **_of_rank_1(dtype))
+    meta, chunks = np.empty((0, 0), dtype), (rows.chunks[0], (width,))
+    return rows.map_blocks(dpmeans_predict, model, chunks=chunks, meta=meta, dtype=dtype)
 
 
-def dpmeans_predict_groups(
-    rows: Any, groups: np.ndarray[Any, Any], model: tuple[Kernel, Prepare], block_info: Any = None
-) -> np.ndarray[Any, Any]:
-    """The answer of a chunk's rows with the numbers of their data sets."""
+def _of_rank_1(dtype: npt.DTypeLike) -> dict[str, Any]:
+    """Return Dask's description of an answer of one dimension."""
+    return {"drop_axis": 1, "meta": np.empty(0, dtype), "dtype": dtype}
+
+
+def dpmeans_predict_groups(rows: RawRows, groups: Raw, model: tuple[Kernel, Prepare], block_info: Any = None) -> Raw:
+    """Return the answer of a chunk's rows, given their data sets."""
     check_dense(groups, "groups")
     if len(groups) != rows.shape[0]:
         raise InputError(
             f"a chunk of {rows.shape[0]:,} rows has {len(groups):,} groups: call compute_chunk_sizes() on both"
         )
-    return dpmeans_predict(rows, model, block_info[0]["array-location"][0][0], groups[:, 0].astype(np.int64))
+    start = block_info[0]["array-location"][0][0]
+    return dpmeans_predict(rows, model, start, groups[:, 0].astype(np.int64))
 
 
 def dpmeans_predict(
-    rows: Any,
+    rows: RawRows,
     model: tuple[Kernel, Prepare],
     start: int = 0,
-    groups: np.ndarray[Any, Any] | None = None,
-) -> np.ndarray[Any, Any]:
-    """The answer of a chunk's rows; Dask's dashboard shows tasks by this name."""
+    groups: Raw | None = None,
+) -> Raw:
+    """Return the answer of a chunk's rows; Dask's dashboard shows tasks by this name."""
     if not issparse(rows):
         check_dense(rows, "data")
         return _part_answer(rows, model, start, 0, groups)
-    rows, columns, n = csr_chunk(rows), model[1].columns, rows.shape[0]
-    height = block_height(rows.shape[1] if columns is None else len(columns))
+    rows, n = csr_chunk(rows), rows.shape[0]
+    height = block_height(model[1].n_columns(rows.shape[1]))
     answers = []
     for first in range(0, max(1, n), height):
         stop = min(first + height, n)
@@ -105,13 +120,12 @@ def dpmeans_predict(
     return np.concatenate(answers)
 
 
-def _part_answer(
-    rows: Any, model: tuple[Kernel, Prepare], start: int, first: int, groups: np.ndarray[Any, Any] | None
-) -> np.ndarray[Any, Any]:
-    """The answer of some rows of a chunk, which begins with row `start`, from its row `first` on."""
+def _part_answer(rows: RawRows, model: tuple[Kernel, Prepare], start: int, first: int, groups: Raw | None) -> Raw:
+    """Return the answer of rows from row `first` of a chunk, whose first row has number `start`."""
     kernel, prepare = model
     scratch = Scratch()
-    block = Block(start + first, replace(prepare, features=None)(rows, scratch), None, scratch, None, groups)
+    prepared = replace(prepare, features=None)(rows, scratch)
+    block = Block(start + first, prepared, None, scratch, None, groups)
     n = rows.shape[0]
     flaw = first_flaw(block, limit_of(rows.dtype)) if n else None
     if flaw is not None:
@@ -126,35 +140,42 @@ def _part_answer(
 
 
 def opened_rows(data: Any, model: str = "the estimator") -> Any:
-    """Rows in a Zarr group, which are CSR, or in a sparse array, once it is known to be valid; other data as it is.
+    """Return checked CSR rows of a Zarr group or sparse array; other data as they are.
 
-    What converts sparse arrays writes numbers wherever broken indices say, so that none may see them before.
+    A conversion of a sparse array writes numbers wherever its indices point, so they are checked
+    before it.
 
     Raises
     ------
     InputError
-        Of what is no rows: a path, which `model` does not take, a query that has not run.
+        Data that are no rows: a path, which `model` does not take, or a query that has not run.
     """
     if isinstance(data, str | os.PathLike):
         refuse_path(data, model)
     refuse_kind(data, "X")
-    return opened_input(data, "X", 2, False) if isinstance(data, zarr.Group) or issparse(data) else data
+    if isinstance(data, zarr.Group) or issparse(data):
+        return Opener("X", 2).open(data)
+    return data
 
 
 def known_rows(data: Any) -> Any:
-    """Lazy data as an array whose number of rows is known."""
+    """Return lazy data as an array with a known number of rows."""
     if hasattr(data, "to_dask_array"):
         return table_rows(data)
-    unknown = isinstance(data, da.Array) and any(np.isnan(size) for size in data.shape)
-    return data.copy().compute_chunk_sizes() if unknown else data
+    return known_chunks(data) if isinstance(data, da.Array) else data
 
 
 def concatenated(tables: list[Any]) -> tuple[Any, list[int]]:
-    """Tables of the same columns as one, lazy where one of them is, and the rows of each."""
+    """Concatenate tables of the same columns, and return the number of rows of each.
+
+    The answer is lazy if one of the tables is.
+    """
     if not any(map(is_lazy, tables)):
-        sparse = any(map(issparse, tables))
-        return vstack(tables, "csr") if sparse else np.concatenate(tables), [table.shape[0] for table in tables]
-    parts = [lazy_rows(known_rows(table)) if is_lazy(table) else lazy_array(table) for table in tables]
+        counts = [table.shape[0] for table in tables]
+        if any(map(issparse, tables)):
+            return vstack(tables, "csr"), counts
+        return np.concatenate(tables), counts
+    parts = [lazy_rows(known_rows(each)) if is_lazy(each) else lazy_array(each) for each in tables]
     if any(map(is_csr_dask, parts)):
         parts = [dask_csr(part) for part in parts]
     return da.concatenate(parts), [part.shape[0] for part in parts]

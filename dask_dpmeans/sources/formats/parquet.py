@@ -1,4 +1,4 @@
-"""Rows in Parquet tables: columns of numbers, of which each task reads the row groups that it needs.
+"""Columns of numbers in Parquet tables; each task reads the row groups that it needs.
 
 ``table.parquet`` is a file or a folder of files; ``table.parquet#age,income`` are two of its columns, in this order.
 """
@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,49 +25,51 @@ if AVAILABLE:
 
 SUFFIXES = (".parquet", ".pq")
 LOOKED = 2**24
-"""Numbers that are read to tell which columns can be used, where others cannot."""
+"""Numbers that are read to find usable columns for an error message, at most."""
 EXACT = 2**53
-"""float64 tells integers apart below this."""
+"""Bound below which float64 distinguishes integers."""
 
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Columns of a table whose files each task opens for itself."""
+    """Columns of a table; each task opens the files for itself."""
 
     store_path: str
-    """Where the table is, for messages."""
+    """Path or URL of the table, for messages."""
     files: tuple[Location, ...]
-    """Of the table, or of the part of it that is needed, in the order of their rows."""
+    """Files of the table, or of a part of it, in the order of their rows."""
     starts: tuple[int, ...]
-    """(files + 1,), the global number of the first row of each, and of the one after the last."""
+    """(files + 1,), the global number of the first row of each file, and of the end."""
     names: tuple[str, ...]
-    """Of the columns, in order."""
+    """Names of the columns, in order."""
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
-    """Rows of the largest row group, and all columns."""
+    """Rows of the largest row group, and the number of columns."""
 
     @property
     def ndim(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     def narrowed(self, start: int, stop: int) -> "ParquetRows":
-        """The same rows, but no more files than some of them need."""
+        """Return the rows with no more files than the rows from `start` to `stop` need."""
         first, last = bisect_right(self.starts, start) - 1, bisect_left(self.starts, stop)
-        return replace(self, files=self.files[first:last], starts=self.starts[first : last + 1])
+        starts = self.starts[first : last + 1]
+        return replace(self, files=self.files[first:last], starts=starts)
 
     def __getitem__(self, rows: slice) -> np.ndarray[Any, Any]:
         start, stop, _ = rows.indices(self.shape[0])
         answer = np.empty((stop - start, len(self.names)), self.dtype)
         part = self.narrowed(start, stop)
-        for file, first, last in zip(part.files, part.starts[:-1], part.starts[1:], strict=True):
-            for group, columns in _row_groups(file, self.names, last - first, start - first, stop - first):
+        for file, (first, last) in zip(part.files, pairwise(part.starts), strict=True):
+            rows_in_file = range(start - first, stop - first)
+            for group, columns in _row_groups(file, self.names, last - first, rows_in_file):
                 self._fill(answer, first + group - start, columns, start)
         return answer if self.ndim == 2 else answer[:, 0]
 
     def _fill(self, answer: np.ndarray[Any, Any], at: int, columns: Any, start: int) -> None:
-        """Put a row group, whose first row is row `at` of the answer, where it belongs."""
+        """Copy a row group, whose first row is row `at` of the answer."""
         first, last = max(0, at), min(len(answer), at + columns.num_rows)
         for number, name in enumerate(self.names):
             values = columns[name].slice(first - at, last - first)
@@ -74,12 +77,12 @@ class ParquetRows:
             answer[first:last, number] = values.to_numpy()
 
     def _check(self, values: Any, name: str, start: int) -> None:
-        """Refuse values of a column, the first in row `start`, that no number of its type stands for."""
+        """Raise `InputError` for nulls and for integers that float64 does not represent."""
         if values.null_count:
             row = start + int(np.argmax(values.is_null().to_numpy()))
             raise InputError(
-                f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove or replace such "
-                "rows first"
+                f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove or "
+                "replace such rows first"
             )
         if types.is_integer(values.type) and self.dtype.kind == "f":
             numbers = values.to_numpy()
@@ -88,13 +91,13 @@ class ParquetRows:
                 row = int(np.argmax(beyond))
                 raise InputError(
                     f"data holds the integer {numbers[row]} at row {start + row:,}, column {name!r} of "
-                    f"{self.store_path}: beyond 2**53 float64 cannot tell integers apart; subtract an offset, divide, "
-                    "or leave the column out"
+                    f"{self.store_path}: beyond 2**53 float64 cannot tell integers apart; subtract "
+                    "an offset, divide, or leave the column out"
                 )
 
 
 def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
-    """The table that a path or URL names, and the columns of it, if any are named; None where it is no table.
+    """Return the table of a path or URL, and the columns that it names; None if it is no table.
 
     >>> parquet_table("rows/table.parquet#age,income")
     ('rows/table.parquet', ('age', 'income'))
@@ -108,7 +111,7 @@ def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
 
 
 def path_of(data: str) -> str:
-    """The path or URL itself, without the columns that it names."""
+    """Return a path or URL without the columns that it names."""
     table = parquet_table(data)
     return data if table is None else table[0]
 
@@ -120,26 +123,27 @@ def _is_table(path: str) -> bool:
 
 
 def _entries(path: str) -> Iterator[Path]:
-    """What lies in a folder, if it is one."""
+    """Return the entries of a folder; none of anything else."""
     return Path(path).iterdir() if os.path.isdir(path) else iter(())
 
 
 def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int) -> ParquetRows:
-    """The columns of a table, by default all but its index, as far as the files' metadata tell that they can be read.
+    """Open the columns of a table, by default all but its index, after a check of the metadata.
 
     Raises
     ------
     InputError
-        What is missing, or no number.
+        A file or column is missing, or holds no numbers.
     """
     path = place.shown
     if not AVAILABLE:
-        raise InputError(f"{name}: {path} is a Parquet table, which needs pyarrow: pip install 'dask-dpmeans[parquet]'")
+        needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
+        raise InputError(f"{name}: {path} is a Parquet table, {needs}")
     try:
         files = _files(place, name)
     except InputError:
         raise
-    except Exception as error:  # whatever the store says
+    except Exception as error:  # of the store
         raise InputError(f"{name}: there is no Parquet table at {path}: {error}") from error
     opened = [_footer(file, name) for file in files]
     chosen = _chosen(opened[0][1], columns, path, name)
@@ -151,16 +155,18 @@ def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, di
     for column, kind in zip(chosen, kinds, strict=True):
         if not _is_number(kind):
             way = _way(path, _usable(files, opened))
-            raise InputError(f"{name}: column {column!r} of {path} is of type {kind}, no numbers: {way}")
+            described = f"column {column!r} of {path} is of type {kind}"
+            raise InputError(f"{name}: {described}, no numbers: {way}")
     for file, (_, schema) in zip(files[1:], opened[1:], strict=True):
         alike = columns is not None or set(schema.names) == set(opened[0][1].names)
-        if not (alike and all(_type_of(schema, each) == kind for each, kind in zip(chosen, kinds, strict=True))):
+        if not alike or [_type_of(schema, each) for each in chosen] != kinds:
             raise InputError(
-                f"{name}: {file.shown} has not the columns {', '.join(chosen)} as {files[0].shown} has them, or has "
-                f"others: {_way(path, _usable(files, opened))}"
+                f"{name}: {file.shown} has other columns than {', '.join(chosen)} of {files[0].shown}, "
+                f"or other types: {_way(path, _usable(files, opened))}"
             )
     starts = np.cumsum([0, *(metadata.num_rows for metadata, _ in opened)]).tolist()
-    heights = [each.row_group(group).num_rows for each, _ in opened for group in range(each.num_row_groups)]
+    groups = [(each, group) for each, _ in opened for group in range(each.num_row_groups)]
+    heights = [each.row_group(group).num_rows for each, group in groups]
     dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
     width = (len(chosen),) if dimensions == 2 else ()
     shape, chunks = (starts[-1], *width), (max(heights, default=1) or 1, *width)
@@ -168,21 +174,22 @@ def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, di
 
 
 def _files(place: Location, name: str) -> list[Location]:
-    """The files of a table, in the order that Dask has them."""
+    """Return the files of a table, in Dask's order."""
     fs, where = place.files()
     if not fs.exists(where):
         raise InputError(f"{name}: there is no Parquet table at {place.shown}")
     if not fs.isdir(where):
         return [place]
     inside = [file[len(where.rstrip("/")) :] for file in fs.find(where) if file.endswith(SUFFIXES)]
-    seen = [file for file in inside if not any(part.startswith(("_", ".")) for part in file.split("/"))]
+    hidden = ("_", ".")
+    seen = [path for path in inside if not any(p.startswith(hidden) for p in path.split("/"))]
     if not seen:
         raise InputError(f"{name}: {place.shown} holds no Parquet files")
     return [place / file.lstrip("/") for file in sorted(seen, key=natural_sort_key)]
 
 
 def _footer(file: Location, name: str) -> tuple[Any, Any]:
-    """The metadata of a file, and its schema."""
+    """Return the metadata of a file, and its schema."""
     fs, where = file.files()
     try:
         with fs.open(where, "rb") as handle:
@@ -193,27 +200,30 @@ def _footer(file: Location, name: str) -> tuple[Any, Any]:
 
 
 def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) -> tuple[str, ...]:
-    """The names of the columns to use: by default all, the index of a pandas table excepted, as Dask has it."""
-    index = (schema.pandas_metadata or {}).get("index_columns", [])
-    chosen = tuple(each for each in schema.names if each not in index) if columns is None else columns
+    """Return the names of the columns to use, by default all but the index of pandas, as in Dask."""
+    chosen = columns
+    if chosen is None:
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        chosen = tuple(each for each in schema.names if each not in index)
     missing = [column for column in chosen if schema.names.count(column) != 1]
     if missing or not chosen:
-        raise InputError(f"{name}: {path} has no one column {missing}, it has {', '.join(schema.names) or 'none'}")
+        found = ", ".join(schema.names) or "none"
+        raise InputError(f"{name}: {path} has no one column {missing}, it has {found}")
     return chosen
 
 
 def _is_number(kind: Any) -> bool:
-    """Whether a column of a type can be read."""
+    """Return whether a column of a type can be read."""
     return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
 
 
 def _type_of(schema: Any, column: str) -> Any:
-    """The type of a column; None where there is none of that name, or there are several."""
+    """Return the type of a column; None unless exactly one column has this name."""
     return schema.field(column).type if schema.names.count(column) == 1 else None
 
 
 def _way(path: str, usable: list[str]) -> str:
-    """What to do where columns cannot be used: how to name those that can, as a shell takes it."""
+    """Return how to name the usable columns of a table in a shell."""
     if not usable:
         return "no column of it holds numbers of one type alone, without nulls, in all of its files"
     named = shlex.quote(f"{path}#{','.join(usable)}")
@@ -221,22 +231,25 @@ def _way(path: str, usable: list[str]) -> str:
 
 
 def _usable(files: list[Location], opened: list[tuple[Any, Any]]) -> list[str]:
-    """The columns that can be read: numbers of one type in all files, without nulls and what else is refused.
+    """Return the columns that can be read: numbers of one type in all files, without nulls.
 
-    Footers tell of nulls and integers of all rows, where they have statistics; the first `LOOKED` numbers are read.
+    Statistics in the footers tell of nulls and large integers; the first `LOOKED` numbers are read.
     """
     first = opened[0][1]
     index = (first.pandas_metadata or {}).get("index_columns", [])
     named = [each for each in first.names if each not in index and not set(each) & set(",#")]
     alike = [each for each in named if len({_type_of(schema, each) for _, schema in opened}) == 1]
-    usable = [each for each in alike if _type_of(first, each) is not None and _is_number(_type_of(first, each))]
+    types_of = {each: _type_of(first, each) for each in alike}
+    usable = [each for each, kind in types_of.items() if kind is not None and _is_number(kind)]
     for metadata, _ in opened:
-        flawed = {each for group in range(metadata.num_row_groups) for each in _flawed(metadata.row_group(group))}
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        flawed = {each for group in groups for each in _flawed(group)}
         usable = [each for each in usable if each not in flawed]
     left = LOOKED
     for file, (metadata, _) in zip(files, opened, strict=True):
-        for _, columns in _row_groups(file, tuple(usable), metadata.num_rows, 0, metadata.num_rows):
-            usable = [each for each in usable if _is_whole(columns[each])]
+        n_rows = metadata.num_rows
+        for _, columns in _row_groups(file, tuple(usable), n_rows, range(n_rows)):
+            usable = [each for each in usable if _is_usable(columns[each])]
             left -= columns.num_rows * max(1, len(usable))
             if left < 0 or not usable:
                 return usable
@@ -244,7 +257,7 @@ def _usable(files: list[Location], opened: list[tuple[Any, Any]]) -> list[str]:
 
 
 def _flawed(group: Any) -> Iterator[str]:
-    """The columns of a row group whose statistics tell of nulls, or of integers that float64 does not hold."""
+    """Yield the columns of a row group with nulls or too large integers, by their statistics."""
     for number in range(group.num_columns):
         column = group.column(number)
         told = column.statistics
@@ -256,8 +269,8 @@ def _flawed(group: Any) -> Iterator[str]:
             yield column.path_in_schema
 
 
-def _is_whole(values: Any) -> bool:
-    """Whether the values of a column can all be used."""
+def _is_usable(values: Any) -> bool:
+    """Return whether all values of a column can be used."""
     if values.null_count:
         return False
     numbers = values.to_numpy()
@@ -266,10 +279,8 @@ def _is_whole(values: Any) -> bool:
     return bool(np.isfinite(numbers).all())
 
 
-def _row_groups(
-    file: Location, names: tuple[str, ...], n_rows: int, start: int, stop: int
-) -> Iterator[tuple[int, Any]]:
-    """The first row and the columns of each row group of a file that holds rows from `start` to before `stop`."""
+def _row_groups(file: Location, names: tuple[str, ...], n_rows: int, rows: range) -> Iterator[tuple[int, Any]]:
+    """Yield the first row and the columns of each row group of a file that contains some rows."""
     fs, where = file.files()
     with fs.open(where, "rb") as handle:
         opened = parquet.ParquetFile(handle, page_checksum_verification=True)
@@ -280,6 +291,6 @@ def _row_groups(
         first = 0
         for number in range(opened.num_row_groups):
             height = opened.metadata.row_group(number).num_rows
-            if first < stop and first + height > start:
+            if first < rows.stop and first + height > rows.start:
                 yield first, opened.read_row_group(number, columns=list(names), use_threads=False)
             first += height

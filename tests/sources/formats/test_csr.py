@@ -133,7 +133,7 @@ def test_what_cannot_go_with_sparse_rows_is_refused(options):
 
 
 def test_dense_rows_are_no_sparse_rows():
-    with pytest.raises(InputError, match=r"data must be sparse, got a dense ndarray: give a scipy\.sparse array"):
+    with pytest.raises(InputError, match=r"data must be sparse, got a dense ndarray: pass a scipy\.sparse array"):
         as_source(np.eye(2), sparse=True)
 
 
@@ -175,9 +175,9 @@ def spoiled(**parts):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"indices": [0, 3, 2]}, r"data/indices holds 3 in row 1, where columns are 0 to 2"),
-        ({"indices": [0, 1, -1]}, r"data/indices holds -1 in row 2, where columns are 0 to 2"),
-        ({"indptr": [0, 2, 1, 3, 3]}, r"data/indptr says that the values of row 1 are those from 2 to 1: its numbers"),
+        ({"indices": [0, 3, 2]}, r"data/indices holds 3 in row 1, but the columns are 0 to 2"),
+        ({"indices": [0, 1, -1]}, r"data/indices holds -1 in row 2, but the columns are 0 to 2"),
+        ({"indptr": [0, 2, 1, 3, 3]}, r"data/indptr says that row 1 has the values from 2 to 1: its numbers"),
         ({"indptr": [-1, 1, 2, 3, 3]}, r"data is no valid csr_array: index pointer should start with 0"),
         ({"indptr": [0, 1, 2, 3, 9]}, r"data is no valid csr_array: "),
         ({"indptr": [0, 1, 3]}, r"data is no valid csr_array: "),
@@ -211,7 +211,7 @@ def test_rows_of_which_no_block_fits_are_refused_with_the_numbers():
     rows = csr_array((1000, 10**6))
     assert as_source(rows[:, :100], threads=1, memory_limit=10**9).n_features == 100
     message = (
-        r"made dense in blocks of 256 rows: with 1,000,000 columns one takes 6,144,000,000 bytes, more than the "
+        r"made dense in blocks of 256 rows: with 1,000,000 columns a block takes 6,144,000,000 bytes, more than the "
         r"500,000,000 that a thread has; choose columns, give more memory"
     )
     with pytest.raises(InputError, match=message):
@@ -257,11 +257,11 @@ N_VALUES = int(INDPTR[-1])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (changed("indices", 500, 5), r"rows\.zarr/indices holds 5 in row \d+, where columns are 0 to 4"),
-        (changed("indices", 500, -1), r"rows\.zarr/indices holds -1 in row \d+, where columns are 0 to 4"),
-        (changed("indptr", 300, 10**6), r"rows\.zarr/indptr says that the values of row 300 are those from 1,000,000"),
+        (changed("indices", 500, 5), r"rows\.zarr/indices holds 5 in row \d+, but the columns are 0 to 4"),
+        (changed("indices", 500, -1), r"rows\.zarr/indices holds -1 in row \d+, but the columns are 0 to 4"),
+        (changed("indptr", 300, 10**6), r"rows\.zarr/indptr says that row 300 has the values from 1,000,000"),
         (changed("indptr", 0, 1), r"rows\.zarr/indptr begins with 1: it must begin with 0"),
-        (changed("indptr", 0, -1), r"indptr says that the values of row 0 are those from -1 to"),
+        (changed("indptr", 0, -1), r"indptr says that row 0 has the values from -1 to"),
         (
             changed("indptr", 640, N_VALUES - 1),
             r"indptr holds 1,\d+ at the end of row 639, but data and indices hold 1,",

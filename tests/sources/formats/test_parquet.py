@@ -225,9 +225,9 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
         f"{folder}#age,none": ("table.parquet has no one column", "none"),
         f"{folder}": ("column 'city' of", "no numbers: name those to use, as"),
         f"{folder}#city": ("column 'city' of", "large_string|string"),
-        f"{other}#a": ("2.parquet has not the columns a as", "1.parquet has them"),
+        f"{other}#a": ("2.parquet has other columns than a of", "1.parquet, or other types"),
         f"{folder.parent}/wider.parquet": (
-            "2.parquet has not the columns a as",
+            "2.parquet has other columns than a of",
             "or has others: name those to use, as",
         ),
         "s3://bucket/t.parquet": ("there is no Parquet table at s3://bucket/t.parquet", "unexpected keyword argument"),

@@ -1,4 +1,4 @@
-"""Input that may be damaged, hostile or slow to answer: what a Zarr store holds, looked at before it is used."""
+"""Zarr input that may be damaged, hostile or slow to answer: checks before it is used."""
 
 import asyncio
 import math
@@ -13,13 +13,22 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.sources.safety.bounded import bounded
+from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
-from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, VerifiedStore, attributes_of, read, through, verified
+from dask_dpmeans.storage.arrays import (
+    CONTENTS,
+    MARKER,
+    TABLES,
+    VerifiedStore,
+    attributes_of,
+    read,
+    through,
+    verified,
+)
 from dask_dpmeans.storage.location import Location
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)
-"""Seconds before each further try, where a store fails to answer."""
+"""Seconds before each retry if a store fails to answer."""
 FINAL = (
     FileNotFoundError,
     PermissionError,
@@ -29,27 +38,29 @@ FINAL = (
     ValueError,
     MemoryError,
 )
-"""Errors that no further try mends."""
+"""Errors after which there is no retry."""
+BAD_METADATA = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""Errors that damaged metadata cause."""
 REFUSALS = (400, 401, 403, 404, 405, 410)
-"""Answers of HTTP that no further try mends; many servers say 403 of what is not there."""
+"""HTTP answers after which there is no retry; many servers send 403 for a missing key."""
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 MOST_METADATA = 2**26
-"""Bytes of metadata that are read."""
+"""Bytes of metadata that are read, at most."""
 MOST_CHUNKS = 10**9
-"""Chunks of an array, the most: metadata that tell of more were not written with any data in mind."""
+"""Chunks of an array, at most: metadata with more are not from real data."""
 ENCODED_SLACK = 2**16
-"""Bytes that an encoded chunk may take beyond twice those that it decodes to."""
+"""Bytes that an encoded chunk may take beyond twice its decoded bytes."""
 RUNS_CODE = {"pickle"}
-"""Codecs that run what they decode."""
+"""Codecs that can run code as they decode."""
 
 
-def opened(place: Location) -> "zarr.Array[Any] | zarr.Group":
-    """What is at a path or URL; a store that fails to answer is asked again."""
+def open_node(place: Location) -> "zarr.Array[Any] | zarr.Group":
+    """Open the array or group at a path or URL; retry if the store fails to answer."""
     for pause in PAUSES:
         try:
             _ask(place)
             return zarr.open(place.store(), mode="r")
-        except (*FINAL, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):  # also of metadata
+        except (*FINAL, *BAD_METADATA):
             raise
         except Exception:
             sleep(pause)
@@ -58,9 +69,10 @@ def opened(place: Location) -> "zarr.Array[Any] | zarr.Group":
 
 
 def _ask(place: Location) -> None:
-    """Let a store elsewhere fail at one question.
+    """Let a remote store fail at one request.
 
-    Zarr puts several at once, and leaves the others when one fails: a traceback of each, as the process ends.
+    Zarr sends several requests at once and abandons the others if one fails; each abandoned request
+    prints a traceback as the process ends.
     """
     if place.remote:
         fs, where = place.files()
@@ -68,10 +80,10 @@ def _ask(place: Location) -> None:
             fs.cat_file(f"{where.rstrip('/')}/zarr.json")
 
 
-class GuardedStore(WrapperStore[Store]):
-    """A store in which a missing chunk is an error, as is one that is much longer than what it holds.
+class CheckedStore(WrapperStore[Store]):
+    """Store in which a missing chunk is an error, as is an encoded chunk that is far too long.
 
-    Zarr takes a missing chunk for one that holds the fill value alone.  A store that fails to answer is asked again.
+    Zarr reads a missing chunk as the fill value.  Requests are retried if the store fails to answer.
     """
 
     def __init__(self, store: Store, chunk_bytes: int, *, fill_missing: bool = False) -> None:
@@ -79,7 +91,7 @@ class GuardedStore(WrapperStore[Store]):
         self.chunk_bytes = chunk_bytes
         self.fill_missing = fill_missing
 
-    def _with_store(self, store: Store) -> "GuardedStore":
+    def _with_store(self, store: Store) -> "CheckedStore":
         return type(self)(store, self.chunk_bytes, fill_missing=self.fill_missing)
 
     def __str__(self) -> str:
@@ -87,38 +99,48 @@ class GuardedStore(WrapperStore[Store]):
 
     @property
     def plain(self) -> Store:
-        """The store itself."""
+        """The store without checks."""
         return getattr(self._store, "plain", self._store)
 
-    def narrowed(self, start: int, stop: int) -> "GuardedStore":
-        """The same store for some chunks of an array over rows alone: what travels with these."""
-        return self._with_store(self._store.narrowed(start, stop)) if isinstance(self._store, VerifiedStore) else self
+    def narrowed(self, start: int, stop: int) -> "CheckedStore":
+        """Return the store for some chunks of an array over rows, with their digests only."""
+        if not isinstance(self._store, VerifiedStore):
+            return self
+        return self._with_store(self._store.narrowed(start, stop))
 
     async def getsize(self, key: str) -> int:
-        """Bytes of a key."""
+        """Return the bytes of a key."""
         return await self._store.getsize(key)
 
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """What a key holds."""
-        found = await self._insistently(key, prototype, byte_range)
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key."""
+        found = await self._get_with_retries(key, prototype, byte_range)
         if key.rpartition("/")[2] in METADATA:
             return found
         if found is None:
             if self.fill_missing:
                 return None
             raise CorruptStoreError(
-                f"chunk {key} of {self} is missing. Was it lost, restore it; was it never written, since it holds the "
-                "fill value alone, say --fill-missing, fill_missing=True, or pass a Dask array of it"
+                f"chunk {key} of {self} is missing. If it was lost, restore it. If it was never written "
+                "because it holds only the fill value, use --fill-missing or fill_missing=True, or pass "
+                "a Dask array"
             )
         size = len(found)
         if byte_range is None and size > 2 * self.chunk_bytes + ENCODED_SLACK:
             raise CorruptStoreError(
-                f"chunk {key} of {self} takes {format_bytes(size)}, where it should decode to "
+                f"chunk {key} of {self} takes {format_bytes(size)}, but it should decode to "
                 f"{format_bytes(self.chunk_bytes)}"
             )
         return found
 
-    async def _insistently(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None) -> Buffer | None:
+    async def _get_with_retries(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
+    ) -> Buffer | None:
         for pause in PAUSES:
             try:
                 return await self._store.get(key, prototype, byte_range)
@@ -131,45 +153,46 @@ class GuardedStore(WrapperStore[Store]):
         return await self._store.get(key, prototype, byte_range)
 
 
-def guarded(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) -> "zarr.Array[Any]":
-    """The same array, read with care; missing chunks hold the fill value only where that was said.
+def checked_array(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) -> "zarr.Array[Any]":
+    """Return an array whose chunks are checked as they are read.
 
-    Of an array in an output of ours each chunk must be the one that was written there.
+    Chunks of an output of this package are compared with their digests.
 
     Raises
     ------
     InputError
-        Where its metadata alone tell that it cannot be read, or the output is not finished.
+        The metadata tell that the array cannot be read, or the output is not finished.
     CorruptStoreError
-        Where it is a small array of ours, and not as it was written.
+        A small array of an output differs from its digest.
     """
     codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
     if codecs & RUNS_CODE:
-        raise InputError(f"{name} is stored with the codec pickle, which can run any code: write it with another")
+        raise InputError(f"{name} is stored with the codec pickle, which can run any code: write it with another codec")
     if min(array.chunks, default=1) < 1:
         raise InputError(f"{name} is stored in chunks of shape {array.chunks}")
-    n_chunks = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
+    pairs = zip(array.shape, array.chunks, strict=True)
+    n_chunks = math.prod(-(-size // chunk) for size, chunk in pairs)
     if n_chunks > MOST_CHUNKS:
         raise InputError(
-            f"{name} is stored in {n_chunks:,} chunks of {format_bytes(_chunk_bytes(array))}, more than "
-            f"{MOST_CHUNKS:,}: rechunk it"
+            f"{name} is stored in {n_chunks:,} chunks of {format_bytes(_chunk_bytes(array))}, more "
+            f"than {MOST_CHUNKS:,}: rechunk it"
         )
-    whole = math.prod(array.shards or array.chunks) * array.dtype.itemsize
+    encoded_bytes = math.prod(array.shards or array.chunks) * array.dtype.itemsize
     store = _verified(array, name).store
-    path = StorePath(GuardedStore(store, whole, fill_missing=fill_missing), array.path)
-    return zarr.Array(zarr.AsyncArray(metadata=bounded(array), store_path=path))
+    path = StorePath(CheckedStore(store, encoded_bytes, fill_missing=fill_missing), array.path)
+    return zarr.Array(zarr.AsyncArray(metadata=bound_codecs(array), store_path=path))
 
 
-def narrowed(array: "zarr.Array[Any]", start: int, stop: int) -> "zarr.Array[Any]":
-    """The same array, for some rows alone: what travels with these."""
+def narrow_array(array: "zarr.Array[Any]", start: int, stop: int) -> "zarr.Array[Any]":
+    """Return the array for some rows, which travels with their digests only."""
     store, height = array.store, array.chunks[0]
-    if not isinstance(store, GuardedStore):
+    if not isinstance(store, CheckedStore):
         return array
     return through(array, store.narrowed(start // height, -(-stop // height)))
 
 
 def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
-    """The same array, its chunks compared with their digests, where it is one of ours; others as they are."""
+    """Return an array of an output of this package with checked digests; others as they are."""
     found = _group_around(array)
     if found is None:
         return array
@@ -177,9 +200,9 @@ def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
     attributes = _attributes(group)
     if MARKER not in attributes:
         if MARKER in _attributes(group / "steps"):
-            raise InputError(f"{name} is in {group}, an output of ours that has not finished: make it again")
+            raise InputError(f"{name} is in {group}, an output that is not finished: make it again")
         return array
-    contents = attributes.get(CONTENTS, {})  # without them it was written by another version
+    contents = attributes.get(CONTENTS, {})  # empty if another version wrote it
     if member in contents:
         read(group / member, contents[member])
     table = f"{TABLES}/{member}"
@@ -187,9 +210,9 @@ def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
 
 
 def _attributes(group: StorePath) -> dict[str, Any]:
-    """The attributes of a group around an array; none where there is no group, or none that may be read."""
+    """Return the attributes of the group around an array; none if it cannot be read."""
     try:
-        return attributes_of(StorePath(GuardedStore(group.store, 0), group.path))
+        return attributes_of(StorePath(CheckedStore(group.store, 0), group.path))
     except FINAL:
         return {}
     except OSError as error:
@@ -199,7 +222,7 @@ def _attributes(group: StorePath) -> dict[str, Any]:
 
 
 def _group_around(array: "zarr.Array[Any]") -> tuple[StorePath, str] | None:
-    """The place of the group in which an array lies, if that can be told, and the array's name there."""
+    """Return the group that contains an array, and the array's name in it, if known."""
     store, path = array.store, array.path
     if path:
         around, _, member = path.rpartition("/")
@@ -208,32 +231,34 @@ def _group_around(array: "zarr.Array[Any]") -> tuple[StorePath, str] | None:
         return StorePath(LocalStore(store.root.parent, read_only=True)), store.root.name
     if isinstance(store, FsspecStore):
         around, _, member = store.path.rstrip("/").rpartition("/")
-        return (StorePath(FsspecStore(store.fs, read_only=True, path=around)), member) if around else None
+        if around:
+            return StorePath(FsspecStore(store.fs, read_only=True, path=around)), member
     return None
 
 
 def absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
-    """The same array under an absolute path, so that workers elsewhere find it."""
+    """Return an array under an absolute path, so that workers in other folders find it."""
     store = array.store
     if isinstance(store, LocalStore) and not store.root.is_absolute():
-        return zarr.open_array(LocalStore(store.root.resolve(), read_only=True), path=array.path, mode="r")
+        resolved = LocalStore(store.root.resolve(), read_only=True)
+        return zarr.open_array(resolved, path=array.path, mode="r")
     return array
 
 
 def check_metadata_size(place: Location, name: str) -> None:
-    """Refuse metadata at a path or URL that would fill the memory."""
+    """Raise `InputError` for metadata that would fill the memory."""
     fs, where = place.files()
     for key in METADATA:
         try:
             size = fs.size(f"{where.rstrip('/')}/{key}")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except Exception:  # no answer: opening it says more
+        except Exception:  # no answer: opening it gives a better error
             return
         if size is not None and size > MOST_METADATA:
             raise InputError(
-                f"{name}: {place.url}/{key} takes {format_bytes(size)}, more than {format_bytes(MOST_METADATA)} of "
-                "metadata"
+                f"{name}: {place.url}/{key} takes {format_bytes(size)}, more than "
+                f"{format_bytes(MOST_METADATA)} of metadata"
             )
 
 

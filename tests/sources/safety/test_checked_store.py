@@ -18,8 +18,8 @@ from zarr.storage import LocalStore, WrapperStore
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.safety import bounded, guard
-from dask_dpmeans.sources.safety.bounded import declared_bytes
+from dask_dpmeans.sources.safety import bounded_codecs, checked_store
+from dask_dpmeans.sources.safety.bounded_codecs import declared_bytes
 
 ROWS = np.random.default_rng(0).standard_normal((640, 2))
 CODECS = {
@@ -167,7 +167,7 @@ def test_a_chunk_that_would_unpack_to_gigabytes_is_refused_packed(tmp_path, code
     packed = {"zstd": numcodecs.Zstd(), "blosc": numcodecs.Blosc("zstd")}[codec].encode(bytes(2**28))
     assert len(packed) < 2**20
     put(tmp_path / "rows.zarr", packed, sharded=shards is not None)
-    with pytest.raises(CorruptStoreError, match=r"would unpack to 256\.00 MiB, where the metadata say"):
+    with pytest.raises(CorruptStoreError, match=r"would unpack to 256\.00 MiB, the metadata say"):
         source(tmp_path / "rows.zarr")
 
 
@@ -184,14 +184,14 @@ def test_what_chunks_unpack_to_is_read_from_their_headers(size, checksum):
 @given(head=st.binary(max_size=30))
 def test_any_header_is_read_without_an_error(head):
     for name in ("zstd", "blosc", "lz4"):
-        for start in (b"", bounded.ZSTD_MAGIC, b"\x02"):
+        for start in (b"", bounded_codecs.ZSTD_MAGIC, b"\x02"):
             assert declared_bytes(name, start + head)[0] >= 0
 
 
 def unsized(content):
     """A zstd frame of raw and RLE blocks that does not say how long it is (RFC 8878, section 3.1.1)."""
     parts = [content[start : start + 2**17] for start in range(0, len(content), 2**17)]
-    frame = bounded.ZSTD_MAGIC + bytes([0, 0x38])  # no size; a window of 128 KB
+    frame = bounded_codecs.ZSTD_MAGIC + bytes([0, 0x38])  # no size; a window of 128 KB
     for number, part in enumerate(parts):
         same = len(set(part)) == 1
         header = len(part) << 3 | same << 1 | (number == len(parts) - 1)
@@ -222,7 +222,7 @@ def put(path, packed, *, sharded):
 
 
 def refuse(array):
-    with pytest.raises(CorruptStoreError, match=r"would unpack to .*, where the metadata say 1\.00 kiB"):
+    with pytest.raises(CorruptStoreError, match=r"would unpack to .*, the metadata say 1\.00 kiB"):
         source(array)
 
 
@@ -247,18 +247,18 @@ def test_no_codec_unpacks_more_than_a_chunk_holds(tmp_path, codec, layout):
     np.testing.assert_allclose(source(opened).summary.sums, [640, 640])
     size = 2**23 if codec == "lz4" else 2**25  # which lz4 packs too badly to pass for a chunk
     put(path, bytes(pack(bytes(size))), sharded=layout == "shards")
-    for array in (opened, pickle.loads(pickle.dumps(guard.guarded(opened, "data")))):
+    for array in (opened, pickle.loads(pickle.dumps(checked_store.checked_array(opened, "data")))):
         most = 4 * size if codec == "lzma" else size / 2  # each lzma decoder takes 8 MB
         assert peak_memory(refuse, array) < most
 
 
-@pytest.mark.parametrize("codec", bounded.STREAMS)
+@pytest.mark.parametrize("codec", bounded_codecs.STREAMS)
 def test_streams_in_a_row_are_one_chunk(codec):
     pack = PACK[codec]
     packed = bytes(pack(b"one")) + bytes(pack(b"two"))
-    assert bounded.unpack_stream(codec, {}, packed, 6) == b"onetwo"
+    assert bounded_codecs.unpack_stream(codec, {}, packed, 6) == b"onetwo"
     with pytest.raises(ValueError, match="ends before its end"):
-        bounded.unpack_stream(codec, {}, packed[:-9], 6)
+        bounded_codecs.unpack_stream(codec, {}, packed[:-9], 6)
 
 
 class Flaky(WrapperStore):
@@ -275,7 +275,7 @@ class Flaky(WrapperStore):
 
 @pytest.fixture
 def flaky(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "PAUSES", (0.001,) * 4)
+    monkeypatch.setattr(checked_store, "PAUSES", (0.001,) * 4)
     monkeypatch.setattr(Flaky, "asked", {})
     stored(tmp_path / "rows.zarr")
     return zarr.open_array(Flaky(LocalStore(tmp_path / "rows.zarr", read_only=True)), mode="r")
@@ -297,7 +297,7 @@ def test_a_store_that_fails_for_good_is_an_error_after_some_tries(flaky, monkeyp
 @pytest.mark.parametrize(("failures", "read"), [(4, True), (5, False)])
 def test_a_store_that_fails_to_open_is_asked_again(tmp_path, monkeypatch, failures, read):
     stored(tmp_path / "rows.zarr")
-    monkeypatch.setattr(guard, "PAUSES", (0.001,) * 4)
+    monkeypatch.setattr(checked_store, "PAUSES", (0.001,) * 4)
     errors = iter([OSError("slow down")] * failures)
 
     def failing(*args, opened=zarr.open, **options):
@@ -333,4 +333,4 @@ def test_filters_that_widen_are_no_bombs(tmp_path, filters, compressor):
 
 
 def test_gzip_may_be_padded():
-    assert bounded.unpack_stream("gzip", {}, bytes(numcodecs.GZip().encode(b"abc")) + b"\0" * 9, 3) == b"abc"
+    assert bounded_codecs.unpack_stream("gzip", {}, bytes(numcodecs.GZip().encode(b"abc")) + b"\0" * 9, 3) == b"abc"

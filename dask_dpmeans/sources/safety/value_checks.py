@@ -1,4 +1,4 @@
-"""What is said of values that cannot be used: which they are, where they stand, and what to do."""
+"""Errors about values that cannot be used: the value, its row and column, and the way out."""
 
 from typing import Any
 
@@ -12,45 +12,43 @@ from dask_dpmeans.kernels.column_statistics import MOST_GROUPS, Flaw, Summary
 from dask_dpmeans.sources.shards import Prepare
 
 EXACT_INTEGERS = 2.0**53
-"""float64 tells integers apart below this."""
+"""Bound below which float64 distinguishes integers."""
 
 
 def limit_of(dtype: np.dtype[Any]) -> float:
-    """What values must lie strictly within."""
+    """Return the bound of the absolute values of a dtype, exclusive."""
     return EXACT_INTEGERS if dtype.kind in "iu" else np.inf
 
 
 def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
-    """What is wrong with a value, where, and what to do."""
+    """Return the error message for a value at `place`, a row and column as text."""
     if flaw.column == -2:
-        kinds = "data sets" if groups_are == "groups" else groups_are
+        kinds = groups_are.replace("groups", "data sets")
         return (
-            f"{groups_are} holds {flaw.value} at {place}: {kinds} are numbered from 0 to below {MOST_GROUPS:,}, "
-            f"as np.unique({groups_are}, return_inverse=True) does"
+            f"{groups_are} holds {flaw.value} at {place}: {kinds} are numbered from 0 to below "
+            f"{MOST_GROUPS:,}, for example by np.unique({groups_are}, return_inverse=True)"
         )
     if flaw.column == -1:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"
     if np.isfinite(flaw.value):
         return (
-            f"data holds the integer {flaw.value:.0f} at {place}: beyond 2**53 float64 cannot tell integers apart; "
-            "subtract an offset, or divide"
+            f"data holds the integer {flaw.value:.0f} at {place}: beyond 2**53 float64 cannot tell "
+            "integers apart; subtract an offset, or divide"
         )
     kind = "NaN" if np.isnan(flaw.value) else "infinity"
     return f"data contains {kind} ({flaw.value}) at {place}: remove or replace such rows first"
 
 
 def check_summary(
-    summary: Summary, rows: Any, prepare: Prepare, centers: Float64Array | None, groups_are: str = "groups"
+    summary: Summary,
+    rows: object,
+    prepare: Prepare,
+    centers: Float64Array | None,
+    groups_are: str = "groups",
 ) -> None:
-    """Refuse what the first pass found wrong."""
-    columns, features = prepare.columns, prepare.features
+    """Raise `InputError` for values that the first pass found unusable."""
     if summary.flaw is not None:
-        flaw = summary.flaw
-        if features is not None and flaw.column == -3:
-            raise InputError(features.complaint(f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"))
-        column = "" if flaw.column < 0 else f", column {flaw.column if columns is None else columns[flaw.column]}"
-        place = f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}{column}"
-        raise InputError(describe_flaw(flaw, place, groups_are))
+        raise InputError(_flaw_message(summary.flaw, rows, prepare, groups_are))
     if summary.weight == 0:
         raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
     if summary.weight == np.inf:
@@ -63,17 +61,30 @@ def check_summary(
     if widest is not None:
         raise InputError(
             f"squared distances overflow float64: column {_column(widest, prepare)} reaches from "
-            f"{summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by a constant first"
+            f"{summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by a constant "
+            "first"
         )
 
 
+def _flaw_message(flaw: Flaw, rows: object, prepare: Prepare, groups_are: str) -> str:
+    place = f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"
+    if prepare.features is not None and flaw.column == -3:
+        return prepare.features.complaint(place)
+    if flaw.column >= 0:
+        columns = prepare.columns
+        place += f", column {flaw.column if columns is None else columns[flaw.column]}"
+    return describe_flaw(flaw, place, groups_are)
+
+
 def _column(column: int, prepare: Prepare) -> int:
-    """A column's number in the input, or among the features."""
-    return column if prepare.columns is None or prepare.features is not None else prepare.columns[column]
+    """Return a column's number in the input, or among the features."""
+    if prepare.columns is None or prepare.features is not None:
+        return column
+    return prepare.columns[column]
 
 
-def _chunk_of(rows: Any, row: int) -> str:
-    """Which chunk of the input holds a row."""
+def _chunk_of(rows: object, row: int) -> str:
+    """Return the chunk of the input that contains a row, as text."""
     if isinstance(rows, da.Array):
         starts = np.cumsum((0, *rows.chunks[0]))
         chunk = int(np.searchsorted(starts, row, side="right")) - 1

@@ -1,4 +1,4 @@
-"""Codecs that refuse to unpack more than a chunk holds: no packed bytes cost more memory than the metadata tell."""
+"""Codecs that refuse to unpack more bytes than the metadata of a chunk tell."""
 
 import asyncio
 import bz2
@@ -13,42 +13,48 @@ from typing import Any
 import numpy as np
 import zarr
 from dask.utils import format_bytes
+from zarr.abc.buffer import Buffer
 from zarr.abc.codec import BytesBytesCodec
 from zarr.codecs import ShardingCodec
+from zarr.core.array_spec import ArraySpec
 from zarr.registry import get_codec_class, register_codec
 
 SLACK = 2**16
-"""Bytes that codecs within others, such as checksums, may add to a chunk."""
+"""Bytes that inner codecs, such as checksums, may add to a chunk."""
 UNSIZED_TIMES = 64
-"""A frame that does not say how long it is may have parts for this many times the chunk: each counts as a full one, and
-at zstd's level 19 they were 28 times what was in them."""
+"""Limit for a frame without its length, in chunks.
+
+Each block of it counts as a full one; at zstd's level 19 the sum was 28 times the content.
+"""
 UNSIZED_SLACK = 2**20
-"""And for this many bytes more."""
+"""Bytes that are added to this limit."""
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_BLOCK = 2**17
-"""Bytes that a block of a frame unpacks to, the most (RFC 8878, section 3.1.1.2.4)."""
+"""Bytes that a block of a frame unpacks to, at most (RFC 8878, section 3.1.1.2.4)."""
 MOST_DICTIONARY = 2**27
-"""Bytes that unpacking lzma may take beside what it unpacks; its largest preset takes 2**26."""
+"""Bytes of lzma's dictionary, at most; its largest preset takes 2**26."""
 STREAMS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "gzip": lambda _: zlib.decompressobj(31),
     "zlib": lambda _: zlib.decompressobj(),
     "bz2": lambda _: bz2.BZ2Decompressor(),
-    "lzma": lambda settings: (
-        lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=settings["filters"])
-        if settings.get("format") == lzma.FORMAT_RAW
-        else lzma.LZMADecompressor(memlimit=MOST_DICTIONARY)
-    ),
+    "lzma": lambda settings: _lzma_stream(settings),
 }
-"""By codec, what unpacks no more than it is asked for, made from the codec's settings."""
+"""Incremental decompressors by codec, made from the codec's settings."""
+
+
+def _lzma_stream(settings: Mapping[str, Any]) -> lzma.LZMADecompressor:
+    if settings.get("format") == lzma.FORMAT_RAW:
+        return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=settings["filters"])
+    return lzma.LZMADecompressor(memlimit=MOST_DICTIONARY)
 
 
 class TooLargeError(ValueError):
-    """A chunk would unpack to more than it holds."""
+    """A chunk would unpack to more bytes than its metadata tell."""
 
 
 @dataclass(frozen=True)
 class BoundedCodec(BytesBytesCodec):
-    """A codec whose chunks are looked at, or unpacked a part at a time, before memory is spent on them."""
+    """Codec that checks the size of a chunk before it spends memory on it."""
 
     codec: BytesBytesCodec
 
@@ -56,22 +62,22 @@ class BoundedCodec(BytesBytesCodec):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "BoundedCodec":
-        """As `to_dict` has it: Zarr pickles the codecs within its shards in this way."""
+        """Return the codec of a dictionary of `to_dict`; Zarr pickles codecs in shards this way."""
         inner = data["configuration"]["codec"]
         codec = get_codec_class(inner["name"]).from_dict(inner)
         assert isinstance(codec, BytesBytesCodec)
         return cls(codec)
 
     def to_dict(self) -> dict[str, Any]:
-        """Its name, and the codec within."""
+        """Return the name and the inner codec."""
         return {"name": NAME, "configuration": {"codec": self.codec.to_dict()}}
 
-    def evolve_from_array_spec(self, array_spec: Any) -> "BoundedCodec":
-        """With what the codec within makes of an array."""
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> "BoundedCodec":
+        """Adapt the inner codec to an array."""
         return replace(self, codec=self.codec.evolve_from_array_spec(array_spec))
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
-        """As the codec within."""
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        """Return the answer of the inner codec."""
         return self.codec.compute_encoded_size(input_byte_length, chunk_spec)
 
     @cached_property
@@ -80,7 +86,7 @@ class BoundedCodec(BytesBytesCodec):
         return str(inner["name"]).removeprefix("numcodecs."), inner.get("configuration", {})
 
     async def decode(self, chunks_and_specs: Iterable[tuple[Any, Any]]) -> Iterable[Any]:
-        """What the codec within makes of chunks that are no larger than they should be."""
+        """Decode chunks that are no larger than they should be."""
         batch = list(chunks_and_specs)
         name, settings = self._named
         for packed, spec in batch:
@@ -89,19 +95,19 @@ class BoundedCodec(BytesBytesCodec):
         if name not in STREAMS:
             return await self.codec.decode(batch)
 
-        async def stream(packed: Any, spec: Any) -> Any:
+        async def stream(packed: Buffer | None, spec: ArraySpec) -> Buffer | None:
             if packed is None:
                 return None
             most = _decoded_bytes(spec)
-            unpacked = await asyncio.to_thread(unpack_stream, name, settings, packed.as_numpy_array(), most)
+            array = packed.as_numpy_array()
+            unpacked = await asyncio.to_thread(unpack_stream, name, settings, array, most)
             return spec.prototype.buffer.from_bytes(unpacked)
 
         return await asyncio.gather(*(stream(*each) for each in batch))
 
 
-def _decoded_bytes(spec: Any) -> int:
-    """Of the chunk that a spec describes."""
-    return math.prod(spec.shape) * int(spec.dtype.item_size)
+def _decoded_bytes(spec: ArraySpec) -> int:
+    return math.prod(spec.shape) * spec.dtype.to_native_dtype().itemsize
 
 
 NAME = "dask_dpmeans.bounded"
@@ -109,7 +115,7 @@ register_codec(NAME, BoundedCodec)
 
 
 class BoundedNumcodec:
-    """The same for a codec of Zarr's version 2."""
+    """Bounded codec of Zarr's version 2."""
 
     codec_id = NAME
 
@@ -119,69 +125,67 @@ class BoundedNumcodec:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "BoundedNumcodec":
-        """Never: what a store names is opened as it is, and bounded then."""
+        """Not supported: the codec of a store is opened as it is, and then wrapped."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """Of the codec within."""
+        """Return the settings of the inner codec."""
         return dict(self.codec.get_config())
 
     def encode(self, buf: Any) -> Any:
-        """As the codec within."""
+        """Encode as the inner codec does."""
         return self.codec.encode(buf)
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        """What the codec within makes of a chunk that is no larger than it should be."""
+        """Decode a chunk that is no larger than it should be."""
         if self.codec_id in STREAMS and out is None:
             return unpack_stream(self.codec_id, self.get_config(), buf, self.most)
         check_declared(self.codec_id, buf, self.most)
         return self.codec.decode(buf, out)
 
 
-def bounded(array: "zarr.Array[Any]") -> Any:
-    """The metadata of an array, with codecs that keep to the size of its chunks."""
+def bound_codecs(array: "zarr.Array[Any]") -> Any:
+    """Return the metadata of an array with codecs that keep to the size of its chunks."""
     metadata = array.metadata
     if metadata.zarr_format == 3:
         return replace(metadata, codecs=_bounded_codecs(metadata.codecs))
-    most = math.prod(array.chunks) * max(map(_itemsize, [array.dtype, *_filter_dtypes(metadata.filters)]))
+    dtypes = [array.dtype, *_filter_dtypes(metadata.filters)]
+    most = math.prod(array.chunks) * max(np.dtype(dtype).itemsize for dtype in dtypes)
     filters = metadata.filters and tuple(BoundedNumcodec(each, most) for each in metadata.filters)
     compressor = metadata.compressor and BoundedNumcodec(metadata.compressor, most)
     return replace(metadata, filters=filters, compressor=compressor)
 
 
 def _filter_dtypes(filters: Iterable[Any] | None) -> list[Any]:
-    """What filters of version 2 may turn numbers into."""
+    """Return the dtypes that filters of version 2 may produce."""
     configs = [each.get_config() for each in filters or ()]
     return [config[key] for config in configs for key in ("astype", "encode_dtype") if config.get(key)]
 
 
-def _itemsize(dtype: Any) -> int:
-    return int(np.dtype(dtype).itemsize)
-
-
 def _bounded_codecs(codecs: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(
-        BoundedCodec(codec)
-        if isinstance(codec, BytesBytesCodec)
-        else ShardingCodec(
-            chunk_shape=codec.chunk_shape,
-            codecs=_bounded_codecs(codec.codecs),
-            index_codecs=codec.index_codecs,
-            index_location=codec.index_location,
-        )
-        if isinstance(codec, ShardingCodec)
-        else codec
-        for codec in codecs
+    return tuple(map(_bounded_codec, codecs))
+
+
+def _bounded_codec(codec: object) -> object:
+    if isinstance(codec, BytesBytesCodec):
+        return BoundedCodec(codec)
+    if not isinstance(codec, ShardingCodec):
+        return codec
+    return ShardingCodec(
+        chunk_shape=codec.chunk_shape,
+        codecs=_bounded_codecs(codec.codecs),
+        index_codecs=codec.index_codecs,
+        index_location=codec.index_location,
     )
 
 
 def unpack_stream(name: str, settings: Mapping[str, Any], packed: Any, most: int) -> bytes:
-    """What one of the `STREAMS` unpacks to, one or several in a row.
+    """Unpack one stream of a codec in `STREAMS`, or several in a row.
 
     Raises
     ------
     TooLargeError
-        Where that is more than `most` bytes and a little.
+        They unpack to more than `most` bytes and a little.
     """
     rest, parts, left = bytes(packed), [], most + SLACK
     while rest:
@@ -192,31 +196,30 @@ def unpack_stream(name: str, settings: Mapping[str, Any], packed: Any, most: int
             raise _too_large(f"more than {format_bytes(most + SLACK)}", most)
         if not stream.eof:
             raise ValueError(f"a chunk packed by {name} ends before its end")
-        rest = stream.unused_data.lstrip(b"\0") if name == "gzip" else stream.unused_data  # which may be padded
+        rest = stream.unused_data
+        if name == "gzip":  # which may be padded
+            rest = rest.lstrip(b"\0")
     return b"".join(parts)
 
 
 def check_declared(name: str, packed: Any, most: int) -> None:
-    """Refuse packed bytes that tell that they unpack to more than `most` bytes and a little.
-
-    Raises
-    ------
-    TooLargeError
-        With both numbers.
-    """
+    """Raise `TooLargeError` if packed bytes declare far more than `most` unpacked bytes."""
     size, exact = declared_bytes(name, memoryview(packed).cast("B"))
-    if size > (most + SLACK if exact else UNSIZED_TIMES * most + UNSIZED_SLACK):
+    limit = most + SLACK
+    if not exact:
+        limit = UNSIZED_TIMES * most + UNSIZED_SLACK
+    if size > limit:
         raise _too_large(format_bytes(size), most)
 
 
 def _too_large(what: str, most: int) -> TooLargeError:
-    return TooLargeError(f"a chunk would unpack to {what}, where the metadata say {format_bytes(most)}")
+    return TooLargeError(f"a chunk would unpack to {what}, the metadata say {format_bytes(most)}")
 
 
 def declared_bytes(name: str, packed: memoryview | bytes) -> tuple[int, bool]:
-    """Bytes that a chunk says that it unpacks to, the most where it does not say; and whether it does.
+    """Return the unpacked bytes in a chunk's header, or their upper bound, and whether they are exact.
 
-    Headers are those of RFC 8878, section 3.1.1, of c-blosc 1, and of numcodecs' LZ4.
+    The headers are described in RFC 8878, section 3.1.1, by c-blosc 1, and by numcodecs' LZ4.
 
     >>> declared_bytes("zstd", bytes.fromhex("28b52ffd a4 00000040 00000000"))
     (1073741824, True)
@@ -238,13 +241,13 @@ def declared_bytes(name: str, packed: memoryview | bytes) -> tuple[int, bool]:
 
 
 def _blocks_bytes(blocks: memoryview | bytes) -> int:
-    """Bytes that the blocks of a zstd frame unpack to, the most (RFC 8878, section 3.1.1.2)."""
+    """Return an upper bound of the unpacked blocks of a zstd frame (RFC 8878, section 3.1.1.2)."""
     size = start = 0
     while start + 3 <= len(blocks):
         header = int.from_bytes(blocks[start : start + 3], "little")
         last, kind, length = header & 1, header >> 1 & 3, header >> 3
         size += length if kind < 2 else ZSTD_BLOCK
-        start += 3 + (1 if kind == 1 else length)
+        start += 4 if kind == 1 else 3 + length
         if last:
             break
     return size

@@ -10,7 +10,7 @@ from distributed import Client
 from dask_dpmeans.engine.plan import Plan, block_height
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array
-from dask_dpmeans.kernels.column_statistics import Summary, Survey
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
 from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.layout import lay_out, surveyed
@@ -89,7 +89,7 @@ def as_source(
         Let kernels see CSR rows as they are: ``Block.rows`` is then a ``csr_array`` of float64, and the columns may be
         as many as the rows.  A block has as many rows as one of a table with as many columns as a row has stored values
         on average, rounded up: ``block_height(ceil(stored values / n))``, both of all rows as they are stored, so that
-        it depends on no chunks.  The summary is of two numbers a row, as `SparseSurvey` has them.
+        it depends on no chunks.  The summary is of two numbers a row, as `SparseStatistics` has them.
     on_pass : callable, optional
         Called while this pass and later ones run, at the beginning and end of each and up to four times a second, with
         a `dask_dpmeans.sources.Pass`: what runs, and how much of it is done.
@@ -129,7 +129,7 @@ def as_source(
     shards = shards_of(layout, executor)
     pieces = [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))]
 
-    def fold(survey: Survey, prepare: Prepare) -> Summary:
+    def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
         return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
 
     summary, prepare = surveyed(layout, fold, scale)
@@ -154,7 +154,7 @@ def featured(source: RowSource, features: Features) -> RowSource:
 
     Features of rows in memory are kept there too where they fit beside them.
     """
-    summary = source.fold(Survey(np.inf, features), name="survey")
+    summary = source.fold(ColumnStatistics(np.inf, features), name="survey")
     size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
     prepare = replace(source.prepare, features=features, keep=source.resident and size <= source.room)
     check_summary(summary, None, prepare, None)

@@ -16,7 +16,7 @@ from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Scratch
-from dask_dpmeans.kernels.column_statistics import SparseSurvey, Summary, Survey
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors import DaskTasks, Executor, Threads
 from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
@@ -120,7 +120,7 @@ class Layout:
         """The first rows as a source of their own, checked as all rows are."""
         weights = None if shard.weights is None else aligned(shard.weights, np.dtype(np.float64), Scratch(), "weights")
 
-        def fold(survey: Survey, prepare: Prepare) -> Summary:
+        def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
             return HeldRows(prepare(shard.rows, Scratch()), weights).fold(survey)
 
         summary, prepare = surveyed(self, fold, scale)
@@ -200,19 +200,19 @@ def lay_out(
 
 
 def surveyed(
-    layout: Layout, fold: Callable[[Survey, Prepare], Summary], scale: Float64Array | str | None
+    layout: Layout, fold: Callable[[ColumnStatistics, Prepare], Summary], scale: Float64Array | str | None
 ) -> tuple[Summary, Prepare]:
     """What the first pass finds, and how rows are prepared; one more where both a scale and features are asked for."""
     limit, features = limit_of(layout.stored_dtype), layout.prepare.features
     if layout.prepare.sparse:
-        return fold(SparseSurvey(limit), layout.prepare), layout.prepare
+        return fold(SparseStatistics(limit), layout.prepare), layout.prepare
     plain = replace(layout.prepare, features=None)
-    summary = fold(Survey(limit, None if scale is not None else features), plain)
+    summary = fold(ColumnStatistics(limit, None if scale is not None else features), plain)
     if scale is None or summary.flaw is not None or summary.weight == 0:
         return summary, layout.prepare
     divisors = _divisors(scale, summary)
     plain = replace(plain, scale=divisors)
-    summary = summary.scaled(divisors) if features is None else fold(Survey(np.inf, features), plain)
+    summary = summary.scaled(divisors) if features is None else fold(ColumnStatistics(np.inf, features), plain)
     return summary, replace(plain, features=features)
 
 

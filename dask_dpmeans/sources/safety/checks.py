@@ -47,7 +47,7 @@ def check_summary(
     if summary.flaw is not None:
         flaw = summary.flaw
         if features is not None and flaw.column == -3:
-            raise InputError(features.complaint(f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"))
+            raise InputError(features.error_message(f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"))
         column = "" if flaw.column < 0 else f", column {flaw.column if columns is None else columns[flaw.column]}"
         place = f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}{column}"
         raise InputError(describe_flaw(flaw, place, groups_are))

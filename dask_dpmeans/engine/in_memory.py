@@ -8,7 +8,7 @@ from typing import Any
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
 from dask_dpmeans.engine.plan import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
-from dask_dpmeans.kernels.column_statistics import Summary, Survey
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 
 
 def go_on() -> None:
@@ -45,7 +45,7 @@ class InMemoryRows:
     @cached_property
     def summary(self) -> Summary:
         """Column statistics."""
-        return self.fold(Survey(float("inf")))
+        return self.fold(ColumnStatistics(float("inf")))
 
     def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
         """Reduce all rows, or a run of blocks that is a subtree of the merge tree."""

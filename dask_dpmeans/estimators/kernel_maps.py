@@ -79,7 +79,7 @@ class KernelFeatures:
                 answer[part] = self.transformer.transform(_known(self.transformer, tile))[: part.stop - part.start]
         return answer
 
-    def complaint(self, place: str) -> str:
+    def error_message(self, place: str) -> str:
         """What to say of a row whose features are no numbers."""
         return f"the kernel overflows at {place}: divide the data by a constant first, or choose another kernel"
 

@@ -1,13 +1,11 @@
 """Answers of reductions that are tables of records or plain sums."""
 
 from dataclasses import dataclass, fields
-from typing import Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
-
-Sum = TypeVar("Sum", float, Float64Array)
+from dask_dpmeans.kernels.block import BoolArray, IndexArray
 
 
 @dataclass(frozen=True)
@@ -18,17 +16,24 @@ class Records:
         return len(getattr(self, fields(self)[0].name))
 
     def take(self, which: slice | IndexArray | BoolArray) -> Self:
-        """Return the records at some positions, (m,), or of a mask, (n,)."""
+        """Return the records at some positions, (m,), or where a mask, (n,), is true."""
         return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def then(self, other: Self) -> Self:
         """Return these records, followed by `other`."""
         names = [field.name for field in fields(self)]
-        pairs = ([getattr(self, name), getattr(other, name)] for name in names)
+        pairs = ((getattr(self, name), getattr(other, name)) for name in names)
         return type(self)(*map(np.concatenate, pairs))
 
 
+class Addable(Protocol):
+    """A value with a sum: a number, an array or a class with ``__add__``."""
+
+    def __add__(self, other: Any, /) -> Any: ...
+
+
 Table = TypeVar("Table", bound=Records)
+Sum = TypeVar("Sum", bound=Addable)
 
 
 class ConcatenatedAnswers:
@@ -44,4 +49,5 @@ class SummedAnswers:
 
     def combine(self, left: Sum, right: Sum) -> Sum:
         """Add the answers of two neighboring runs of blocks."""
-        return left + right
+        total: Sum = left + right
+        return total

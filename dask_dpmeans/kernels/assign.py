@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from dask_dpmeans.kernels.births import Proposals, cover, merge_covers, objects
+from dask_dpmeans.kernels.births import Proposals, keep_openers, merge_openers, objects
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
-from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, Memory
+from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, greatest
 
 
@@ -28,7 +28,7 @@ class Scan:
 def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
     """Labels and squared distances of a block's rows, (height,) each."""
     if block.memory is not None and len(centers) >= LEAST_CENTERS:
-        memory: Memory = block.memory.setdefault("assign", Memory())
+        memory: HamerlyBounds = block.memory.setdefault("assign", HamerlyBounds())
         return memory.assign(block.rows, centers, block.scratch)
     return nearest_squared(block.rows, centers, block.scratch)
 
@@ -49,14 +49,14 @@ def propose(block: Block, squared: Float64Array, penalty: float) -> Proposals:
         block.rows[which].astype(np.float64),
         np.ones(len(which)) if block.weights is None else block.weights[which],
     )
-    return cover(proposals, penalty)
+    return keep_openers(proposals, penalty)
 
 
 def merge_scans(left: Scan, right: Scan, penalty: float) -> Scan:
     """The answer of two neighboring runs."""
     return Scan(
         left.moments + right.moments,
-        merge_covers(left.proposals, right.proposals, penalty),
+        merge_openers(left.proposals, right.proposals, penalty),
         np.maximum(left.reaches, right.reaches),
     )
 

@@ -1,8 +1,9 @@
 """The serial opening rule: which rows of a sequence open clusters, one after the other.
 
-A row of weight w opens a cluster iff min(1, w) times its squared distance to every center so far exceeds the penalty.
-With w >= 1 this is Algorithm 1 of Kulis & Jordan 2012; the weight bounds the saving from above by what the row can pay
-for, so that the objective never rises, and integer weights act as repeated rows do.
+A row of weight w objects to a center if min(1, w) times its squared distance exceeds the penalty.
+A row that objects to every center so far opens a cluster.  With w >= 1 this is Algorithm 1 of
+Kulis & Jordan 2012.  min(1, w) bounds the saving from above by what the row can pay for, so that
+the objective never rises, and integer weights act as repeated rows do.
 """
 
 from dataclasses import dataclass
@@ -10,16 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.answers import Records
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
 from dask_dpmeans.kernels.numba_support import compile_loop
 
 BATCH = 256
-"""Rows that the rule looks at together against the rows kept so far."""
+"""Proposals that are compared together with the openers so far."""
 
 
 @dataclass(frozen=True)
-class Proposals:
+class Proposals(Records):
     """Rows that object to every center, in row order."""
 
     numbers: Int64Array
@@ -27,77 +29,68 @@ class Proposals:
     rows: Float64Array
     """(m, d), the rows as given."""
     weights: Float64Array
-    """(m,), their weights."""
+    """(m,), weights of the rows."""
 
     @classmethod
     def none(cls, d: int) -> "Proposals":
-        """No row, of d columns."""
+        """Return no proposals, of d columns."""
         return cls(np.empty(0, np.int64), np.empty((0, d)), np.empty(0))
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def take(self, which: IndexArray | BoolArray) -> "Proposals":
-        """Some of the proposals, by place or mask."""
-        return Proposals(self.numbers[which], self.rows[which], self.weights[which])
-
-    def then(self, other: "Proposals") -> "Proposals":
-        """These, followed by `other`."""
-        return Proposals(
-            np.concatenate([self.numbers, other.numbers]),
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.weights, other.weights]),
-        )
 
 
 def objects(squared: Float64Array, weights: Float64Array | None, penalty: float) -> BoolArray:
-    """Whether rows at these squared distances from their nearest centers object to all of them."""
-    price = squared if weights is None else np.minimum(1.0, weights) * squared
-    objecting: BoolArray = price > penalty
-    return objecting
+    """Return whether rows at squared distances, (n,), from their centers object to all of them."""
+    if weights is not None:
+        squared = np.minimum(1.0, weights) * squared
+    return np.asarray(squared > penalty)
 
 
-def cover(proposals: Proposals, penalty: float) -> Proposals:
-    """The rows that open clusters when the rule goes through the proposals in order, starting from no center."""
-    kept = proposals.take(np.empty(0, np.intp))
+def keep_openers(proposals: Proposals, penalty: float) -> Proposals:
+    """Return the proposals that open clusters when taken in order, starting without centers."""
+    openers = proposals.take(slice(0))
     for start in range(0, len(proposals), BATCH):
         batch = proposals.take(np.arange(start, min(start + BATCH, len(proposals))))
-        kept = kept.then(_one_by_one(beyond(batch, kept.rows, penalty), penalty))
-    return kept
+        objecting = keep_objecting(batch, openers.rows, penalty)
+        openers = openers.then(_open_in_order(objecting, penalty))
+    return openers
 
 
-def merge_covers(left: Proposals, right: Proposals, penalty: float) -> Proposals:
-    """The cover of two neighboring runs: all of `left`, then what of `right` objects to it."""
-    return left.then(beyond(right, left.rows, penalty))
+def merge_openers(left: Proposals, right: Proposals, penalty: float) -> Proposals:
+    """Merge the openers of two neighboring runs: `left`, then the rows of `right` that object."""
+    return left.then(keep_objecting(right, left.rows, penalty))
 
 
-def beyond(proposals: Proposals, centers: Float64Array, penalty: float) -> Proposals:
-    """The proposals that object to each of the centers, (k, d)."""
+def keep_objecting(proposals: Proposals, centers: Float64Array, penalty: float) -> Proposals:
+    """Return the proposals that object to each of the centers, (k, d)."""
     if not len(proposals) or not len(centers):
         return proposals
     _, squared = nearest_squared(proposals.rows, Centers(centers))
     return proposals.take(objects(squared, proposals.weights, penalty))
 
 
-def _one_by_one(proposals: Proposals, penalty: float) -> Proposals:
-    """The cover of a batch."""
+def _open_in_order(proposals: Proposals, penalty: float) -> Proposals:
+    """Return the openers of a batch."""
     if numba_support.AVAILABLE:
-        which = np.empty(len(proposals), np.bool_)
-        _open_one_by_one_compiled(proposals.rows, proposals.weights, float(penalty), which)
-        return proposals.take(which)
+        opened = np.empty(len(proposals), np.bool_)
+        _open_in_order_compiled(proposals.rows, proposals.weights, float(penalty), opened)
+        return proposals.take(opened)
     left = np.arange(len(proposals))
-    opened = []
+    openers = []
     while left.size:
         first, left = left[0], left[1:]
-        opened.append(first)
+        openers.append(first)
         center = proposals.rows[first : first + 1]
         squared = squared_distances(proposals.rows[left], center, np.zeros(len(left), np.intp))
         left = left[objects(squared, proposals.weights[left], penalty)]
-    return proposals.take(np.array(opened, np.intp))
+    return proposals.take(np.array(openers, np.intp))
 
 
 @compile_loop
-def _open_one_by_one_compiled(rows: Float64Array, weights: Float64Array, penalty: float, opened: BoolArray) -> None:
+def _open_in_order_compiled(
+    rows: Float64Array,
+    weights: Float64Array,
+    penalty: float,
+    opened: BoolArray,
+) -> None:
     """Fill `opened`, (n,): whether each row, (n, d), objects to all rows opened before it."""
     n, d = rows.shape
     kept, k = np.empty(n, np.intp), 0

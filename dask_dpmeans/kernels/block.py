@@ -1,4 +1,4 @@
-"""A block: the run of rows that a kernel sees at once, and the memory that kernels work in."""
+"""A block: the rows that a kernel gets at once, and the memory that kernels work in."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,17 +18,21 @@ Labels = npt.NDArray[np.int32]
 
 
 class Scratch:
-    """Buffers that a task's kernels use again from block to block.
+    """Buffers that the kernels of a task use again from block to block.
 
-    Dask starts its workers so that freed memory goes back to the system at once, and fresh pages then cost more than
-    the arithmetic: a pass at d = 128, k = 166 took 2.4 times as long without these buffers.
+    Dask starts its workers so that freed memory goes back to the system at once, and fresh pages
+    then cost more than the arithmetic: a pass at d = 128, k = 166 took 2.4 times as long without
+    buffers.
     """
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, np.dtype[Any]], npt.NDArray[Any]] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An uninitialized array; the next one of this name and dtype overwrites it."""
+        """Return an uninitialized array of this shape, such as (n, d).
+
+        The next array of the same name and dtype overwrites it.
+        """
         size, key = prod(shape), (name, np.dtype(dtype))
         if key not in self._buffers or self._buffers[key].size < size:
             self._buffers[key] = np.empty(size, dtype)
@@ -36,58 +40,68 @@ class Scratch:
 
 
 class Features(Protocol):
-    """What kernels see instead of the rows: a map of each row, as a value that is hashable."""
+    """A map of rows to the features that kernels see instead; a hashable value."""
 
     @property
     def n_features(self) -> int | None:
-        """Columns that it makes; None for as many as the rows have."""
+        """Number of features; None if it equals the number of columns."""
         ...
 
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
-        """Rows, (height, columns), as (height, n_features) of the same dtype; NaN where a row cannot be mapped."""
+        """Map rows, (height, d), to (height, n_features) of the same dtype; invalid rows to NaN."""
         ...
 
-    def complaint(self, place: str) -> str:
-        """What to say of a row that cannot be mapped."""
+    def error_message(self, position: str) -> str:
+        """Return the error message for a row, at `position`, that cannot be mapped."""
         ...
 
 
 @dataclass(frozen=True)
 class Block:
-    """A run of rows.  They stand in memory that the next block may use again."""
+    """Consecutive rows.  The next block may overwrite their memory."""
 
     start: int
     """Global number of the first row."""
     rows: Rows
     """(height, d), float32 or float64, C-contiguous and aligned.
 
-    Where the source was asked for sparse rows it is a `scipy.sparse.csr_array` of float64, with each place once and the
-    columns of a row in order.
+    If the source was asked for sparse rows, this is a `scipy.sparse.csr_array` of float64 without
+    duplicates; the columns of each row ascend.
     """
     weights: Float64Array | None
-    """(height,), or None where every row weighs 1."""
+    """(height,), or None if every row weighs 1."""
     scratch: Scratch = field(default_factory=Scratch, repr=False, compare=False)
-    """Where kernels put what they do not return."""
+    """Memory for intermediate results."""
     memory: dict[str, Any] | None = field(default=None, repr=False, compare=False)
-    """What kernels keep of these rows from pass to pass; None where the rows are read anew each time."""
+    """State that kernels keep for these rows between passes; None if each pass reads them again."""
     groups: Int64Array | None = None
-    """(height,), numbers of the data sets that the rows belong to, or None where there is but one."""
+    """(height,), numbers of the data sets of the rows; None if there is one data set."""
 
     def doubles(self) -> Float64Array:
-        """The rows in float64, (height, d)."""
+        """Return the rows, (height, d), in float64."""
         if self.rows.dtype == np.float64:
             return self.rows.view(np.float64)
         doubles = self.scratch.array("doubles", self.rows.shape, np.float64)
         doubles[...] = self.rows
         return doubles
 
+    def row_weights(self) -> Float64Array:
+        """Return the weights, (height,), as an array also if every row weighs 1."""
+        if self.weights is None:
+            return np.ones(self.rows.shape[0])
+        return self.weights
+
 
 def tiles(rows: Rows, height: int) -> Iterator[tuple[slice, Rows]]:
-    """Runs of `height` rows; the last is filled up with copies of its last row.
+    """Yield `height` rows at a time, (height, d); the last tile is padded with copies of its last
+    row.
 
-    Products of one shape round alike, so that a row's similarities do not follow from how many others come with it.
+    Products of one shape round alike, so that the features of a row do not depend on the other
+    rows.
     """
     for start in range(0, len(rows), height):
         part = slice(start, min(start + height, len(rows)))
-        missing = height - (part.stop - start)
-        yield part, np.pad(rows[part], ((0, missing), (0, 0)), mode="edge") if missing else rows[part]
+        tile, missing = rows[part], start + height - part.stop
+        if missing:
+            tile = np.pad(tile, ((0, missing), (0, 0)), mode="edge")
+        yield part, tile

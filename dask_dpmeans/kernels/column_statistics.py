@@ -1,18 +1,18 @@
-"""The first pass: what is wrong with the rows, and the column statistics that everything else starts from."""
+"""The first pass: check every value, and compute column statistics."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.moments import cluster_moments
 
 MOST_GROUPS = 2**24
-"""Group numbers must lie below this: something is kept of each, be it empty."""
-
-ABREAST = 1024
-"""Numbers compared side by side: of 4 columns that took a thirtieth of the time of a comparison a row."""
+"""Group numbers must be less than this: memory is needed for each, even if it is empty."""
+TOGETHER = 1024
+"""Numbers compared side by side; with 4 columns, one row at a time took 30 times as long."""
 
 
 class Flaw(NamedTuple):
@@ -21,45 +21,43 @@ class Flaw(NamedTuple):
     row: int
     """Global row number."""
     column: int
-    """Column number among those used; -1 for a weight, -2 for a group, -3 for a row that has no features."""
+    """Column number among the used columns; -1: a weight, -2: a group, -3: the row's features."""
     value: float
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Column statistics of a run of blocks, by weight."""
+    """Weighted column statistics of neighboring blocks."""
 
     flaw: Flaw | None
-    """The first flaw in row order; where there is one, the rest says nothing."""
+    """The first flaw in row order; if there is one, the statistics mean nothing."""
     weight: float
     """Sum of the weights."""
     sums: Float64Array
     """(d,), sums of weight times row."""
     squares: Float64Array
-    """(d,), weighted sums of squared differences from the column means of these rows."""
+    """(d,), weighted sums of squared differences from the column means."""
     lowest: Float64Array
-    """(d,), least values."""
+    """(d,), smallest values."""
     highest: Float64Array
-    """(d,), greatest values."""
+    """(d,), largest values."""
     n_groups: int = 0
-    """One more than the greatest group number; 0 without groups."""
+    """Largest group number plus 1; 0 without groups."""
     groups_sum: int = 0
-    """Sum of (row number + 1) * (group number + 1), modulo 2**64: it tells other groups."""
+    """Sum of (row number + 1) * (group number + 1), modulo 2**64: a checksum of the groups."""
 
     @property
     def mean(self) -> Float64Array:
-        """(d,), weighted column means; that of equal values is their value, whatever their sum was rounded to."""
-        mean: Float64Array = np.clip(self.sums / self.weight, self.lowest, self.highest)
-        return mean
+        """(d,), weighted column means; a constant column has exactly its value as mean."""
+        return np.clip(self.sums / self.weight, self.lowest, self.highest)
 
     @property
     def deviation(self) -> Float64Array:
         """(d,), weighted standard deviations of the columns (population form)."""
-        deviation: Float64Array = np.sqrt(self.squares / self.weight)
-        return deviation
+        return np.asarray(np.sqrt(self.squares / self.weight))
 
     def scaled(self, scale: Float64Array) -> "Summary":
-        """That of the same rows, each column divided by `scale`, (d,)."""
+        """Return the summary of the same rows with each column divided by `scale`, (d,)."""
         return replace(
             self,
             sums=self.sums / scale,
@@ -68,64 +66,69 @@ class Summary:
             highest=self.highest / scale,
         )
 
-    def overflowing(self, points: Float64Array | None = None, largest: float = np.inf) -> int | None:
-        """The widest column, if squared distances among the rows, and to `points` (k, d), can overflow float64.
+    def overflowing(self, points: Float64Array | None = None, most: float = np.inf) -> int | None:
+        """Return the widest column if its values are too large, else None.
 
-        Or if a value exceeds `largest`.
+        Values are too large if squared distances among the rows, and to `points` (k, d), can
+        overflow float64, or if a value exceeds `most`.
         """
         lowest, highest = self.lowest, self.highest
         if points is not None:
-            lowest, highest = np.minimum(lowest, points.min(axis=0)), np.maximum(highest, points.max(axis=0))
+            lowest = np.minimum(lowest, points.min(axis=0))
+            highest = np.maximum(highest, points.max(axis=0))
         weight = max(1.0, self.weight)
         with np.errstate(over="ignore"):
             spans, reach = (highest - lowest) ** 2, np.maximum(-lowest, highest)
-            fits = np.isfinite(spans.sum() * weight) and np.isfinite(reach * weight).all() and (reach <= largest).all()
-            return None if fits else int(np.argmax(np.maximum(spans, reach)))
+            sums_fit = np.isfinite(spans.sum() * weight) and np.isfinite(reach * weight).all()
+            if sums_fit and (reach <= most).all():
+                return None
+            return int(np.argmax(np.maximum(spans, reach)))
 
 
 @dataclass(frozen=True)
-class Survey:
+class ColumnStatistics:
     """The reduction of the first pass."""
 
     limit: float
-    """Values must lie strictly within plus and minus this; infinity for floats."""
+    """Values must lie strictly between minus and plus this; infinity for floats."""
     features: Features | None = None
-    """What is made of the rows, once they were found without flaws: the statistics are of that."""
+    """Map of the rows, after they are checked; the statistics are computed from the features."""
 
     def chunk(self, block: Block) -> Summary:
-        """The summary of one block."""
-        ends = extremes(block.rows)
+        """Return the summary of one block."""
+        ends = column_ranges(block.rows)
         flaw = first_flaw(block, self.limit, ends)
         if self.features is not None and flaw is None:
             block = replace(block, rows=self.features(block.rows, block.scratch))
-            ends = extremes(block.rows)
+            ends = column_ranges(block.rows)
             flaw = first_flaw(block, np.inf, ends)
-            flaw = flaw and flaw._replace(column=-3)
+            if flaw is not None:
+                flaw = flaw._replace(column=-3)
         lowest, highest = (side.astype(np.float64) for side in ends)
         n, d = block.rows.shape
         if flaw is not None:
             nothing = np.zeros(d)
             return Summary(flaw, 0.0, nothing, nothing, lowest, highest)
-        labels, rows = np.zeros(n, np.intp), block.doubles()
         with np.errstate(over="ignore", invalid="ignore"):
-            moments = cluster_moments(block, labels, np.zeros(n), 1)
+            moments = cluster_moments(block, np.zeros(n, np.intp), np.zeros(n), 1)
             weight, sums = float(moments.weights[0]), moments.sums[0]
-            mean = np.clip(sums / weight, lowest, highest) if weight > 0 else np.zeros(d)
-            differences = np.subtract(rows, mean, out=block.scratch.array("differences", rows.shape, np.float64))
-            squares = (
-                np.einsum("ij,ij->j", differences, differences)
-                if block.weights is None
-                else (np.einsum("i,ij,ij->j", block.weights, differences, differences))
-            )
-        return Summary(None, weight, sums, squares, lowest, highest, *_groups_of(block))
+            memory = block.scratch.array("differences", block.rows.shape, np.float64)
+            mean = _column_means(weight, sums, lowest, highest)
+            differences = np.subtract(block.doubles(), mean, out=memory)
+            if block.weights is None:
+                squares = np.einsum("ij,ij->j", differences, differences)
+            else:
+                squares = np.einsum("i,ij,ij->j", block.weights, differences, differences)
+        return Summary(None, weight, sums, squares, lowest, highest, *_group_statistics(block))
 
     def combine(self, left: Summary, right: Summary) -> Summary:
-        """The summary of two neighboring runs; squares as Chan, Golub & LeVeque 1983 merge them."""
+        """Merge two neighboring summaries; squares after Chan, Golub & LeVeque 1983."""
         with np.errstate(over="ignore", invalid="ignore"):
             weight = left.weight + right.weight
             sums, squares = left.sums + right.sums, left.squares + right.squares
             if left.weight > 0 and right.weight > 0:
-                squares = squares + (left.mean - right.mean) ** 2 * (left.weight * (right.weight / weight))
+                factor = left.weight * (right.weight / weight)
+                squares = squares + (left.mean - right.mean) ** 2 * factor
         return Summary(
             left.flaw or right.flaw,
             weight,
@@ -139,45 +142,56 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class SparseSurvey(Survey):
-    """The reduction of the first pass over rows that stay CSR, in no more memory than their stored values.
+class SparseStatistics(ColumnStatistics):
+    """The reduction of the first pass over CSR rows, in no more memory than their stored values.
 
-    It knows nothing of single columns.  Two numbers of each row stand for its columns: the sum of its values, and the
-    sum of its values times their columns, counted from 1.
+    It has no statistics of single columns.  Two numbers represent each row: the sum of its values,
+    and the sum of its values times their column numbers, counted from 1.
     """
 
     def chunk(self, block: Block) -> Summary:
-        """The summary of one block."""
+        """Return the summary of one block."""
         flaw = first_sparse_flaw(block, self.limit)
         nothing = np.zeros(2)
         if flaw is not None:
             return Summary(flaw, 0.0, nothing, nothing, nothing, nothing)
         with np.errstate(over="ignore", invalid="ignore"):
-            figures = _row_figures(block.rows)
-            weights = np.ones(len(figures)) if block.weights is None else block.weights
-            weight, sums = float(weights.sum()), np.einsum("i,ij->j", weights, figures)
-            lowest, highest = figures.min(axis=0), figures.max(axis=0)
-            mean = np.clip(sums / weight, lowest, highest) if weight > 0 else nothing
-            squares = np.einsum("i,ij,ij->j", weights, figures - mean, figures - mean)
-        return Summary(None, weight, sums, squares, lowest, highest, *_groups_of(block))
+            values, weights = _row_statistics(csr_array(block.rows)), block.row_weights()
+            weight, sums = float(weights.sum()), np.einsum("i,ij->j", weights, values)
+            lowest, highest = values.min(axis=0), values.max(axis=0)
+            differences = values - _column_means(weight, sums, lowest, highest)
+            squares = np.einsum("i,ij,ij->j", weights, differences, differences)
+        return Summary(None, weight, sums, squares, lowest, highest, *_group_statistics(block))
 
 
-def _row_figures(rows: Any) -> Float64Array:
-    """(height, 2), what `SparseSurvey` has of each CSR row."""
+def _column_means(
+    weight: float,
+    sums: Float64Array,
+    lowest: Float64Array,
+    highest: Float64Array,
+) -> Float64Array:
+    """Return the column means, (d,), of a block; 0 without weight."""
+    if not weight > 0:
+        return np.zeros(len(sums))
+    return np.clip(sums / weight, lowest, highest)
+
+
+def _row_statistics(rows: csr_array) -> Float64Array:
+    """Return the two numbers of each CSR row, (height, 2)."""
     numbers, n = _row_numbers(rows), rows.shape[0]
-    figures = np.empty((n, 2))
-    figures[:, 0] = np.bincount(numbers, rows.data, n)
-    figures[:, 1] = np.bincount(numbers, rows.data * (rows.indices + 1.0), n)
-    return figures
+    values = np.empty((n, 2))
+    values[:, 0] = np.bincount(numbers, rows.data, n)
+    values[:, 1] = np.bincount(numbers, rows.data * (rows.indices + 1.0), n)
+    return values
 
 
-def _row_numbers(rows: Any) -> IndexArray:
-    """The row of each stored value, within a block."""
+def _row_numbers(rows: csr_array) -> IndexArray:
+    """Return the row of each stored value, within a block."""
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
-def _groups_of(block: Block) -> tuple[int, int]:
-    """`n_groups` and `groups_sum` of a summary."""
+def _group_statistics(block: Block) -> tuple[int, int]:
+    """Return `n_groups` and `groups_sum` of a summary."""
     if block.groups is None:
         return 0, 0
     numbers = np.arange(block.start + 1, block.start + 1 + len(block.groups), dtype=np.uint64)
@@ -186,34 +200,34 @@ def _groups_of(block: Block) -> tuple[int, int]:
 
 
 def first_flaw(block: Block, limit: float, ends: tuple[Rows, Rows] | None = None) -> Flaw | None:
-    """The first value of a block not strictly within plus and minus `limit`, or weight or group that cannot be.
+    """Return the first invalid weight, group, or value not strictly between -limit and limit.
 
-    `ends` are the `extremes` of its rows, where they are known.
+    `ends` are the `column_ranges` of the rows, (d,) each, if they are known.
     """
-    flaws = _flaws_beside(block)
-    lowest, highest = extremes(block.rows) if ends is None else ends
+    flaws = _weight_and_group_flaws(block)
+    lowest, highest = ends or column_ranges(block.rows)
     if not (np.maximum(-lowest, highest) < limit).all():
         row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]
         flaws.append(Flaw(block.start + int(row), int(column), float(block.rows[row, column])))
     return min(flaws, default=None)
 
 
-def extremes(rows: Rows) -> tuple[Rows, Rows]:
-    """The least and the greatest value of each column, (d,) each; NaN where there is one."""
+def column_ranges(rows: Rows) -> tuple[Rows, Rows]:
+    """Return the smallest and largest value of each column, (d,) each; NaN if one is NaN."""
     n, d = rows.shape
-    together = max(1, min(n, ABREAST // d))
+    together = max(1, min(n, TOGETHER // d))
     whole = n // together * together
     lines = rows[:whole].reshape(-1, together * d)
-    ends = [
-        side.reduce(np.concatenate([side.reduce(lines, axis=0).reshape(-1, d), rows[whole:]]), axis=0)
-        for side in (np.minimum, np.maximum)
-    ]
+    ends = []
+    for extreme in (np.minimum, np.maximum):
+        parts = extreme.reduce(lines, axis=0).reshape(-1, d)
+        ends.append(extreme.reduce(np.concatenate([parts, rows[whole:]]), axis=0))
     return ends[0], ends[1]
 
 
 def first_sparse_flaw(block: Block, limit: float) -> Flaw | None:
-    """The same, of CSR rows."""
-    flaws, rows = _flaws_beside(block), cast(Any, block.rows)
+    """Return the first flaw of CSR rows, like `first_flaw`."""
+    flaws, rows = _weight_and_group_flaws(block), csr_array(block.rows)
     bad = np.flatnonzero(~(np.abs(rows.data) < limit))
     if bad.size:
         row = int(_row_numbers(rows)[bad[0]])
@@ -221,8 +235,8 @@ def first_sparse_flaw(block: Block, limit: float) -> Flaw | None:
     return min(flaws, default=None)
 
 
-def _flaws_beside(block: Block) -> list[Flaw]:
-    """The first weight, and the first group, that cannot be."""
+def _weight_and_group_flaws(block: Block) -> list[Flaw]:
+    """Return the first invalid weight and the first invalid group."""
     flaws = []
     if block.weights is not None:
         bad = np.flatnonzero(~((block.weights >= 0) & (block.weights < np.inf)))

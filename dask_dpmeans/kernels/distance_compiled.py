@@ -18,10 +18,17 @@ With 8, 16, 32 and 64 columns this took 1.1, 0.8, 0.6 and 0.5 of the time.
 
 
 @compile_loop
-def squared_distances(rows: Rows, centers: Float64Array, labels: IndexArray, squared: Float64Array) -> None:
-    """Fill `squared`, (n,), with the squared distance of each row, (n, d), to the center of its label.
+def squared_distances(
+    rows: Rows,
+    centers: Float64Array,
+    labels: IndexArray,
+    squared: Float64Array,
+) -> None:
+    """Fill `squared`, (n,), with the squared distance of each row, (n, d), to the center of its
+    label.
 
-    The sum goes over the columns in order.  The squares of eight wide rows are computed side by side, then summed.
+    The sum goes over the columns in order.  The squares of eight wide rows are computed side by
+    side, then summed.
     """
     n, d = rows.shape
     whole = n // 8 * 8 if d >= WIDE else 0
@@ -67,11 +74,19 @@ def _squared_norm(row: Rows, d: int) -> np.floating:
 
 
 @compile_loop
-def _shift(rows: Rows, shift: Rows, left: Rows, bits: IntegerArray, mask: np.signedinteger) -> float:
-    """Fill `left`, (tile, d + 1), with shifted rows, (n, d), and a column of ones; return a bound on the rows' norms.
+def _shift(
+    rows: Rows,
+    shift: Rows,
+    left: Rows,
+    bits: IntegerArray,
+    mask: np.signedinteger,
+) -> float:
+    """Fill `left`, (tile, d + 1), with shifted rows, (n, d), and a column of ones; return a bound
+    on the rows' norms.
 
-    `bits` are the numbers of `left` as integers, and `mask` is every bit but the sign.  The largest absolute value is
-    found among integers, because only integer comparisons are vectorized.
+    `bits` are the numbers of `left` as integers, and `mask` is every bit but the sign.  The
+    largest absolute value is found among integers, because only integer comparisons are
+    vectorized.
     """
     n, d = rows.shape
     for i in range(n):
@@ -95,7 +110,9 @@ def _doubt(norm: float, bounds: Float64Array) -> float:
     radius, of_scores, of_squares, least, most = bounds
     if not (norm + radius) ** 2 < most:
         return np.inf
-    doubt: float = of_scores * radius * (norm + radius) + of_squares * (norm * norm + radius * radius) + least
+    scores = of_scores * radius * (norm + radius)
+    squares = of_squares * (norm * norm + radius * radius)
+    doubt: float = scores + squares + least
     return doubt
 
 
@@ -128,7 +145,7 @@ def _two_largest(scores: Rows, first: Rows, second: Rows, label: IntegerArray) -
 
 @compile_loop
 def _nearest_among(row: Rows, centers: Float64Array, scores: Rows, floor: float) -> int:
-    """Return the nearest center, (k, d), among those with a score of at least `floor`; the first of equals."""
+    """Return the first nearest center, (k, d), of the centers with a score of at least `floor`."""
     lowest, label = np.inf, 0
     for c in range(len(centers)):
         if not scores[c] < floor:
@@ -144,10 +161,11 @@ def _nearest_among(row: Rows, centers: Float64Array, scores: Rows, floor: float)
 def _nearest_of(integer: type[np.signedinteger]) -> Callable[..., None]:
     """Compile the ranking of centers by scores as wide as `integer`.
 
-    Arguments are rows, (n, d), centers, (k, d), the parts of a `Ranking`, and work arrays, (tile, d + 1) and (tile, k).
-    The loop fills `labels`, (n,), by definition, and `sure`, (n,).  A row with more than `most_candidates` centers near
-    the best one is not sure.  It fills `squared`, (n,), with squared distances to the labels, unless it is empty.
-    Scores are stored in columns, one for each row.
+    Arguments are rows, (n, d), centers, (k, d), the parts of a `Ranking`, and work arrays, (tile,
+    d + 1) and (tile, k). The loop fills `labels`, (n,), by definition, and `sure`, (n,).  A row
+    with more than `most_candidates` centers near the best one is not sure.  It fills `squared`,
+    (n,), with squared distances to the labels, unless it is empty. Scores are stored in columns,
+    one for each row.
     """
     largest = np.iinfo(integer).max
 
@@ -167,8 +185,10 @@ def _nearest_of(integer: type[np.signedinteger]) -> Callable[..., None]:
     ) -> None:
         n, d = rows.shape
         height, k = scores.shape
-        memory, bits, mask, dtype = scores.reshape(-1), left.reshape(-1).view(integer), integer(largest), scores.dtype
-        best, next_best, place = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, integer)
+        memory, dtype = scores.reshape(-1), scores.dtype
+        bits, mask = left.reshape(-1).view(integer), integer(largest)
+        best, next_best = np.empty(height, dtype), np.empty(height, dtype)
+        place = np.empty(height, integer)
         for start in range(0, n, height):
             count = min(height, n - start)
             part = slice(start, start + count)
@@ -200,7 +220,7 @@ nearest_double = _nearest_of(np.int64)
 def _three_largest(
     scores: Rows, first: Rows, second: Rows, third: Rows, label: IntegerArray, other: IntegerArray
 ) -> None:
-    """Fill in the three largest scores, (k, n), of each column, and the numbers of the first two."""
+    """Fill in the three largest scores, (k, n), of each column, and the numbers of two of them."""
     k, n = scores.shape
     for i in range(n):
         first[i] = second[i] = third[i] = -np.inf
@@ -221,8 +241,13 @@ def _three_largest(
 
 
 @compile_loop
-def _nearest_two_among(row: Rows, centers: Float64Array, scores: Rows, floor: float) -> tuple[int, int]:
-    """Return the two nearest centers with a score of at least `floor`; lower numbers first among equals."""
+def _nearest_two_among(
+    row: Rows,
+    centers: Float64Array,
+    scores: Rows,
+    floor: float,
+) -> tuple[int, int]:
+    """Return the first two nearest centers with a score of at least `floor`."""
     first, second = np.inf, np.inf
     label, other = -1, -1
     for c in range(len(centers)):
@@ -262,12 +287,15 @@ def _nearest_two_of(integer: type[np.signedinteger]) -> Callable[..., None]:
     ) -> None:
         n, d = rows.shape
         height, k = scores.shape
-        memory, bits, mask, dtype = scores.reshape(-1), left.reshape(-1).view(integer), integer(largest), scores.dtype
-        best, next_best, last = np.empty(height, dtype), np.empty(height, dtype), np.empty(height, dtype)
+        memory, dtype = scores.reshape(-1), scores.dtype
+        bits, mask = left.reshape(-1).view(integer), integer(largest)
+        best, next_best = np.empty(height, dtype), np.empty(height, dtype)
+        last = np.empty(height, dtype)
         place, next_place = np.empty(height, integer), np.empty(height, integer)
         for start in range(0, n, height):
             count = min(height, n - start)
-            most_doubt = _doubt(_shift(rows[start : start + count], shift, left, bits, mask), bounds)
+            bound = _shift(rows[start : start + count], shift, left, bits, mask)
+            most_doubt = _doubt(bound, bounds)
             columns = memory[: k * count].reshape(k, count)
             np.dot(matrix.T, left[:count].T, columns)
             _three_largest(columns, best, next_best, last, place, next_place)
@@ -280,7 +308,8 @@ def _nearest_two_of(integer: type[np.signedinteger]) -> Callable[..., None]:
                         floor = next_best[i] - doubt
                         known = _candidates(columns, i, floor) <= most_candidates
                         if known:
-                            label, other = _nearest_two_among(rows[start + i], centers, columns[:, i], floor)
+                            row = rows[start + i]
+                            label, other = _nearest_two_among(row, centers, columns[:, i], floor)
                 labels[start + i], seconds[start + i], sure[start + i] = label, other, known
 
     return nearest_two

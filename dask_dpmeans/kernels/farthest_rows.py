@@ -1,4 +1,4 @@
-"""The rows farthest from some points: what farthest-first traversal needs of a pass to take several."""
+"""The rows farthest from some points, for farthest-first traversal that takes several in a pass."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from dask_dpmeans.kernels.distance import Centers
 
 @dataclass(frozen=True)
 class Candidates:
-    """The rows of positive weight that are farthest from the points, the lowest numbers among equals."""
+    """Rows of positive weight that are farthest from the points; among equals, the first."""
 
     numbers: Int64Array
     """(m,), global row numbers, ascending."""
@@ -20,30 +20,31 @@ class Candidates:
     squared: Float64Array
     """(m,), squared distances to the nearest point, by definition."""
     bound: float = -1.0
-    """The greatest squared distance of any other row; -1 where there is none."""
+    """Largest squared distance of all other rows; -1 if there are none."""
 
 
 @dataclass(frozen=True)
-class Outlying:
-    """The reduction that finds them."""
+class FarthestCandidates:
+    """The reduction to the farthest rows."""
 
     points: Centers
-    """The points that rows are to be far from."""
+    """(k, d), the points."""
     most: int
-    """Candidates, the most that there are."""
+    """Largest number of candidates."""
 
     def chunk(self, block: Block) -> Candidates:
-        """Those of one block."""
+        """Return the candidates of one block."""
         _, squared = assign(block, self.points)
-        some = np.arange(len(squared)) if block.weights is None else np.flatnonzero(block.weights > 0)
-        kept, bound = outermost(squared[some], self.most)
-        some = some[kept]
-        return Candidates(block.start + some, block.rows[some].astype(np.float64), squared[some], bound)
+        heavy = np.flatnonzero(block.row_weights() > 0)
+        kept, bound = largest_entries(squared[heavy], self.most)
+        which = heavy[kept]
+        rows = block.rows[which].astype(np.float64)
+        return Candidates(block.start + which, rows, squared[which], bound)
 
     def combine(self, left: Candidates, right: Candidates) -> Candidates:
-        """Those of two neighboring runs."""
+        """Merge the candidates of two neighboring runs of blocks."""
         squared = np.concatenate([left.squared, right.squared])
-        kept, bound = outermost(squared, self.most)
+        kept, bound = largest_entries(squared, self.most)
         return Candidates(
             np.concatenate([left.numbers, right.numbers])[kept],
             np.concatenate([left.rows, right.rows])[kept],
@@ -52,8 +53,12 @@ class Outlying:
         )
 
 
-def outermost(squared: Float64Array, most: int) -> tuple[Int64Array, float]:
-    """The places of so many of the greatest, rising, the first among equals; the greatest of the others, or -1."""
+def largest_entries(squared: Float64Array, most: int) -> tuple[Int64Array, float]:
+    """Return the ascending positions, (m,), of the `most` largest values, and the largest of the
+    others.
+
+    The first of equal values is taken.  The second value is -1 if there are no others.
+    """
     spare = len(squared) - most
     if spare <= 0:
         return np.arange(len(squared)), -1.0

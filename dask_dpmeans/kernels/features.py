@@ -1,4 +1,4 @@
-"""What kernels may see instead of the rows as they are given: maps of each row."""
+"""Feature maps: functions of single rows whose values kernels see instead of the rows."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,64 +10,72 @@ from scipy.spatial.distance import cdist
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Rows, Scratch, tiles
 
 TILE = 256
-"""Rows of a product: BLAS rounds a row differently in tables of other heights."""
-NOTHING = 1e-6
-"""A row of which the kept eigenvectors hold no more than this share of its length has no direction among them: of rows
-that they should hold nothing of, rounding left up to 1.4e-15, and 4.4e-8 where these were float32 (d = 3 to 784)."""
+"""Rows of a product: BLAS rounds a row differently in matrices of other heights."""
+NEGLIGIBLE = 1e-6
+"""A row has no direction if its part in the span of the eigenvectors is at most this share of its
+length.
+
+For rows orthogonal to the eigenvectors, rounding left shares up to 1.4e-15, and up to 4.4e-8 if
+these were float32 (d = 3 to 784).
+"""
 
 
 @dataclass(frozen=True)
 class UnitRows:
-    """Each row divided by its length, so that its squared distance to another is 2 (1 - cosine)."""
+    """Each row divided by its length: the squared distance of two such rows is 2 (1 - cosine)."""
 
     n_features: None = None
-    """As many columns as the rows have."""
+    """None: there are as many features as columns."""
 
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
-        """Rows of unit length; NaN where all columns are 0."""
+        """Return rows, (height, d), at unit length; NaN for rows that are 0 in all columns."""
         largest = np.abs(rows).max(axis=1, keepdims=True).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             unit = rows / largest  # squares of these neither overflow nor vanish
             unit /= np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, np.newaxis]
-        answer = scratch.array("features", rows.shape, rows.dtype)
-        answer[...] = unit
-        return answer
+        features = scratch.array("features", rows.shape, rows.dtype)
+        features[...] = unit
+        return features
 
-    def complaint(self, place: str) -> str:
-        """What to say of a row without a direction."""
+    def error_message(self, position: str) -> str:
+        """Return the error message for a row of zeros."""
         return (
-            f"data is 0 in every column at {place}: such a row has no direction; remove it, or use metric='euclidean'"
+            f"data is 0 in every column at {position}: such a row has no direction; "
+            "remove it, or use metric='euclidean'"
         )
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Linear functions of a row, or of its Gaussian kernel with landmarks (the Nystroem features of Williams & Seeger
-    2001): products of what two rows are mapped to make up the affinity matrix, or what stands for it."""
+    """Linear functions of a row, or of its Gaussian kernel with landmarks.
+
+    The second are the Nystroem features of Williams & Seeger 2001.  Products of the features of
+    two rows approximate the affinity matrix.
+    """
 
     matrix: Float64Array
-    """(d, c), or (m, c) where there are landmarks."""
+    """(d, c); with landmarks (m, c)."""
     landmarks: Float64Array | None = None
     """(m, d)."""
     gamma: float = 0.0
     """The kernel is exp(-gamma * squared distance)."""
 
     def __call__(self, rows: Float64Array) -> Float64Array:
-        """(height, c), of rows (height, d)."""
+        """Return the features, (height, c), of rows, (height, d)."""
         if self.landmarks is None:
             return rows @ self.matrix
-        return radial(rows, self.landmarks, self.gamma) @ self.matrix
+        return rbf_kernel(rows, self.landmarks, self.gamma) @ self.matrix
 
 
-def radial(rows: Float64Array, landmarks: Float64Array, gamma: float) -> Float64Array:
-    """(height, m), the Gaussian kernel of rows, (height, d), and landmarks, (m, d)."""
+def rbf_kernel(rows: Float64Array, landmarks: Float64Array, gamma: float) -> Float64Array:
+    """Return the Gaussian kernel, (height, m), of rows, (height, d), and landmarks, (m, d)."""
     kernel: Float64Array = cdist(rows, landmarks, "sqeuclidean")
     kernel *= -gamma
     return np.exp(kernel, out=kernel)
 
 
 def double_tiles(rows: Rows, scratch: Scratch) -> Iterator[tuple[slice, Float64Array]]:
-    """Tiles of `TILE` rows in float64; the next overwrites one."""
+    """Yield tiles, (`TILE`, d), of rows in float64; the next tile overwrites the memory."""
     for part, tile in tiles(rows, TILE):
         doubles = scratch.array("tile", tile.shape, np.float64)
         doubles[...] = tile
@@ -76,56 +84,58 @@ def double_tiles(rows: Rows, scratch: Scratch) -> Iterator[tuple[slice, Float64A
 
 @dataclass(frozen=True)
 class Projection:
-    """The row of Y, the eigenvectors of an affinity matrix, that a row has or would have; at unit length.
+    """A row of Y, the matrix of eigenvectors of an affinity matrix, at unit length.
 
-    It depends on nothing but the row, so that rows that were not fitted have one too.
+    It depends on nothing but the input row, so that new rows have a projection too.
     """
 
     axes: Axes = field(compare=False)
-    """Along the eigenvectors."""
+    """Directions of the eigenvectors."""
     eigenvalues: Float64Array = field(compare=False)
     """(r,), > 0."""
     digest: str = field(repr=False)
-    """Of all of these, by which equal ones are told."""
+    """Checksum of all arrays; equal projections have equal checksums."""
 
     @classmethod
     def of(cls, axes: Axes, eigenvalues: Float64Array) -> "Projection":
-        """The projection with its digest."""
+        """Return the projection, with its digest, for eigenvalues, (r,)."""
         digest = hashlib.sha256(repr((axes.matrix.shape, axes.gamma)).encode())
         for array in (axes.matrix, axes.landmarks, eigenvalues):
-            digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+            if array is not None:
+                digest.update(np.ascontiguousarray(array).tobytes())
         return cls(axes, eigenvalues, digest.hexdigest())
 
     @property
     def n_features(self) -> int:
-        """Eigenvectors."""
+        """Number of eigenvectors."""
         return len(self.eigenvalues)
 
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
-        """(height, r): rows of unit length, or 0 where the eigenvectors hold nothing of a row."""
-        answer = scratch.array("features", (len(rows), self.n_features), rows.dtype)
+        """Return features, (height, r), of unit length; 0 for rows without a direction."""
+        features = scratch.array("features", (len(rows), self.n_features), rows.dtype)
         for part, tile in double_tiles(rows, scratch):
-            answer[part] = self._tile(tile)[: part.stop - part.start]
-        return answer
+            features[part] = self._project(tile)[: part.stop - part.start]
+        return features
 
-    def _tile(self, tile: Float64Array) -> Float64Array:
-        lengths: float | Float64Array = 1.0  # of the kernel, in its own space
+    def _project(self, tile: Float64Array) -> Float64Array:
+        lengths: float | Float64Array = 1.0  # of a row in the space of the Gaussian kernel
         if self.axes.landmarks is None:
             largest = np.abs(tile).max(axis=1, keepdims=True)
-            tile /= np.where(largest > 0, largest, 1.0)  # squares of these neither overflow nor vanish
+            tile /= np.where(largest > 0, largest, 1.0)  # squares then neither overflow nor vanish
             lengths = np.sqrt(np.einsum("ij,ij->i", tile, tile))
         along = self.axes(tile)
-        nothing = np.sqrt(np.einsum("ij,ij->i", along, along)) <= NOTHING * lengths
-        return unit_or_zero(along / np.sqrt(self.eigenvalues), nothing)
+        negligible = np.sqrt(np.einsum("ij,ij->i", along, along)) <= NEGLIGIBLE * lengths
+        return unit_or_zero(along / np.sqrt(self.eigenvalues), negligible)
 
-    def complaint(self, place: str) -> str:
-        """What to say of a row that cannot be mapped: its kernel overflows, which finite rows of a fit cannot do."""
-        return f"data cannot be projected at {place}: its squared distances overflow float64; divide it by a constant"
+    def error_message(self, position: str) -> str:
+        """Return the error message for a row, never a fitted one, whose kernel overflows."""
+        reason = "its squared distances overflow float64"
+        return f"data cannot be projected at {position}: {reason}; divide it by a constant"
 
 
-def unit_or_zero(rows: Float64Array, nothing: BoolArray) -> Float64Array:
-    """Rows, (height, r), divided by their lengths, and 0 where there is `nothing`, (height,)."""
+def unit_or_zero(rows: Float64Array, negligible: BoolArray) -> Float64Array:
+    """Return rows, (height, r), divided by their lengths; 0 for `negligible` rows, (height,)."""
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    unit: Float64Array = rows / np.where(nothing, 1.0, lengths)[:, np.newaxis]
-    unit[nothing] = 0.0
+    unit: Float64Array = rows / np.where(negligible, 1.0, lengths)[:, np.newaxis]
+    unit[negligible] = 0.0
     return unit

@@ -28,7 +28,7 @@ from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.moments import total
 
-Number = TypeVar("Number", np.float64, np.int64)
+Element = TypeVar("Element", np.float64, np.int64)
 
 LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
@@ -72,7 +72,7 @@ class PartialTotals(NamedTuple):
         return self.spread(np.arange(k))
 
 
-def _spread(values: npt.NDArray[Number], positions: IndexArray, length: int) -> npt.NDArray[Number]:
+def _spread(values: npt.NDArray[Element], positions: IndexArray, length: int) -> npt.NDArray[Element]:
     spread = np.zeros(length, values.dtype)
     spread[positions] = values
     return spread

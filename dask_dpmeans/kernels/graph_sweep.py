@@ -1,4 +1,4 @@
-"""Algorithm 1 in the space of a graph's kernel: distances of nodes to means, from links alone.
+"""Algorithm 1 in the space of a graph kernel: distances of nodes to means, from links alone.
 
 Let B be the links A (normalized cut) or A less the degrees (ratio cut), and m the masses of nodes
 (degrees, or 1).  Let s_c and B_cc be their sums over a cluster and its pairs, and B_ic the links of
@@ -97,7 +97,7 @@ def scan_nodes(means: Means, block: Block, price: float, normalized: bool) -> No
     height, n = graph.shape
     kept, masses = kept_and_masses(graph, graph.diagonal(block.start), normalized)
     outside = np.zeros(height) if normalized else row_sums(graph)
-    nearest, scores = _nearest(means, graph, block.start, masses, outside)
+    nearest, scores = _nearest_centers(means, graph, block.start, masses, outside)
     linked = masses > 0
     objecting = linked & (_own(kept, masses) + scores > price)
     opened = means.openers.nodes - block.start
@@ -114,7 +114,7 @@ def _own(kept: Float64Array, masses: Float64Array) -> Float64Array:
     return np.divide(kept, masses, out=np.zeros(len(masses)), where=masses > 0)
 
 
-def _nearest(
+def _nearest_centers(
     means: Means, graph: csr_array, start: int, masses: Float64Array, outside: Float64Array
 ) -> tuple[IndexArray, Float64Array]:
     """Return the first center of the lowest score, and the score: (height,) each.

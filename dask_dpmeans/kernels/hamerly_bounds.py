@@ -1,9 +1,11 @@
-"""What a block's last assignment spares the next one: a bound on how near any other center can have come.
+"""Bounds that a pass over a block keeps for the next: how near any other center can have come to a
+row.
 
-A row keeps its center where that is nearer than a lower bound on its distance to all others; the bound shrinks by what
-these have moved since (Hamerly 2010, section 3).  Where only a few centers moved far or are new, a row is measured
-against those few instead (after Elkan 2003).  The bounds decide by strict inequality and a margin far above rounding,
-so that the answer is the definition's; all other rows are ranked against all centers.
+A row keeps its center if that is nearer than a lower bound on the row's distance to all others.
+The bound shrinks by the distance that these have moved since (Hamerly 2010, section 3).  If only a
+few centers have moved far or are new, a row is compared with those few instead (after Elkan
+2003).  The bounds decide by strict inequality and a margin far above rounding, so that the answer
+follows the definition.  All other rows are ranked against all centers.
 """
 
 from dataclasses import dataclass, field
@@ -14,38 +16,47 @@ import numpy.typing as npt
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, nearest_two, squared_distances
 
+Bounds = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
 LEAST_CENTERS = 128
-"""With 64, a pass in which few moved took 1.22 (d = 2), 1.14 (d = 16) and 0.84 (d = 64) of the time of one without
-bounds; with 128, 0.80, 0.73 and 0.62."""
+"""Fewest centers for which bounds are used.
+
+With 64, a pass in which few centers moved took 1.22 (d = 2), 1.14 (d = 16) and 0.84 (d = 64) of
+the time of a pass without bounds; with 128, 0.80, 0.73 and 0.62.
+"""
 CALM = 0.05
-"""A center has moved far where that is more than this share of the root mean squared distance of rows to centers."""
+"""A center moves far if it moves by more than this share of `radius`."""
 MOST_FAR = 0.25
-"""The share of centers that are new or have moved far, above which bounds are not looked at."""
+"""Bounds are not used if a larger share of the centers is new or has moved far."""
 MOST_UNSURE = 0.5
-"""The share of rows that the bounds leave open, above which they are given up: for 1 pass, 3 the next time, 7, ..."""
+"""Bounds pause if they leave a larger share of rows open: for 1 pass, 3 the next time, 7, ..."""
 LEAST_BOUND = 1e-30
-"""Lower bounds below it are none: float32 would round them by more than the last bit."""
+"""Smaller lower bounds are set to 0: float32 would round them by more than the last bit."""
 MARGIN = 1e-9
-"""The relative rounding of distances, bounds and what centers moved, many thousand times over."""
+"""The relative rounding of distances, bounds and moves of centers, many thousand times over."""
 
 
 @dataclass
-class Memory:
-    """Of one block of rows that stay the same; each pass changes it."""
+class HamerlyBounds:
+    """Bounds for one block of n rows; each pass changes them."""
 
     centers: Float64Array | None = None
-    """(k, d), of the last pass."""
+    """(k, d), centers of the last pass."""
     radius: float = 0.0
-    """Root mean squared distance of the rows to their centers in that pass."""
-    bounds: tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]] | None = field(default=None, repr=False)
-    """(n,) labels, and what no center but a row's own is nearer to it than, (n,); None where they are not kept."""
+    """Root mean squared distance of the rows to their centers in the last pass."""
+    bounds: Bounds | None = field(default=None, repr=False)
+    """Labels, (n,), and lower bounds on distances to all other centers, (n,); None if not known."""
     failures: int = 0
-    """Times in a row that the bounds left most rows open."""
+    """Consecutive passes in which the bounds left most rows open."""
     rest: int = 0
-    """Passes to come without bounds, after that."""
+    """Number of next passes without bounds."""
 
-    def assign(self, rows: Rows, centers: Centers, scratch: Scratch) -> tuple[IndexArray, Float64Array]:
-        """Labels and squared distances, (n,) each, of the same rows, (n, d), as the last time."""
+    def assign(
+        self,
+        rows: Rows,
+        centers: Centers,
+        scratch: Scratch,
+    ) -> tuple[IndexArray, Float64Array]:
+        """Return labels and squared distances, (n,) each, of the rows, (n, d), of the last pass."""
         shifts = self._shifts(centers.values)
         far = shifts > CALM * self.radius
         if self.rest or np.count_nonzero(far) > MOST_FAR * len(far):
@@ -53,12 +64,12 @@ class Memory:
             labels, squared = nearest_squared(rows, centers, scratch)
             self.bounds = None
         else:
-            labels, squared = self._bounded(rows, centers, shifts, far, scratch)
+            labels, squared = self._assign_by_bounds(rows, centers, shifts, far, scratch)
         self.centers, self.radius = centers.values, float(np.sqrt(squared.mean()))
         return labels, squared
 
     def _shifts(self, values: Float64Array) -> Float64Array:
-        """(k,), how far each center has moved, infinite where it is new."""
+        """Return the distance, (k,), that each center has moved; infinity for a new center."""
         shifts = np.full(len(values), np.inf)
         if self.centers is not None and len(self.centers) <= len(values):
             known = len(self.centers)
@@ -66,7 +77,7 @@ class Memory:
             shifts[:known] = np.sqrt(np.einsum("ij,ij->i", differences, differences))
         return shifts
 
-    def _bounded(
+    def _assign_by_bounds(
         self, rows: Rows, centers: Centers, shifts: Float64Array, far: BoolArray, scratch: Scratch
     ) -> tuple[IndexArray, Float64Array]:
         n, values = len(rows), centers.values
@@ -77,47 +88,64 @@ class Memory:
         else:
             labels = kept[0].astype(np.intp)
             squared = squared_distances(rows, values, labels, scratch)
-            moved = shifts[~far].max(initial=0.0) * (1 + MARGIN)
-            lower = np.maximum(kept[1] - moved, 0.0)
+            lower = np.maximum(kept[1] - shifts[~far].max(initial=0.0) * (1 + MARGIN), 0.0)
             if far.any():
                 which = np.flatnonzero(far)
-                distances = np.sqrt(squared)
-                among = _to_nearest_of(values, which)[labels] * (1 - MARGIN) - distances
-                measured = np.flatnonzero(~(among > distances * (1 + MARGIN)))
-                few = measured.size < n // 2
-                part = rows[measured] if few else rows
-                _, nearer = nearest_squared(part, Centers(values[which]), scratch)
-                among[measured if few else slice(None)] = np.sqrt(nearer)
-                np.minimum(lower, among, out=lower)
+                bounds = _bounds_on_far(rows, centers, which, labels, squared, scratch)
+                np.minimum(lower, bounds, out=lower)
             unsure = _unsure(squared, lower)
         if unsure.size:
-            part = rows if unsure.size == n else rows[unsure]
+            part = rows
+            if unsure.size < n:
+                part = rows[unsure]
             labels[unsure], seconds = nearest_two(part, centers, scratch)
             squared[unsure] = squared_distances(part, values, labels[unsure], scratch)
             lower[unsure] = np.sqrt(squared_distances(part, values, seconds, scratch))
         if kept is not None:
-            self.failures = self.failures + 1 if unsure.size > MOST_UNSURE * n else 0
+            self.failures += 1
+            if unsure.size <= MOST_UNSURE * n:
+                self.failures = 0
             self.rest = 2**self.failures - 1
         self.bounds = labels.astype(np.int32), _rounded_down(lower)
         return labels, squared
 
 
+def _bounds_on_far(
+    rows: Rows,
+    centers: Centers,
+    which: IndexArray,
+    labels: IndexArray,
+    squared: Float64Array,
+    scratch: Scratch,
+) -> Float64Array:
+    """Return lower bounds, (n,), on the distances to the centers that are new or moved far."""
+    distances = np.sqrt(squared)
+    bounds = _distances_to_some(centers.values, which)[labels] * (1 - MARGIN) - distances
+    open_rows = np.flatnonzero(~(bounds > distances * (1 + MARGIN)))
+    some = Centers(centers.values[which])
+    if open_rows.size < len(rows) // 2:
+        bounds[open_rows] = np.sqrt(nearest_squared(rows[open_rows], some, scratch)[1])
+    else:
+        bounds[:] = np.sqrt(nearest_squared(rows, some, scratch)[1])
+    return bounds
+
+
 def _unsure(squared: Float64Array, lower: Float64Array) -> IndexArray:
-    """The rows whose own center may not be the nearest: (n,) squared distances to it, and bounds on all others."""
+    """Return the rows, of (n,), whose own center may not be the nearest."""
     return np.flatnonzero(~(squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)))
 
 
-def _to_nearest_of(centers: Float64Array, which: IndexArray) -> Float64Array:
-    """(k,), the distance of each center to the nearest of some of them; 0 for these themselves.
+def _distances_to_some(centers: Float64Array, which: IndexArray) -> Float64Array:
+    """Return the distance of each center, (k,), to the nearest of some centers; 0 for these.
 
-    A row at distance u from its own center is at least so much less u from all of those.
+    A row at distance u from its own center is at least this distance minus u away from all of them.
     """
     _, squared = nearest_squared(centers, Centers(centers[which]))
     return np.sqrt(squared)
 
 
 def _rounded_down(values: Float64Array) -> npt.NDArray[np.float32]:
-    """The same or a little less, in float32; 0 where so little is left that float32 has few bits for it."""
+    """Return values, (n,), rounded down to float32; 0 for values below `LEAST_BOUND`."""
     single = np.minimum(values, np.finfo(np.float32).max).astype(np.float32)
     single *= np.float32(1 - 2.0**-22)
     single[single < LEAST_BOUND] = 0

@@ -44,9 +44,10 @@ def choose(
     nearest: tuple[IndexArray, Float64Array],
     found: tuple[IndexArray, Float64Array, Int64Array, BoolArray],
 ) -> None:
-    """Fill `found` with the labels, squared distances, uses and objections of rows, (n, d); see `hdp.Choice`.
+    """Fill `found` with the labels, squared distances, uses and objections of rows, (n, d); see
+    `hdp.Choice`.
 
-    At first its labels and squared distances are those of `nearest`, the nearest center of all.
+    `found` starts with the labels and squared distances of `nearest`, the nearest center of all.
     """
     labels, squared, uses, objecting = found
     for i in range(len(rows)):
@@ -89,9 +90,10 @@ def open_in_order(
     """
     local, both = prices
     weights, slots, used, unused, wanted = asked
-    n, d = rows.shape
+    (n, d), g = rows.shape, len(centers)
     opened, k = np.empty(n, np.intp), 0  # rows that became centers
-    last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)  # openings by a slot, the latest first
+    # openings by a slot, the latest first
+    last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)
     for i in range(n):
         share = min(1.0, weights[i])
         if not share > 0:
@@ -100,7 +102,7 @@ def open_in_order(
         opening = last[slots[i]]
         while opening >= 0:
             number, squared = targets[opening], 0.0
-            center = centers[number] if number < len(centers) else rows[opened[number - len(centers)]]
+            center = centers[number] if number < g else rows[opened[number - g]]
             for j in range(d):
                 difference = rows[i, j] - center[j]
                 squared += difference * difference
@@ -112,10 +114,10 @@ def open_in_order(
                 difference = rows[i, j] - rows[opened[c], j]
                 squared += difference * difference
             if squared < nearest_unused:
-                nearest_unused, target = squared, len(centers) + c
+                nearest_unused, target = squared, g + c
         cost = min(nearest_used, nearest_unused + local / share)
         if cost > both / share:
-            kinds[i], targets[i] = NEW_CENTER, len(centers) + k
+            kinds[i], targets[i] = NEW_CENTER, g + k
             opened[k] = i
             k += 1
         elif nearest_unused + local / share < nearest_used:

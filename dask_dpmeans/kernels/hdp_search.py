@@ -146,12 +146,12 @@ def _use_changes_compiled(
     uses, squared = own
     losses, savings = found
     for i in range(len(rows)):
-        second, place, last = np.inf, starts[groups[i]], starts[groups[i] + 1]
+        second, position, last = np.inf, starts[groups[i]], starts[groups[i] + 1]
         for c in range(len(centers)):
-            is_used = place < last and used[place] == c
+            is_used = position < last and used[position] == c
             if is_used:
-                place += 1
-                if place - 1 == uses[i]:
+                position += 1
+                if position - 1 == uses[i]:
                     continue
             total, limit = 0.0, second if is_used else squared[i]
             for j in range(rows.shape[1]):

@@ -13,16 +13,16 @@ from dask_dpmeans.kernels.numba_support import compile_loop
 
 @dataclass(frozen=True)
 class Moments:
-    """What a pass learns of each of k clusters; sums are of the rows as given, in row order within a block."""
+    """Sums of the rows of k clusters; the rows are added as given, in row order within a block."""
 
     counts: Int64Array
-    """(k,), rows of any weight."""
+    """(k,), numbers of rows, of any weight."""
     weights: Float64Array
     """(k,), sums of the rows' weights."""
     sums: Float64Array
     """(k, d), sums of weight times row."""
     inertias: Float64Array
-    """(k,), sums of weight times squared distance to the center that the rows were assigned to."""
+    """(k,), sums of weight times squared distance to the center of the row."""
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(
@@ -39,42 +39,40 @@ class Moments:
 
     @property
     def means(self) -> Float64Array:
-        """(k, d), for clusters of positive weight."""
-        means: Float64Array = self.sums / self.weights[:, np.newaxis]
-        return means
+        """(k, d), the means of clusters of positive weight."""
+        return np.asarray(self.sums / self.weights[:, np.newaxis])
 
     def keep(self, clusters: IndexArray | BoolArray) -> "Moments":
-        """The moments of some clusters, by number or mask."""
-        return Moments(self.counts[clusters], self.weights[clusters], self.sums[clusters], self.inertias[clusters])
+        """Return the moments of some clusters, (m,), by number or mask."""
+        return Moments(*(values[clusters] for values in vars(self).values()))
 
 
 def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: int) -> Moments:
-    """Moments of k clusters from a block, and the labels and squared distances of its rows, (height,) each."""
+    """Return moments of k clusters of a block with labels and squared distances, (height,) each."""
+    weights = block.weights
     if numba_support.AVAILABLE:
-        added = np.zeros(k, np.int64), np.zeros(k), np.zeros((k, block.rows.shape[1])), np.zeros(k)
-        weights = np.empty(0) if block.weights is None else block.weights
+        sums = np.zeros((k, block.rows.shape[1]))
+        added = np.zeros(k, np.int64), np.zeros(k), sums, np.zeros(k)
+        if weights is None:
+            weights = np.empty(0)
         _add_rows_compiled(block.rows, weights, labels, squared, added)
         return Moments(*added)
     counts = np.bincount(labels, minlength=k).astype(np.int64)
-    return Moments(
-        counts,
-        counts.astype(np.float64) if block.weights is None else total(labels, block.weights, k),
-        _sums(block, labels, k),
-        total(labels, squared if block.weights is None else block.weights * squared, k),
-    )
+    sums = _sums(block, labels, k)
+    if weights is None:
+        return Moments(counts, counts.astype(np.float64), sums, total(labels, squared, k))
+    return Moments(counts, total(labels, weights, k), sums, total(labels, weights * squared, k))
 
 
 def _sums(block: Block, labels: IndexArray, k: int) -> Float64Array:
-    """(k, d), the rows times their weights, added to their clusters one after the other."""
+    """Return the sums, (k, d), of weight times row, added in row order."""
     n = len(labels)
-    weights = np.ones(n) if block.weights is None else block.weights
-    members = csc_array((weights, labels, np.arange(n + 1)), shape=(k, n))
-    added: Float64Array = members @ block.doubles()  # column after column, a row each
-    return added
+    members = csc_array((block.row_weights(), labels, np.arange(n + 1)), shape=(k, n))
+    return np.asarray(members @ block.doubles())  # column after column, a row each
 
 
 def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
-    """(k,), the greatest value >= 0 of each cluster, 0 where it has none."""
+    """Return the greatest of the values >= 0 of each cluster, (k,); 0 for an empty cluster."""
     found = np.zeros(k)
     if numba_support.AVAILABLE:
         _greatest_compiled(labels, values, found)
@@ -84,7 +82,7 @@ def greatest(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
 
 
 def total(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
-    """(k,), the values of each cluster added one after the other."""
+    """Return the sum of the values of each cluster, (k,), added one after the other."""
     return np.bincount(labels, values, minlength=k).astype(np.float64, copy=False)
 
 
@@ -96,11 +94,13 @@ def _add_rows_compiled(
     squared: Float64Array,
     moments: tuple[Int64Array, Float64Array, Float64Array, Float64Array],
 ) -> None:
-    """Add the rows, (n, d), to the moments of their clusters, in row order; empty weights mean 1 for each row."""
+    """Add rows, (n, d), to the moments of their clusters, in row order; empty weights mean 1."""
     counts, totals, sums, inertias = moments
     n, d = rows.shape
     for i in range(n):
-        label, weight = labels[i], weights[i] if weights.size else 1.0
+        label, weight = labels[i], 1.0
+        if weights.size:
+            weight = weights[i]
         counts[label] += 1
         totals[label] += weight
         inertias[label] += weight * squared[i]

@@ -1,7 +1,8 @@
-"""One pass of rows against given centers that learns what every move of the search would gain.
+"""One pass that finds the gain of every move of the search.
 
-Besides the moments of a scan it carries two child centers of each cluster, which split its rows in two, and the second
-nearest center of each row, which is where the row goes if its own center is deleted.
+Besides the moments of a scan, it finds two things.  Two child centers of each cluster split its
+rows in two. The second nearest center of each row is the center that the row goes to if its own is
+deleted.
 """
 
 from dataclasses import dataclass
@@ -9,74 +10,76 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.assign import propose
-from dask_dpmeans.kernels.births import Proposals, merge_covers
+from dask_dpmeans.kernels.births import Proposals, merge_openers
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, total
 from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 DENSE = 8
-"""Pairs of clusters for each row up to which sums of all of them are faster than sorting."""
+"""Pairs of clusters for each row, up to which summing over all pairs is faster than sorting."""
 
 
 @dataclass(frozen=True)
 class Transfers:
-    """What the rows of a cluster would lose by going to their second nearest centers; sparse."""
+    """The rise of the squared error if rows go to their second nearest centers; sparse."""
 
     pairs: Int64Array
-    """(m,), k times the number of a cluster plus that of the second nearest center of some of its rows, rising."""
+    """(m,), k * cluster + second nearest center, ascending."""
     losses: Float64Array
-    """(m,), what these rows' squared error would rise by, in squared units of the rows times weight."""
+    """(m,), the rise for the rows of this pair, in squared units of the rows times weight."""
 
     def __add__(self, other: "Transfers") -> "Transfers":
-        pairs, places = np.unique(np.concatenate([self.pairs, other.pairs]), return_inverse=True)
-        return Transfers(pairs, total(places, np.concatenate([self.losses, other.losses]), len(pairs)))
+        pairs = np.concatenate([self.pairs, other.pairs])
+        return _sum_by_pair(pairs, np.concatenate([self.losses, other.losses]))
 
 
 @dataclass(frozen=True)
-class Probe:
-    """The answer of a run of blocks, for k centers."""
+class MoveStatistics:
+    """The answer for k centers."""
 
     halves: Moments
-    """Of 2k halves: of cluster c, the rows nearer to its first child are number 2c, the others 2c + 1."""
+    """Moments of 2k halves: of cluster c, half 2c has the rows nearer to the first child."""
     inertias: Float64Array
-    """(k,), squared error of the clusters, about the centers."""
+    """(k,), squared error of the clusters about the centers."""
     transfers: Transfers
+    """Losses of the rows at their second nearest centers."""
     proposals: Proposals
-    """A cover of the rows that object to every center."""
+    """Openers among the rows that object to every center."""
 
 
 @dataclass(frozen=True)
-class Probing:
-    """A pass against centers and their children, as a reduction."""
+class MoveScan:
+    """The reduction to `MoveStatistics`."""
 
     centers: Centers
-    """k of them."""
+    """(k, d), the centers."""
     children: Float64Array
     """(k, 2, d)."""
     penalty: float
-    """Beyond which a row objects; infinite where none may."""
+    """Penalty of the proposals; infinite for no proposals."""
 
-    def chunk(self, block: Block) -> Probe:
-        """The answer of one block."""
+    def chunk(self, block: Block) -> MoveStatistics:
+        """Return the statistics of one block."""
         labels, seconds = two_nearest(block, self.centers)
         children = self.children.reshape(2 * len(self.centers), -1)
-        measure = select_loop(_measured_compiled, _measured)
-        squared, halves, inertias, transfers = measure(block, self.centers.values, children, labels, seconds)
-        return Probe(halves, inertias, transfers, propose(block, squared, self.penalty))
+        measure = select_loop(_measure_compiled, _measure)
+        centers = self.centers.values
+        squared, halves, inertias, transfers = measure(block, centers, children, labels, seconds)
+        return MoveStatistics(halves, inertias, transfers, propose(block, squared, self.penalty))
 
-    def combine(self, left: Probe, right: Probe) -> Probe:
-        """The answer of two neighboring runs of blocks."""
-        return Probe(
+    def combine(self, left: MoveStatistics, right: MoveStatistics) -> MoveStatistics:
+        """Merge the statistics of two neighboring runs of blocks."""
+        return MoveStatistics(
             left.halves + right.halves,
             left.inertias + right.inertias,
             left.transfers + right.transfers,
-            merge_covers(left.proposals, right.proposals, self.penalty),
+            merge_openers(left.proposals, right.proposals, self.penalty),
         )
 
 
 def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]:
-    """Labels and second nearest centers, (height,) each; the same where there is one center."""
+    """Return the nearest and second nearest centers, (height,) each; 0 and 0 if k = 1."""
     if len(centers) > 1:
         return nearest_two(block.rows, centers, block.scratch)
     only = np.zeros(len(block.rows), np.intp)
@@ -84,51 +87,62 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
 
 
 Measured = tuple[Float64Array, Moments, Float64Array, Transfers]
-"""Squared distances of the rows to their centers, and what a probe says of halves, clusters and transfers."""
+"""Squared distances, (height,), and halves, inertias and transfers of `MoveStatistics`."""
 
 
-def _measured(
-    block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
+def _measure(
+    block: Block,
+    centers: Float64Array,
+    children: Float64Array,
+    labels: IndexArray,
+    seconds: IndexArray,
 ) -> Measured:
-    """What there is to learn once the two nearest centers are known."""
-    k, scratch = len(centers), block.scratch
-    squared = squared_distances(block.rows, centers, labels, scratch)
-    losses = squared_distances(block.rows, centers, seconds, scratch) - squared
-    first, second = (squared_distances(block.rows, children, 2 * labels + side, scratch) for side in (0, 1))
+    """Return the statistics of rows whose two nearest centers are known."""
+    k, rows, scratch = len(centers), block.rows, block.scratch
+    squared = squared_distances(rows, centers, labels, scratch)
+    losses = squared_distances(rows, centers, seconds, scratch) - squared
+    first = squared_distances(rows, children, 2 * labels, scratch)
+    second = squared_distances(rows, children, 2 * labels + 1, scratch)
     sides = second < first
     halves = cluster_moments(block, 2 * labels + sides, np.where(sides, second, first), 2 * k)
     errors = squared
     if block.weights is not None:
         errors, losses = block.weights * errors, block.weights * losses
-    return squared, halves, total(labels, errors, k), _transfers(labels, seconds, losses, k)
+    transfers = _sum_by_pair(labels.astype(np.int64) * k + seconds, losses)
+    return squared, halves, total(labels, errors, k), transfers
 
 
-def _measured_compiled(
-    block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
+def _measure_compiled(
+    block: Block,
+    centers: Float64Array,
+    children: Float64Array,
+    labels: IndexArray,
+    seconds: IndexArray,
 ) -> Measured:
-    """The same by one compiled loop, which sums the transfers too where there are few pairs of clusters."""
+    """Return the statistics by a compiled loop, which sums the transfers if there are few pairs."""
     n, (k, d) = len(labels), centers.shape
     squared, losses, inertias = np.empty(n), np.empty(n), np.zeros(k)
     halves = np.zeros(2 * k, np.int64), np.zeros(2 * k), np.zeros((2 * k, d)), np.zeros(2 * k)
-    n_pairs = k * k if k * k <= DENSE * n else 0
-    present, lost = pairs = np.zeros(n_pairs, np.bool_), np.zeros(n_pairs)
-    weights = np.ones(n) if block.weights is None else block.weights
-    _measure_loop(block.rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias, pairs)
-    if n_pairs:
-        which = np.flatnonzero(present).astype(np.int64)
-        transfers = Transfers(which, lost[which])
+    dense = k * k <= DENSE * n
+    pairs = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
+    measured = squared, losses, halves, inertias, pairs
+    _add_rows(block.rows, block.row_weights(), centers, children, labels, seconds, *measured)
+    if dense:
+        present = np.flatnonzero(pairs[0]).astype(np.int64)
+        transfers = Transfers(present, pairs[1][present])
     else:
-        transfers = _transfers(labels, seconds, losses, k)
+        transfers = _sum_by_pair(labels.astype(np.int64) * k + seconds, losses)
     return squared, Moments(*halves), inertias, transfers
 
 
-def _transfers(labels: IndexArray, seconds: IndexArray, losses: Float64Array, k: int) -> Transfers:
-    pairs, places = np.unique(labels.astype(np.int64) * k + seconds, return_inverse=True)
-    return Transfers(pairs, total(places, losses, len(pairs)))
+def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
+    """Return the distinct pairs, (m,), of (n,), with the sum of the losses, (n,), of each."""
+    distinct, ranks = np.unique(pairs, return_inverse=True)
+    return Transfers(distinct, total(ranks, losses, len(distinct)))
 
 
 @compile_loop
-def _measure_loop(
+def _add_rows(
     rows: Rows,
     weights: Float64Array,
     centers: Float64Array,
@@ -141,12 +155,14 @@ def _measure_loop(
     inertias: Float64Array,
     pairs: tuple[BoolArray, Float64Array],
 ) -> None:
-    """Fill in all statistics of rows, (n, d), whose two nearest centers are known; sums start from zero.
+    """Fill in all statistics of rows, (n, d), whose two nearest centers are known; sums start from
+    zero.
 
-    Rows, (n,): squared distance to the nearest center, and the loss at the second.  Halves of clusters, (2k,) and
-    (2k, d): counts, weights, sums and squared errors about the children, (2k, d).  Clusters, (k,): squared errors about
-    the centers, (k, d).  Pairs of nearest and second nearest center, (k * k,), unless empty: whether rows have this
-    pair, and the sum of their losses.
+    Rows, (n,): squared distance to the nearest center, and the loss at the second.  Halves of
+    clusters, (2k,) and (2k, d): counts, weights, sums and squared errors about the children, (2k,
+    d).  Clusters, (k,): squared errors about the centers, (k, d).  Pairs of nearest and second
+    nearest center, (k * k,), unless empty: whether rows have this pair, and the sum of their
+    losses.
     """
     present, lost = pairs
     counts, totals, sums, errors = halves
@@ -157,7 +173,8 @@ def _measure_loop(
         for j in range(d):
             value = np.float64(rows[i, j])
             from_near, from_far = value - centers[label, j], value - centers[other, j]
-            from_left, from_right = value - children[2 * label, j], value - children[2 * label + 1, j]
+            from_left = value - children[2 * label, j]
+            from_right = value - children[2 * label + 1, j]
             near += from_near * from_near
             far += from_far * from_far
             left += from_left * from_left

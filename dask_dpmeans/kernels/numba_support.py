@@ -1,7 +1,9 @@
-"""Numba, if it is installed: the one switch that turns compiled loops off, and the options of compilation.
+"""Numba, if it is installed: the one switch that turns compiled loops off, and the options of
+compilation.
 
-A compiled loop returns the same bytes as its NumPy twin: sums go through the rows in the same order, and ties are
-decided by the definition in `distance`.  The environment variable ``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
+A compiled loop returns the same bytes as its NumPy twin: sums go through the rows in the same
+order, and ties are decided by the definition in `distance`.  The environment variable
+``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
 """
 
 from collections.abc import Callable
@@ -15,13 +17,15 @@ AVAILABLE = find_spec("numba") is not None
 """Whether kernels call compiled loops; tests set it to False."""
 if AVAILABLE:
     import numba
-    import scipy.linalg  # noqa: F401  Numba multiplies by its BLAS: loaded here, before its threads are limited
+
+    # Numba multiplies by the BLAS of SciPy: it is loaded here, before its threads are limited.
+    import scipy.linalg  # noqa: F401
 
     AVAILABLE = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 
 def compile_loop(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Compile without fused or reordered arithmetic: each operation is rounded once, as in NumPy."""
+    """Compile without fused or reordered arithmetic: each operation rounds once, as in NumPy."""
     if not AVAILABLE:
         return function
     try:

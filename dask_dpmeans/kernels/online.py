@@ -6,7 +6,7 @@ continues with more room.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,14 +15,26 @@ from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 LEAST_ROOM = 64
 """Room for clusters at first."""
-TILE = 512
+CENTER_TILE = 512
 """Centers whose distances to a row are summed side by side, in the first-level cache."""
 ENDLESS = 2**62
 """No limit on the number of clusters."""
 
 
+class ClusterColumns(NamedTuple):
+    """Clusters as columns, with room for more."""
+
+    centers: Float64Array
+    """(d, room)."""
+    weights: Float64Array
+    """(room,)."""
+
+
 class Boxes(NamedTuple):
-    """Clusters with the ranges of their rows (Odashima et al. 2016, section 3.2)."""
+    """Clusters with the ranges of their rows (Odashima et al. 2016, section 3.2).
+
+    The rules see them transposed, as columns with room for more: (d, room) and (room,).
+    """
 
     centers: Float64Array
     """(k, d), mu."""
@@ -34,6 +46,9 @@ class Boxes(NamedTuple):
     """(k, d), q, the maxima."""
 
 
+Columns = TypeVar("Columns", ClusterColumns, Boxes)
+
+
 def online(
     rows: Float64Array, penalty: float, centers: Float64Array, weights: Float64Array, most: int = ENDLESS
 ) -> tuple[Float64Array, Float64Array]:
@@ -43,8 +58,8 @@ def online(
     ends early with more than `most` clusters.
     """
     loop = select_loop(_join_or_open_compiled, join_or_open)
-    columns, weights = _run(loop, rows, penalty, (centers.T, weights), most)
-    return np.ascontiguousarray(columns.T), weights
+    found = _run(loop, rows, penalty, ClusterColumns(centers.T, weights), most)
+    return np.ascontiguousarray(found.centers.T), found.weights
 
 
 def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS) -> Boxes:
@@ -53,25 +68,25 @@ def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS)
     It ends early with more than `most` clusters.
     """
     loop = select_loop(_join_split_or_open_compiled, join_split_or_open)
-    columns = boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T
-    centers, weights, lows, highs = _run(loop, rows, penalty, columns, most)
-    return Boxes(*(np.ascontiguousarray(each) for each in (centers.T, weights, lows.T, highs.T)))
+    columns = Boxes(boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T)
+    found = _run(loop, rows, penalty, columns, most)
+    return Boxes(*(np.ascontiguousarray(each.T) for each in found))
 
 
 def _run(
-    loop: Callable[..., tuple[int, int]],
+    loop: Callable[[Float64Array, int, float, int, Columns], tuple[int, int]],
     rows: Float64Array,
     penalty: float,
-    clusters: tuple[Float64Array, ...],
+    clusters: Columns,
     most: int,
-) -> tuple[Float64Array, ...]:
+) -> Columns:
     """Run a rule over rows, (n, d), and double the room for clusters, (..., k), if used up."""
-    k, done = clusters[-1].shape[-1], 0
+    k, done = len(clusters.weights), 0
     while done < len(rows) and k <= most:
         room = min(max(LEAST_ROOM, 2 * k), most + 1)
-        clusters = tuple(_widen(each[..., :k], room) for each in clusters)
-        done, k = loop(rows, done, float(penalty), k, *clusters)
-    return tuple(each[..., :k].copy() for each in clusters)
+        clusters = type(clusters)(*(_widen(each[..., :k], room) for each in clusters))
+        done, k = loop(rows, done, float(penalty), k, clusters)
+    return type(clusters)(*(each[..., :k].copy() for each in clusters))
 
 
 def _widen(values: Float64Array, room: int) -> Float64Array:
@@ -81,14 +96,12 @@ def _widen(values: Float64Array, room: int) -> Float64Array:
     return wide
 
 
-def join_or_open(
-    rows: Float64Array, done: int, penalty: float, k: int, centers: Float64Array, weights: Float64Array
-) -> tuple[int, int]:
+def join_or_open(rows: Float64Array, done: int, penalty: float, k: int, clusters: ClusterColumns) -> tuple[int, int]:
     """Apply Algorithm 2 in place from row number `done` on.
 
-    Returned are the numbers of rows done and of clusters.  Rows are (n, d), centers (d, room), k of
-    them in use, weights (room,).
+    Returned are the numbers of rows done and of clusters.  Rows are (n, d); k clusters are in use.
     """
+    centers, weights = clusters
     for i in range(done, len(rows)):
         if k == len(weights):
             return i, k
@@ -102,20 +115,11 @@ def join_or_open(
     return len(rows), k
 
 
-def join_split_or_open(
-    rows: Float64Array,
-    done: int,
-    penalty: float,
-    k: int,
-    centers: Float64Array,
-    weights: Float64Array,
-    lows: Float64Array,
-    highs: Float64Array,
-) -> tuple[int, int]:
+def join_split_or_open(rows: Float64Array, done: int, penalty: float, k: int, boxes: Boxes) -> tuple[int, int]:
     """Apply Algorithm 3 in place from row number `done` on.
 
-    Returned are the numbers of rows done and of clusters.  Rows are (n, d); centers, lows and highs
-    (d, room), k of them in use; weights (room,).
+    Returned are the numbers of rows done and of clusters.  Rows are (n, d).  Of the boxes, as
+    columns, k are in use.
 
     The paper prints the comparison with the least squared distance so far as ``>``, which would
     find the farthest cluster beyond the radius.  Section 3.2 describes the nearest one within it.
@@ -126,6 +130,7 @@ def join_split_or_open(
     exactly the radius joins.  They differ in such ties only.  ``<`` changes one printed sign and
     keeps the one rule for equal distances.
     """
+    centers, weights, lows, highs = boxes
     for i in range(done, len(rows)):
         if k == len(weights):
             return i, k
@@ -133,7 +138,7 @@ def join_split_or_open(
         squared = squared_to_all(row, centers[:, :k])
         near = np.flatnonzero(squared < penalty)
         if near.size:
-            near = near[~_would_split(row, near, penalty, weights, lows, highs)]
+            near = near[~_would_split(row, near, penalty, boxes)]
         if not near.size:
             centers[:, k], lows[:, k], highs[:, k], weights[k] = row, row, row, 1.0
             k += 1
@@ -145,7 +150,7 @@ def join_split_or_open(
         ranges = highs[:, best] - lows[:, best]
         column = int(ranges.argmax())
         if _is_too_large(weights[best], ranges[column], penalty):
-            _cut(best, k, column, centers, weights, lows, highs)
+            _cut(best, k, column, boxes)
             k += 1
     return len(rows), k
 
@@ -164,14 +169,12 @@ def _take(row: Float64Array, c: int, centers: Float64Array, weights: Float64Arra
     weights[c] += 1.0
 
 
-def _would_split(
-    row: Float64Array, near: IndexArray, penalty: float, weights: Float64Array, lows: Float64Array, highs: Float64Array
-) -> BoolArray:
+def _would_split(row: Float64Array, near: IndexArray, penalty: float, boxes: Boxes) -> BoolArray:
     """Return for some clusters, (m,), whether a row, (d,), outside would make them split."""
-    each, low, high = row[:, np.newaxis], lows[:, near], highs[:, near]
+    each, low, high = row[:, np.newaxis], boxes.lows[:, near], boxes.highs[:, near]
     outside = ((each < low) | (each > high)).any(axis=0)
     widest = (np.maximum(high, each) - np.minimum(low, each)).max(axis=0)
-    return np.asarray(outside & _is_too_large(weights[near] + 1.0, widest, penalty))
+    return np.asarray(outside & _is_too_large(boxes.weights[near] + 1.0, widest, penalty))
 
 
 def _is_too_large(
@@ -182,10 +185,9 @@ def _is_too_large(
 
 
 @compile_loop
-def _cut(
-    c: int, new: int, j: int, centers: Float64Array, weights: Float64Array, lows: Float64Array, highs: Float64Array
-) -> None:
+def _cut(c: int, new: int, j: int, boxes: Boxes) -> None:
     """Cut cluster c at its center in column j; the upper half becomes cluster `new` (eq. 6)."""
+    centers, weights, lows, highs = boxes
     low, high, weight = lows[j, c], highs[j, c], weights[c]
     middle = min(max(centers[j, c], low), high)  # rounding may have moved a mean out of its box
     for every in (centers, lows, highs):
@@ -203,8 +205,8 @@ def squared_to_all_compiled(row: Float64Array, centers: Float64Array, k: int, sq
     `row_exchange` calls this too, which Numba does not notice: after a change here, delete its
     cached code.
     """
-    for first in range(0, k, TILE):
-        part = squared[first : min(first + TILE, k)]
+    for first in range(0, k, CENTER_TILE):
+        part = squared[first : min(first + CENTER_TILE, k)]
         part[:] = 0.0
         for j in range(len(row)):
             value, middles = row[j], centers[j, first : first + len(part)]
@@ -224,9 +226,10 @@ def _take_compiled(row: Float64Array, c: int, centers: Float64Array, weights: Fl
 
 @compile_loop
 def _join_or_open_compiled(
-    rows: Float64Array, done: int, penalty: float, k: int, centers: Float64Array, weights: Float64Array
+    rows: Float64Array, done: int, penalty: float, k: int, clusters: ClusterColumns
 ) -> tuple[int, int]:
     """Compiled twin of `join_or_open`."""
+    centers, weights = clusters
     room = len(weights)
     squared = np.empty(room)
     for i in range(done, len(rows)):
@@ -247,30 +250,22 @@ def _join_or_open_compiled(
 
 
 @compile_loop
-def _would_split_compiled(
-    row: Float64Array, c: int, penalty: float, weights: Float64Array, lows: Float64Array, highs: Float64Array
-) -> bool:
+def _would_split_compiled(row: Float64Array, c: int, penalty: float, boxes: Boxes) -> bool:
     """Compiled twin of `_would_split`, for one cluster."""
     outside, widest = False, 0.0
     for j in range(len(row)):
-        low, high = lows[j, c], highs[j, c]
+        low, high = boxes.lows[j, c], boxes.highs[j, c]
         outside = outside or row[j] < low or row[j] > high
         widest = max(widest, max(high, row[j]) - min(low, row[j]))
-    return outside and (weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
+    return outside and (boxes.weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
 
 
 @compile_loop
 def _join_split_or_open_compiled(
-    rows: Float64Array,
-    done: int,
-    penalty: float,
-    k: int,
-    centers: Float64Array,
-    weights: Float64Array,
-    lows: Float64Array,
-    highs: Float64Array,
+    rows: Float64Array, done: int, penalty: float, k: int, boxes: Boxes
 ) -> tuple[int, int]:
     """Compiled twin of `join_split_or_open`."""
+    centers, weights, lows, highs = boxes
     room = len(weights)
     squared = np.empty(room)
     for i in range(done, len(rows)):
@@ -280,8 +275,7 @@ def _join_split_or_open_compiled(
         squared_to_all_compiled(row, centers, k, squared)
         best, least = -1, penalty
         for c in range(k):
-            near = squared[c] < least
-            if near and not _would_split_compiled(row, c, penalty, weights, lows, highs):
+            if squared[c] < least and not _would_split_compiled(row, c, penalty, boxes):
                 best, least = c, squared[c]
         if best < 0:
             centers[:, k], lows[:, k], highs[:, k] = row, row, row
@@ -296,6 +290,6 @@ def _join_split_or_open_compiled(
             if highs[j, best] - lows[j, best] > widest:
                 widest, column = highs[j, best] - lows[j, best], j
         if weights[best] * (widest * widest) > 16.0 * penalty:
-            _cut(best, k, column, centers, weights, lows, highs)
+            _cut(best, k, column, boxes)
             k += 1
     return len(rows), k

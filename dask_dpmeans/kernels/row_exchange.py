@@ -7,6 +7,7 @@ Vattani 2010).
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 from dask_dpmeans.kernels.online import squared_to_all, squared_to_all_compiled
 
-ROUNDING = 1e-9
+EXCHANGE_ROUNDING = 1e-9
 """A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
 more than this share of it; less is rounding."""
 VANISHING = 1e-12
@@ -29,6 +30,17 @@ FEWEST_ROWS = 32
 """Least number of rows evaluated together without Numba, ..."""
 MOST_DIFFERENCES = 2**16
 """... and the most: this many differences of numbers, after no row has moved for long."""
+
+
+class MovableClusters(NamedTuple):
+    """Clusters that change in place, with room for more."""
+
+    centers: Float64Array
+    """(d, room)."""
+    masses: Float64Array
+    """(room,), weights; or lengths of the weighted sums of unit rows."""
+    counts: Int64Array
+    """(room,), numbers of rows; 0 for an unused number."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +73,20 @@ def exchange(
     room = 2 * (int(labels.max()) + 1) + SPARE
     loop = select_loop(_exchange_rows_compiled, exchange_rows)
     clusters = _clusters(rows, weights, labels, room, spherical)
-    passes = loop(rows, weights, labels, penalty, spherical, most, *clusters)
-    centers, _, counts = _clusters(rows, weights, labels, room, spherical)
-    if counts.all() and passes < most:  # the room is used up: more clusters may open
+    passes = loop(rows, weights, labels, penalty, spherical, most, clusters)
+    clusters = _clusters(rows, weights, labels, room, spherical)
+    if clusters.counts.all() and passes < most:  # the room is used up: more clusters may open
         more = exchange(rows, weights, labels, penalty, most - passes, spherical=spherical)
         return replace(more, passes=passes + more.passes)
-    squared = squared_distances(rows, np.ascontiguousarray(centers.T), labels)
-    objective = math.fsum(weights * squared) + penalty * np.count_nonzero(counts)
+    squared = squared_distances(rows, np.ascontiguousarray(clusters.centers.T), labels)
+    objective = math.fsum(weights * squared) + penalty * np.count_nonzero(clusters.counts)
     return Exchanged(labels, objective, passes)
 
 
 def _clusters(
     rows: Float64Array, weights: Float64Array, labels: Int64Array, room: int, spherical: bool
-) -> tuple[Float64Array, Float64Array, Int64Array]:
-    """Return centers, (d, room), masses and numbers of rows, (room,) each.
-
-    The mass of a cluster is its weight, or the length of its weighted sum if `spherical`.
-    """
+) -> MovableClusters:
+    """Return the clusters of rows, (n, d), with weights and labels, (n,)."""
     moments = cluster_moments(Block(0, rows, weights, Scratch()), labels, np.zeros(len(rows)), room)
     masses, centers = moments.weights, np.zeros((rows.shape[1], room))
     np.divide(moments.sums.T, masses, out=centers, where=masses > 0)
@@ -87,7 +96,7 @@ def _clusters(
         masses = np.where(cancel, 0.0, masses * lengths)
         np.divide(centers, lengths, out=centers, where=lengths > VANISHING)
         centers[:, cancel] = np.eye(len(centers), 1)
-    return centers, masses, moments.counts
+    return MovableClusters(centers, masses, moments.counts)
 
 
 def exchange_rows(
@@ -97,15 +106,12 @@ def exchange_rows(
     penalty: float,
     spherical: bool,
     most: int,
-    centers: Float64Array,
-    masses: Float64Array,
-    counts: Int64Array,
+    clusters: MovableClusters,
 ) -> int:
     """Move rows, (n, d), until a pass moves none, and return the number of passes.
 
-    Labels, (n,), and clusters change in place: centers, (d, room), masses and counts of rows,
-    (room,). Many rows are evaluated together, up to the first that moves, then again from the row
-    after it.
+    Labels, (n,), and clusters change in place.  Many rows are evaluated together, up to the first
+    that moves, then again from the row after it.
     """
     passes, moved = 0, True
     while moved and passes < most:
@@ -114,18 +120,16 @@ def exchange_rows(
         first, count = 0, FEWEST_ROWS
         while first < len(rows):
             part = slice(first, first + count)
-            gaining, targets = _best_moves(
-                rows[part], weights[part], labels[part], penalty, spherical, centers, masses, counts
-            )
+            gaining, targets = _best_moves(rows[part], weights[part], labels[part], penalty, spherical, clusters)
             if not len(gaining):
                 first += len(targets)
-                most_rows = MOST_DIFFERENCES // (centers.shape[0] * np.count_nonzero(counts))
+                most_rows = MOST_DIFFERENCES // (rows.shape[1] * np.count_nonzero(clusters.counts))
                 count = min(2 * count, max(FEWEST_ROWS, most_rows))
                 continue
             offset = int(gaining[0])  # the rows after it see the centers that this move leads to
             i = first + offset
-            _take_out(rows[i], weights[i], labels[i], spherical, centers, masses, counts)
-            _put_in(rows[i], weights[i], int(targets[offset]), spherical, centers, masses, counts)
+            _take_out(rows[i], weights[i], labels[i], spherical, clusters)
+            _put_in(rows[i], weights[i], int(targets[offset]), spherical, clusters)
             labels[i] = targets[offset]
             moved = True
             first, count = i + 1, max(FEWEST_ROWS, min(count, 2 * (offset + 1)))
@@ -138,11 +142,10 @@ def _best_moves(
     labels: Int64Array,
     penalty: float,
     spherical: bool,
-    centers: Float64Array,
-    masses: Float64Array,
-    counts: Int64Array,
+    clusters: MovableClusters,
 ) -> tuple[Int64Array, Int64Array]:
     """Return positions, (m,), of rows, (n, d), that gain by a move, and all best targets, (n,)."""
+    centers, masses, counts = clusters
     present, every = np.flatnonzero(counts > 0), np.arange(len(rows))
     squared = _squared_to_each(rows, centers[:, present])
     own = np.searchsorted(present, labels)
@@ -156,7 +159,7 @@ def _best_moves(
     if len(present) < len(counts):
         alone = (sizes > 1) & (penalty < least)
         targets[alone], least[alone] = np.flatnonzero(counts == 0)[0], penalty
-    return np.flatnonzero(least + ROUNDING * penalty < left), targets
+    return np.flatnonzero(least + EXCHANGE_ROUNDING * penalty < left), targets
 
 
 def _squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:
@@ -177,7 +180,7 @@ def _leaving_gains(weights: Float64Array, masses: Float64Array, squared: Float64
     """
     if not spherical:
         rest = masses - weights
-        shares = np.divide(masses, rest, out=np.zeros(len(rest)), where=rest > ROUNDING * masses)
+        shares = np.divide(masses, rest, out=np.zeros(len(rest)), where=rest > EXCHANGE_ROUNDING * masses)
         return weights * shares * squared
     lasting = masses > VANISHING * weights
     shares = np.divide(weights, masses, out=np.ones(len(masses)), where=lasting)
@@ -204,8 +207,9 @@ def _joining_costs(weights: Float64Array, masses: Float64Array, squared: Float64
 
 
 @compile_loop
-def _turn(row: Float64Array, weight: float, c: int, centers: Float64Array, masses: Float64Array) -> None:
+def _turn(row: Float64Array, weight: float, c: int, clusters: MovableClusters) -> None:
     """Add a row, (d,), of some weight, possibly negative, to the sum of unit rows of cluster c."""
+    centers, masses, _ = clusters
     total = masses[c] * centers[:, c] + weight * row
     length = np.sqrt(np.cumsum(total * total)[-1])  # sums in order, unlike np.sum
     masses[c] = length
@@ -214,44 +218,30 @@ def _turn(row: Float64Array, weight: float, c: int, centers: Float64Array, masse
 
 
 @compile_loop
-def _take_out(
-    row: Float64Array,
-    weight: float,
-    c: int,
-    spherical: bool,
-    centers: Float64Array,
-    masses: Float64Array,
-    counts: Int64Array,
-) -> None:
+def _take_out(row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters) -> None:
     """Take a row, (d,), out of cluster c."""
+    centers, masses, counts = clusters
     counts[c] -= 1
     rest = masses[c] - weight
     if not counts[c]:
         return
     if spherical:
-        _turn(row, -weight, c, centers, masses)
+        _turn(row, -weight, c, clusters)
     else:
         centers[:, c] -= (weight / rest) * (row - centers[:, c])
         masses[c] = rest
 
 
 @compile_loop
-def _put_in(
-    row: Float64Array,
-    weight: float,
-    c: int,
-    spherical: bool,
-    centers: Float64Array,
-    masses: Float64Array,
-    counts: Int64Array,
-) -> None:
+def _put_in(row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters) -> None:
     """Put a row, (d,), into cluster c."""
+    centers, masses, counts = clusters
     counts[c] += 1
     if counts[c] == 1:
         centers[:, c] = row
         masses[c] = weight
     elif spherical:
-        _turn(row, weight, c, centers, masses)
+        _turn(row, weight, c, clusters)
     else:
         masses[c] += weight
         centers[:, c] += (weight / masses[c]) * (row - centers[:, c])
@@ -266,7 +256,7 @@ def _leaving_gain_compiled(
         return penalty
     if not spherical:
         rest = mass - weight
-        if rest > ROUNDING * mass:
+        if rest > EXCHANGE_ROUNDING * mass:
             return weight * (mass / rest) * squared
         return 0.0
     if not mass > VANISHING * weight:
@@ -297,11 +287,10 @@ def _exchange_rows_compiled(
     penalty: float,
     spherical: bool,
     most: int,
-    centers: Float64Array,
-    masses: Float64Array,
-    counts: Int64Array,
+    clusters: MovableClusters,
 ) -> int:
     """Compiled twin of `exchange_rows`."""
+    centers, masses, counts = clusters
     room, passes, moved = len(masses), 0, True
     squared = np.empty(room)
     while moved and passes < most:
@@ -323,9 +312,9 @@ def _exchange_rows_compiled(
                         best, least = c, cost
             if counts[own] > 1 and empty >= 0 and penalty < least:
                 best, least = empty, penalty
-            if least + ROUNDING * penalty < left:
-                _take_out(row, weight, own, spherical, centers, masses, counts)
-                _put_in(row, weight, best, spherical, centers, masses, counts)
+            if least + EXCHANGE_ROUNDING * penalty < left:
+                _take_out(row, weight, own, spherical, clusters)
+                _put_in(row, weight, best, spherical, clusters)
                 labels[i] = best
                 moved = True
     return passes

@@ -1,7 +1,8 @@
-"""Answers that stand: what a run of rows answered in one pass, where it must answer the same in the next.
+"""Reuse of a shard's answer in the next pass, if the shard must answer the same.
 
-A row keeps its center if that has not moved and every center that has, or is new, is more than twice as far from it as
-the row is: the triangle inequality, as Elkan 2003 has it, for all rows of a cluster in a shard at once.
+A row keeps its center if that center has not moved, and each center that has moved or is new is
+more than twice as far from it as the row.  This is the triangle inequality of Elkan 2003, for all
+rows of a cluster in a shard at once.
 """
 
 from collections.abc import Mapping
@@ -18,44 +19,47 @@ from dask_dpmeans.kernels.moments import Moments
 MARGIN = 1e-9
 """The relative rounding of squared distances, many thousand times over."""
 UNDERFLOW = 1e-290
-"""Far above what is lost where squares underflow."""
+"""Far above the error of squares that underflow."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The answer of a shard of which no row objected, as far as its m clusters go."""
+class ShardAnswer:
+    """The answer of a shard without proposals, for the m clusters that have rows in it."""
 
     clusters: IndexArray
-    """(m,), their numbers, ascending."""
+    """(m,), numbers of the clusters, ascending."""
     moments: Moments
-    """Of these."""
+    """Moments of these clusters."""
     reaches: Float64Array
-    """(m,), squared."""
+    """(m,), greatest squared distance of a row to its center."""
 
     @classmethod
-    def of(cls, scan: Scan, most_bytes: int) -> "Kept | None":
-        """What is kept of an answer; None where rows object, or where that is more than `most_bytes`."""
+    def of(cls, scan: Scan, most_bytes: int) -> "ShardAnswer | None":
+        """Return the answer in compact form; None with proposals or if it exceeds `most_bytes`."""
         clusters = np.flatnonzero(scan.moments.counts)
         size = clusters.size * 8 * (5 + scan.moments.sums.shape[1])
         if len(scan.proposals) or size > most_bytes:
             return None
         return cls(clusters, scan.moments.keep(clusters), scan.reaches[clusters])
 
-    def answer(self, k: int) -> Scan:
-        """The answer, of k clusters."""
+    def to_scan(self, k: int) -> Scan:
+        """Return the answer for k clusters."""
         d = self.moments.sums.shape[1]
-        whole = Moments(np.zeros(k, np.int64), np.zeros(k), np.zeros((k, d)), np.zeros(k))
+        moments = Moments(np.zeros(k, np.int64), np.zeros(k), np.zeros((k, d)), np.zeros(k))
         for name, values in vars(self.moments).items():
-            getattr(whole, name)[self.clusters] = values
+            getattr(moments, name)[self.clusters] = values
         reaches = np.zeros(k)
         reaches[self.clusters] = self.reaches
-        return Scan(whole, Proposals.none(d), reaches)
+        return Scan(moments, Proposals.none(d), reaches)
 
 
-def standing(before: Float64Array, after: Float64Array, kept: Mapping[int, Kept]) -> dict[int, Kept]:
-    """What stands when centers (k, d) have become centers (m, d), by the numbers of now.
+def reusable_answers(
+    before: Float64Array, after: Float64Array, kept: Mapping[int, ShardAnswer]
+) -> dict[int, ShardAnswer]:
+    """Return the answers, by shard, that stay valid when centers (k, d) become centers (m, d).
 
-    Centers that have not moved must be in the same order as before: it decides between equal distances.
+    The clusters get their new numbers.  Centers that have not moved must be in the same order as
+    before, because the order decides between equal distances.
     """
     first: dict[bytes, int] = {}
     for number, center in enumerate(after):
@@ -69,8 +73,9 @@ def standing(before: Float64Array, after: Float64Array, kept: Mapping[int, Kept]
     clearances, fresh = np.full(len(before), np.inf), np.delete(after, same, axis=0)
     if len(fresh):
         clearances[used] = nearest_squared(before[used], Centers(fresh))[1]
-    return {
-        shard: replace(each, clusters=numbers[each.clusters])
-        for shard, each in left.items()
-        if (clearances[each.clusters] * (1 - MARGIN) > 4 * each.reaches * (1 + MARGIN) + UNDERFLOW).all()
-    }
+    valid = {}
+    for shard, each in left.items():
+        farthest = 4 * each.reaches * (1 + MARGIN) + UNDERFLOW
+        if (clearances[each.clusters] * (1 - MARGIN) > farthest).all():
+            valid[shard] = replace(each, clusters=numbers[each.clusters])
+    return valid

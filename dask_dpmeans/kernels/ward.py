@@ -1,4 +1,4 @@
-"""Greedy merging of clusters from their moments alone, the cheapest pair first: Ward's rule, ended by a penalty."""
+"""Greedy merging of clusters from their moments alone: Ward's rule with a penalty."""
 
 import numpy as np
 
@@ -7,11 +7,12 @@ from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 
 def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> IndexArray:
-    """Algorithm 4 of Odashima et al. 2016: merge the pair whose merge costs least, while that lowers the objective.
+    """Merge the pair of clusters whose merge costs least, while that lowers the objective.
 
-    Eq. 10 sums, over all clusters that two groups were made of, weight times what the squared distance to the group's
-    centroid rises by.  A group's centroid is their weighted mean, so that the sum equals
-    ``w_a w_b / (w_a + w_b) * |mu_a - mu_b|**2``: a group's weight and sum are all that is needed.
+    This is Algorithm 4 of Odashima et al. 2016.  Eq. 10 sums, over all clusters in the two groups,
+    weight times the rise of the squared distance to the group's centroid.  A centroid is the
+    weighted mean of its clusters, so that the sum equals ``w_a w_b / (w_a + w_b) * |mu_a -
+    mu_b|**2``: it needs the weight and the sum of each group alone.
 
     Parameters
     ----------
@@ -19,27 +20,31 @@ def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> Index
     weights : (k,), > 0
     penalty : in squared units of the centers times weight
 
-    Returns
-    -------
-    (k,), for each cluster the lowest number in its group.  Of pairs that cost the same the one of lowest numbers is
-    merged first.
+    Returns ------- (k,), for each cluster the lowest number in its group.  Of pairs with the same
+    cost, the pair with the lowest numbers is merged first.
     """
     groups = np.arange(len(weights))
     loop = select_loop(_merge_cheapest_compiled, merge_cheapest)
     loop(float(penalty), centers.copy(), weights.copy(), centers * weights[:, np.newaxis], groups)
     for number, other in enumerate(groups):
-        groups[number] = groups[other]  # merged into a lower number, which knows its own group by now
+        groups[number] = groups[other]  # a lower number, whose own group is final
     return groups
 
 
 def merge_cheapest(
-    penalty: float, centers: Float64Array, weights: Float64Array, sums: Float64Array, groups: IndexArray
+    penalty: float,
+    centers: Float64Array,
+    weights: Float64Array,
+    sums: Float64Array,
+    groups: IndexArray,
 ) -> None:
-    """Merge in place: centers and sums (k, d), weights and groups (k,), each cluster its own group at first.
+    """Merge in place: centers and sums (k, d), weights and groups (k,), each cluster its own group
+    at first.
 
-    Every cluster knows the partner after it whose merge costs least.  To a third one the union of two is never cheaper
-    than the cheaper of the two (Lance & Williams' formula, where their own merge was the cheapest), so that a merge
-    changes what those know whose partner it takes, and nothing else.
+    Every cluster knows the partner after it whose merge costs least.  For a third cluster, a merge
+    with the union of the cheapest pair never costs less than the cheaper of its merges with the
+    two (the formula of Lance & Williams).  So a merge changes only the clusters whose partner was
+    in the pair.
     """
     k = len(weights)
     costs, partners = np.full(k, np.inf), np.zeros(k, np.intp)
@@ -58,7 +63,12 @@ def merge_cheapest(
 
 
 def _cheapest_after(
-    a: int, centers: Float64Array, weights: Float64Array, groups: IndexArray, costs: Float64Array, partners: IndexArray
+    a: int,
+    centers: Float64Array,
+    weights: Float64Array,
+    groups: IndexArray,
+    costs: Float64Array,
+    partners: IndexArray,
 ) -> None:
     """Find the partner after cluster a whose merge with it costs least."""
     after = np.arange(a + 1, len(weights))
@@ -69,8 +79,13 @@ def _cheapest_after(
         partners[a] = after[each.argmin()]
 
 
-def merge_costs(a: int, others: IndexArray, centers: Float64Array, weights: Float64Array) -> Float64Array:
-    """What merging cluster a with each of the others adds to the squared error, (others,)."""
+def merge_costs(
+    a: int,
+    others: IndexArray,
+    centers: Float64Array,
+    weights: Float64Array,
+) -> Float64Array:
+    """Return the rise of the squared error, (m,), by a merge of cluster a with each other, (m,)."""
     squares = np.square(centers[a] - centers[others])
     squared = np.add.accumulate(squares, axis=1)[:, -1]
     costs: Float64Array = weights[a] * weights[others] / (weights[a] + weights[others]) * squared
@@ -90,7 +105,12 @@ def _merge_cost_compiled(a: int, b: int, centers: Float64Array, weights: Float64
 
 @compile_loop
 def _cheapest_after_compiled(
-    a: int, centers: Float64Array, weights: Float64Array, groups: IndexArray, costs: Float64Array, partners: IndexArray
+    a: int,
+    centers: Float64Array,
+    weights: Float64Array,
+    groups: IndexArray,
+    costs: Float64Array,
+    partners: IndexArray,
 ) -> None:
     """Compiled twin of `_cheapest_after`."""
     costs[a] = np.inf
@@ -103,7 +123,11 @@ def _cheapest_after_compiled(
 
 @compile_loop
 def _merge_cheapest_compiled(
-    penalty: float, centers: Float64Array, weights: Float64Array, sums: Float64Array, groups: IndexArray
+    penalty: float,
+    centers: Float64Array,
+    weights: Float64Array,
+    sums: Float64Array,
+    groups: IndexArray,
 ) -> None:
     """Compiled twin of `merge_cheapest`."""
     k = len(weights)

@@ -12,7 +12,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.group_sums import GroupSums
 from dask_dpmeans.kernels.keyed_sums import rank_numbers
-from dask_dpmeans.kernels.labelings import Meeting, Meetings, Reaching
+from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, LabelPairs
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.methods.dpmeans.metric import metric_of
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
@@ -104,7 +104,7 @@ def partition(
     alive = found.moments.weights > 0
     numbers, moments = found.uses[alive], found.moments.keep(alive)
     centers = geometry.means(moments.means, np.eye(1, source.n_features).repeat(len(numbers), axis=0))
-    reaches = source.fold(Reaching(numbers, centers), name="reaches")
+    reaches = source.fold(ClusterSpreads(numbers, centers), name="reaches")
     return Partition(
         numbers,
         moments.counts,
@@ -291,12 +291,12 @@ def v_measure_score(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) 
     return agreement(labels_true, labels_pred, **where).v_measure
 
 
-def _counted(labels_true: Any, labels_pred: Any, where: Where) -> Meetings:
+def _counted(labels_true: Any, labels_pred: Any, where: Where) -> LabelPairs:
     pairs = label_pairs(labels_true, labels_pred, ("labels_true", "labels_pred"))
-    return as_source(pairs, **where).fold(Meeting(), name="contingency")
+    return as_source(pairs, **where).fold(LabelPairCounts(), name="contingency")
 
 
-def _table(counted: Meetings) -> Contingency:
+def _table(counted: LabelPairs) -> Contingency:
     (classes, of_classes), (clusters, of_clusters) = rank_numbers(counted.first), rank_numbers(counted.second)
     shape = len(classes), len(clusters)
     return Contingency(csr_array((counted.counts, (of_classes, of_clusters)), shape=shape), classes, clusters)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dask_dpmeans.engine.plan import Plan, block_height
 from dask_dpmeans.kernels.block import Features
-from dask_dpmeans.kernels.column_statistics import Summary, Survey
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.layout import column_statistics, lay_out
 from dask_dpmeans.sources.loading import shards_of
@@ -80,7 +80,7 @@ def as_source(
         Let kernels see CSR rows as they are: ``Block.rows`` is then a ``csr_array`` of float64, and
         there may be as many columns as rows.  The height of a block follows from the mean number of
         stored values of a row, ``block_height(ceil(stored values / n))``, so that it depends on no
-        chunks.  The summary has two numbers a row, as in `SparseSurvey`.
+        chunks.  The summary has two numbers a row, as in `SparseStatistics`.
     on_pass : callable, optional
         Called at the beginning and end of each pass, and up to four times a second in between, with
         a `dask_dpmeans.sources.Pass`: its name and progress.
@@ -107,7 +107,7 @@ def open_source(arrays: InputArrays, columns: Columns, needs: Requirements, comp
     shards = shards_of(layout, executor)
     pieces = [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))]
 
-    def fold(survey: Survey, prepare: Prepare) -> Summary:
+    def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
         return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
 
     summary, prepare = column_statistics(layout, fold, columns.scale)
@@ -132,7 +132,7 @@ def featured(source: RowSource, features: Features) -> RowSource:
 
     Features of rows in memory are kept in memory too, if they fit beside the rows.
     """
-    summary = source.fold(Survey(np.inf, features), name="survey")
+    summary = source.fold(ColumnStatistics(np.inf, features), name="survey")
     size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
     keep = source.resident and size <= source.room
     prepare = replace(source.prepare, features=features, keep=keep)

@@ -16,7 +16,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
-from dask_dpmeans.kernels.column_statistics import SparseSurvey, Summary, Survey
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
 from dask_dpmeans.sources.cluster import (
     Resources,
     cluster_resources,
@@ -156,7 +156,7 @@ class Layout:
         if weights is not None:
             weights = aligned(weights, np.dtype(np.float64), Scratch(), "weights")
 
-        def fold(survey: Survey, prepare: Prepare) -> Summary:
+        def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
             return InMemoryRows(prepare(shard.rows, Scratch()), weights).fold(survey)
 
         summary, prepare = column_statistics(self, fold, scale)
@@ -209,7 +209,7 @@ def lay_out(
 
 def column_statistics(
     layout: Layout,
-    fold: Callable[[Survey, Prepare], Summary],
+    fold: Callable[[ColumnStatistics, Prepare], Summary],
     scale: Float64Array | str | None,
 ) -> tuple[Summary, Prepare]:
     """Return the summary of the rows as kernels see them, and how to prepare the rows.
@@ -218,18 +218,18 @@ def column_statistics(
     """
     limit, features = limit_of(layout.stored_dtype), layout.prepare.features
     if layout.prepare.sparse:
-        return fold(SparseSurvey(limit), layout.prepare), layout.prepare
+        return fold(SparseStatistics(limit), layout.prepare), layout.prepare
     plain = replace(layout.prepare, features=None)
     if scale is None:
-        return fold(Survey(limit, features), plain), layout.prepare
-    summary = fold(Survey(limit, None), plain)
+        return fold(ColumnStatistics(limit, features), plain), layout.prepare
+    summary = fold(ColumnStatistics(limit, None), plain)
     if summary.flaw is not None or summary.weight == 0:
         return summary, layout.prepare
     divisors = _divisors(scale, summary)
     plain = replace(plain, scale=divisors)
     if features is None:
         return summary.scaled(divisors), plain
-    return fold(Survey(np.inf, features), plain), replace(plain, features=features)
+    return fold(ColumnStatistics(np.inf, features), plain), replace(plain, features=features)
 
 
 def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:

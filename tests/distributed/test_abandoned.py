@@ -14,7 +14,7 @@ from strategies import Nested
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import ClusterLostError
-from dask_dpmeans.kernels.column_statistics import Survey
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics
 from dask_dpmeans.sources import as_source, connect
 
 ROWS = np.random.default_rng(0).normal(size=(60_000, 2))
@@ -49,7 +49,7 @@ class Endless:
 
     def __call__(self, rows):
         while True:
-            rows.fold(Survey(float("inf")))
+            rows.fold(ColumnStatistics(float("inf")))
             self.begun.touch()
 
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import DYADIC, seeds, spread, tables
 
-from dask_dpmeans.kernels.births import Proposals, beyond, cover, merge_covers, objects
+from dask_dpmeans.kernels.births import Proposals, keep_objecting, keep_openers, merge_openers, objects
 from dask_dpmeans.reference import squared_distance
 
 
@@ -35,35 +35,39 @@ def consistent(part, whole):
 
 
 @given(proposals())
-def test_the_cover_is_the_serial_rule_from_no_center(drawn):
+def test_the_openers_are_those_of_the_serial_rule(drawn):
     found, penalty = drawn
-    covered = cover(found, penalty)
-    assert covered.numbers.tolist() == one_by_one(found, penalty)
-    assert consistent(covered, found)
+    openers = keep_openers(found, penalty)
+    assert openers.numbers.tolist() == one_by_one(found, penalty)
+    assert consistent(openers, found)
 
 
 @settings(max_examples=15)
 @given(proposals(rows=(257, 700)))
-def test_batches_do_not_show_in_the_cover(drawn):
+def test_batches_do_not_show_in_the_openers(drawn):
     found, penalty = drawn
-    assert cover(found, penalty).numbers.tolist() == one_by_one(found, penalty)
+    assert keep_openers(found, penalty).numbers.tolist() == one_by_one(found, penalty)
 
 
 @given(proposals(), st.integers(0, 40))
-def test_merged_covers_are_the_left_one_and_what_objects_to_it(drawn, cut):
+def test_merged_openers_are_the_left_ones_and_what_objects_to_them(drawn, cut):
     found, penalty = drawn
-    left, right = (cover(found.take(np.arange(len(found))[part]), penalty) for part in (np.s_[:cut], np.s_[cut:]))
-    merged = merge_covers(left, right, penalty)
+    left, right = (
+        keep_openers(found.take(np.arange(len(found))[part]), penalty) for part in (np.s_[:cut], np.s_[cut:])
+    )
+    merged = merge_openers(left, right, penalty)
     alone = [place for place in range(len(right)) if one_by_one(right.take(np.array([place])), penalty, left.rows)]
     assert merged.numbers.tolist() == [*left.numbers, *right.numbers[alone]]
     assert consistent(merged, found)
 
 
 @given(proposals(), st.integers(0, 40))
-def test_rows_of_a_merged_cover_object_to_all_before_them(drawn, cut):
+def test_merged_openers_object_to_all_before_them(drawn, cut):
     found, penalty = drawn
-    left, right = (cover(found.take(np.arange(len(found))[part]), penalty) for part in (np.s_[:cut], np.s_[cut:]))
-    merged = merge_covers(left, right, penalty)
+    left, right = (
+        keep_openers(found.take(np.arange(len(found))[part]), penalty) for part in (np.s_[:cut], np.s_[cut:])
+    )
+    merged = merge_openers(left, right, penalty)
     assert one_by_one(merged, penalty) == merged.numbers.tolist()
 
 
@@ -79,4 +83,4 @@ def test_a_weight_above_one_does_not_add_to_the_objection_and_one_below_takes_fr
 
 def test_without_centers_every_proposal_stands():
     found = Proposals(np.array([5]), np.array([[1.0]]), np.array([0.5]))
-    assert beyond(found, np.empty((0, 1)), 10.0).numbers.tolist() == [5]
+    assert keep_objecting(found, np.empty((0, 1)), 10.0).numbers.tolist() == [5]

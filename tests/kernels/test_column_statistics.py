@@ -6,12 +6,12 @@ from strategies import chunkings, seeds, tables, weights_of
 
 from dask_dpmeans.kernels import column_statistics as kernel
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.column_statistics import Flaw, Survey
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Flaw
 
 
 def survey(rows, weights, sizes, limit=np.inf):
     """The summary of rows cut into blocks of these sizes, merged from the left."""
-    reduction, start, merged = Survey(limit), 0, None
+    reduction, start, merged = ColumnStatistics(limit), 0, None
     for size in sizes:
         part = slice(start, start + size)
         summary = reduction.chunk(Block(start, rows[part], None if weights is None else weights[part]))
@@ -98,12 +98,12 @@ def test_sums_that_overflow_are_infinite_without_a_warning():
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.sampled_from([1, 3, 1024]), seeds)
-def test_extremes_are_those_of_each_column(n, d, abreast, seed):
+def test_ranges_are_those_of_each_column(n, d, together, seed):
     rows = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
     for _ in range(2):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernel, "ABREAST", abreast)
-            lowest, highest = kernel.extremes(rows)
+            patch.setattr(kernel, "TOGETHER", together)
+            lowest, highest = kernel.column_ranges(rows)
         np.testing.assert_array_equal(lowest, rows.min(axis=0))
         np.testing.assert_array_equal(highest, rows.max(axis=0))
         assert lowest.dtype == highest.dtype == np.float32

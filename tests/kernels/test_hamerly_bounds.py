@@ -13,7 +13,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import assign, hamerly_bounds
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
-from dask_dpmeans.kernels.hamerly_bounds import Memory
+from dask_dpmeans.kernels.hamerly_bounds import HamerlyBounds
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.shards import Prepare, Shard
@@ -56,7 +56,7 @@ def test_labels_and_distances_are_those_of_the_definition_after_any_changes(kind
     rng = np.random.default_rng(seed)
     rows = table(kind, (120, d), dtype, seed)
     centers = rows[rng.integers(len(rows), size=k)].astype(np.float64)
-    remembered = Memory()
+    remembered = HamerlyBounds()
     for change in [*changes, "none", "none"]:
         labels, squared = remembered.assign(rows, Centers(centers), Scratch())
         expected = nearest(rows, Centers(centers))
@@ -98,7 +98,7 @@ def test_bounds_are_kept_in_float32_never_above_and_hardly_below_what_they_were(
 
 def test_once_centers_are_calm_only_rows_in_doubt_are_ranked(monkeypatch):
     rows, centers = blobs(2000, 100)
-    calls, remembered = ranked_rows(monkeypatch), Memory()
+    calls, remembered = ranked_rows(monkeypatch), HamerlyBounds()
     for _ in range(4):
         remembered.assign(rows, Centers(centers), Scratch())
         centers = centers + 1e-4
@@ -118,7 +118,7 @@ def test_bounds_that_leave_most_rows_open_are_given_up_for_longer_and_longer(mon
     rows = np.random.default_rng(0).normal(size=(1000, 2))
     centers = np.random.default_rng(1).normal(size=(400, 2))
     monkeypatch.setattr(hamerly_bounds, "CALM", 10.0)
-    remembered, rests = Memory(), []
+    remembered, rests = HamerlyBounds(), []
     for turn in range(16):
         remembered.assign(rows, Centers(centers), Scratch())
         rests.append(remembered.rest)
@@ -155,6 +155,6 @@ def test_shards_keep_a_memory_for_each_block_and_scale_and_send_none():
             labels, _ = assign.assign(block, Centers(centers))
             assert labels.tolist() == nearest(block.rows, Centers(centers)).tolist()
     assert len(shard.memories) == 8
-    assert all(isinstance(each["assign"], Memory) for each in shard.memories.values())
+    assert all(isinstance(each["assign"], HamerlyBounds) for each in shard.memories.values())
     assert pickle.loads(pickle.dumps(shard)).memories == {}
     assert Block(0, rows, None).memory is None

@@ -21,8 +21,7 @@ from dask_dpmeans.kernels.hdp import (
     requests_of,
 )
 from dask_dpmeans.kernels.hdp_search import half_moments, use_changes
-from dask_dpmeans.kernels.keyed_sums import UseMoments, rank_numbers, union_positions, use_moments
-from dask_dpmeans.kernels.moments import Moments
+from dask_dpmeans.kernels.keyed_sums import use_moments
 
 TINY = float(np.finfo(np.float64).tiny)
 START = 1000
@@ -199,31 +198,6 @@ def test_moments_of_uses_are_the_same_wherever_a_block_is_cut(problem, data):
             whole.moments.sums[place], weights[which] @ block.rows[which].astype(float), rtol=1e-6
         )
         assert whole.moments.inertias[place] == pytest.approx(weights[which] @ chosen.squared[which])
-
-
-NUMBERS = st.lists(st.integers(0, 30), min_size=1, max_size=20, unique=True).map(sorted)
-
-
-@given(NUMBERS, NUMBERS)
-def test_two_runs_of_numbers_are_united(left, right):
-    numbers, here, there = union_positions(np.array(left), np.array(right))
-    assert numbers.tolist() == sorted({*left, *right})
-    assert numbers[here].tolist() == left
-    assert numbers[there].tolist() == right
-
-
-@given(st.lists(st.integers(0, 50) | st.integers(0, 2**50), min_size=1))
-def test_numbers_are_ranked(numbers):
-    found, ranks = rank_numbers(np.array(numbers))
-    assert found.tolist() == sorted(set(numbers))
-    assert found[ranks].tolist() == numbers
-
-
-def test_nothing_added_to_moments_leaves_them():
-    some = UseMoments(np.array([3]), Moments(np.ones(1, int), np.ones(1), np.ones((1, 2)), np.ones(1)))
-    none = UseMoments(np.empty(0, int), Moments(np.empty(0, int), np.empty(0), np.empty((0, 2)), np.empty(0)))
-    assert some + none is some
-    assert none + some is some
 
 
 @given(problems())

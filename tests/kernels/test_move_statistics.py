@@ -12,7 +12,7 @@ from dask_dpmeans.engine.plan import merge_tree
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.move_statistics import Probing, Transfers, two_nearest
+from dask_dpmeans.kernels.move_statistics import MoveScan, Transfers, two_nearest
 
 START = 1000
 
@@ -26,7 +26,7 @@ def probes(draw):
     elsewhere = rows[rng.integers(len(rows), size=children.shape[:2])].astype(np.float64)
     children = np.where(rng.random((*children.shape[:2], 1)) < 0.8, elsewhere, children)
     penalty = draw(st.sampled_from([0.01, 0.1, 1.0, math.inf])) * spread(rows)
-    return rows, draw(weights_of(len(rows))), Probing(Centers(centers), children, penalty)
+    return rows, draw(weights_of(len(rows))), MoveScan(Centers(centers), children, penalty)
 
 
 @st.composite
@@ -38,7 +38,7 @@ def pieces(draw, kinds):
     centers, first, second = (rows[rng.integers(len(rows), size=k)].astype(np.float64) for _ in range(3))
     cuts = sorted(draw(st.sets(st.integers(1, len(rows) - 1), max_size=6)))
     penalty = draw(st.sampled_from([0.1, 1.0])) * spread(rows)
-    probing = Probing(Centers(centers), np.stack([first, second], axis=1), penalty)
+    probing = MoveScan(Centers(centers), np.stack([first, second], axis=1), penalty)
     return rows, draw(weights_of(len(rows))), probing, [0, *cuts, len(rows)]
 
 
@@ -109,13 +109,13 @@ def test_the_halves_of_a_cluster_are_the_cluster(drawn):
 def test_one_center_is_its_own_second_and_its_rows_lose_nothing(rows):
     center = rows[:1].astype(np.float64)
     labels, seconds = two_nearest(Block(0, rows, None), Centers(center))
-    transfers = Probing(Centers(center), np.stack([center, center], axis=1), 1.0).chunk(Block(0, rows, None)).transfers
+    transfers = MoveScan(Centers(center), np.stack([center, center], axis=1), 1.0).chunk(Block(0, rows, None)).transfers
     assert labels.tolist() == seconds.tolist() == [0] * len(rows)
     assert (transfers.pairs.tolist(), transfers.losses.tolist()) == ([0], [0.0])
 
 
 def test_rows_as_near_to_both_children_belong_to_the_first():
-    probing = Probing(Centers(np.zeros((1, 1))), np.array([[[2.0], [-2.0]]]), math.inf)
+    probing = MoveScan(Centers(np.zeros((1, 1))), np.array([[[2.0], [-2.0]]]), math.inf)
     halves = probing.chunk(Block(0, np.array([[0.0], [-1.0], [3.0]]), np.array([1.0, 2.0, 4.0]))).halves
     assert (halves.weights.tolist(), halves.sums.tolist()) == ([5.0, 2.0], [[12.0], [-2.0]])
     assert halves.inertias.tolist() == [4.0 + 4.0, 2.0]
@@ -126,7 +126,7 @@ def test_transfers_of_many_and_of_few_rows_have_one_form(height):
     """Few clusters for the rows are counted densely, many by sorting; pairs without rows are in neither."""
     centers = 10.0 * np.arange(8)[:, np.newaxis]
     rows = np.tile([[1.0], [69.0], [31.0]], (height // 3, 1))
-    probing = Probing(Centers(centers), np.stack([centers, centers], axis=1), math.inf)
+    probing = MoveScan(Centers(centers), np.stack([centers, centers], axis=1), math.inf)
     transfers = probing.chunk(Block(0, rows, None)).transfers
     assert transfers.pairs.tolist() == [0 * 8 + 1, 3 * 8 + 4, 7 * 8 + 6]
     assert transfers.losses.tolist() == [80.0 * (height // 3)] * 3

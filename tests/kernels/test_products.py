@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from strategies import TAME, tables, weights_of
 
 from dask_dpmeans.kernels.block import Block, Scratch
-from dask_dpmeans.kernels.features import NOTHING, TILE, Axes, Projection, radial
+from dask_dpmeans.kernels.features import NEGLIGIBLE, TILE, Axes, Projection, rbf_kernel
 from dask_dpmeans.kernels.products import Gram
 from dask_dpmeans.sources import as_source
 
@@ -29,9 +29,9 @@ def test_what_a_row_is_projected_to_hangs_on_that_row_alone_to_the_bit(n, d, r, 
     whole = np.array(projection(rows, Scratch()))
     start = data.draw(st.integers(0, n - 1))
     assert projection(rows[start:], Scratch()).tobytes() == whole[start:].tobytes()
-    seen = radial(rows, axes.landmarks, 0.1) if by_kernel else rows
+    seen = rbf_kernel(rows, axes.landmarks, 0.1) if by_kernel else rows
     along, lengths = seen @ axes.matrix, 1.0 if by_kernel else np.linalg.norm(rows, axis=1)
-    held = np.linalg.norm(along, axis=1) > NOTHING * lengths
+    held = np.linalg.norm(along, axis=1) > NEGLIGIBLE * lengths
     direction = along / np.sqrt(projection.eigenvalues)
     unit = direction / np.linalg.norm(direction, axis=1, keepdims=True)
     np.testing.assert_allclose(whole, np.where(held[:, np.newaxis], unit, 0.0), atol=1e-12)
@@ -55,5 +55,5 @@ def test_the_smallest_and_the_largest_rows_have_directions():
 def test_products_of_a_block_do_not_see_what_fills_up_its_tiles():
     rows = np.random.default_rng(0).normal(size=(TILE + 3, 2))
     axes = Axes(np.eye(3), rows[:3], 0.5)
-    seen = radial(rows, rows[:3], 0.5)
+    seen = rbf_kernel(rows, rows[:3], 0.5)
     np.testing.assert_allclose(Gram(axes).chunk(Block(0, rows, None)), seen.T @ seen)

@@ -7,7 +7,7 @@ from strategies import rows_and_centers, seeds, weights_of
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.shard_reuse import Kept, standing
+from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
 
 
 def contents(scanned):
@@ -32,19 +32,19 @@ def changed(draw, centers):
 
 
 @given(st.data())
-def test_what_stands_is_what_a_scan_would_answer(data):
+def test_reused_answers_are_the_answers_of_a_scan(data):
     rows, centers = data.draw(rows_and_centers(rows=(1, 12)))
     after = data.draw(changed(centers))
     block = Block(3, rows, data.draw(weights_of(len(rows))))
-    kept = Kept.of(scan(block, Centers(centers), np.inf), 2**14)
-    for each in standing(centers, after, {7: kept}).values():
-        assert contents(each.answer(len(after))) == contents(scan(block, Centers(after), np.inf))
+    kept = ShardAnswer.of(scan(block, Centers(centers), np.inf), 2**14)
+    for each in reusable_answers(centers, after, {7: kept}).values():
+        assert contents(each.to_scan(len(after))) == contents(scan(block, Centers(after), np.inf))
 
 
 def kept_of_line():
     """Rows between 0 and 1, whose center is the second, at 0."""
     rows = np.array([[0.0], [0.25], [1.0]])
-    return Kept.of(scan(Block(0, rows, None), Centers(np.array([[-9.0], [0.0], [50.0]])), 4.0), 2**14)
+    return ShardAnswer.of(scan(Block(0, rows, None), Centers(np.array([[-9.0], [0.0], [50.0]])), 4.0), 2**14)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def kept_of_line():
     ],
 )
 def test_an_answer_stands_where_no_center_that_is_new_can_have_come_nearer(after, numbers):
-    stands = standing(np.array([[-9.0], [0.0], [50.0]]), np.array([after]).T, {7: kept_of_line()})
+    stands = reusable_answers(np.array([[-9.0], [0.0], [50.0]]), np.array([after]).T, {7: kept_of_line()})
     assert {shard: each.clusters.tolist() for shard, each in stands.items()} == (
         {} if numbers is None else {7: numbers}
     )
@@ -73,15 +73,15 @@ def test_nothing_is_kept_of_rows_that_object_or_lie_in_many_clusters():
     rows = np.arange(6.0)[:, np.newaxis]
     block, centers = Block(0, rows, None), Centers(rows[::2])
     size = 3 * 8 * 6
-    assert Kept.of(scan(block, centers, 0.5), size) is None
-    assert Kept.of(scan(block, centers, 1.0), size).clusters.tolist() == [0, 1, 2]
-    assert Kept.of(scan(block, centers, 1.0), size - 1) is None
+    assert ShardAnswer.of(scan(block, centers, 0.5), size) is None
+    assert ShardAnswer.of(scan(block, centers, 1.0), size).clusters.tolist() == [0, 1, 2]
+    assert ShardAnswer.of(scan(block, centers, 1.0), size - 1) is None
 
 
 def test_squares_that_underflow_prove_nothing():
     rows, before, after = (np.array([values]).T for values in ([1.4e-162], [9.0, 0.0], [2e-162, 0.0]))
     block = Block(0, rows, None)
-    kept = Kept.of(scan(block, Centers(before), 1.0), 2**14)
+    kept = ShardAnswer.of(scan(block, Centers(before), 1.0), 2**14)
     assert kept.clusters.tolist() == [1]
     assert np.flatnonzero(scan(block, Centers(after), 1.0).moments.counts).tolist() == [0]
-    assert standing(before, after, {7: kept}) == {}
+    assert reusable_answers(before, after, {7: kept}) == {}

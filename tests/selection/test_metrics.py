@@ -13,7 +13,7 @@ from sklearn.metrics.cluster import contingency_matrix
 from strategies import TAME, chunkings, seeds, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, reference
-from dask_dpmeans.kernels.labelings import Meetings
+from dask_dpmeans.kernels.labelings import LabelPairs
 from dask_dpmeans.selection import metrics
 from dask_dpmeans.selection.metrics import agreement, contingency, partition
 
@@ -171,9 +171,9 @@ def test_the_contingency_table_is_scikit_learns_for_any_chunks(labels, data):
 def test_pairs_of_rows_are_counted_beyond_64_bits():
     """2**34 rows: their pairs are 2**68."""
     half = 2**33
-    same = Meetings(np.array([0, 1]), np.array([5, 3]), np.array([half, half]))
+    same = LabelPairs(np.array([0, 1]), np.array([5, 3]), np.array([half, half]))
     assert same.adjusted_rand == 1.0
-    crossed = Meetings(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.full(4, half // 2))
+    crossed = LabelPairs(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.full(4, half // 2))
     assert crossed.adjusted_rand == pytest.approx(-1 / (2 * half), rel=1e-6)
 
 

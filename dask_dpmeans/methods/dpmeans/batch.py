@@ -14,7 +14,7 @@ from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import Labels, Scan, merge_scans, scan
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.shard_reuse import Kept, standing
+from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
 from dask_dpmeans.methods.dpmeans.metric import Metric, metric_of
 
 
@@ -73,19 +73,19 @@ class Openings:
             return state, proposals.numbers
         return Centers(np.concatenate([state.values, proposals.rows])), proposals.numbers
 
-    def keep(self, answer: Scan, most_bytes: int) -> Kept | None:
+    def keep(self, answer: Scan, most_bytes: int) -> ShardAnswer | None:
         """The clusters of a shard, where they are few."""
-        return Kept.of(answer, most_bytes)
+        return ShardAnswer.of(answer, most_bytes)
 
     def unchanged(
-        self, earlier: "Openings", before: Centers, after: Centers, kept: Mapping[int, Kept]
-    ) -> dict[int, Kept]:
+        self, earlier: "Openings", before: Centers, after: Centers, kept: Mapping[int, ShardAnswer]
+    ) -> dict[int, ShardAnswer]:
         """What stands after the centers have changed."""
-        return standing(before.values, after.values, kept) if earlier.penalty == self.penalty else {}
+        return reusable_answers(before.values, after.values, kept) if earlier.penalty == self.penalty else {}
 
-    def restore(self, state: Centers, kept: Kept) -> Scan:
+    def restore(self, state: Centers, kept: ShardAnswer) -> Scan:
         """The answer of which that was kept."""
-        return kept.answer(len(state))
+        return kept.to_scan(len(state))
 
 
 def check_number(k: int, max_clusters: int | None, penalty: float) -> None:

@@ -9,7 +9,7 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, squared_distances
-from dask_dpmeans.kernels.farthest_rows import Candidates, Outlying
+from dask_dpmeans.kernels.farthest_rows import Candidates, FarthestCandidates
 
 CANDIDATES = 2**10
 """Rows that a pass brings.  For 20 points of s1, mnist10, and 200,000 x 16 rows of 50 blobs it then took 3, 2 and 3
@@ -41,7 +41,7 @@ def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False
     points, numbers, squared, passes = first, np.empty(0, np.int64), np.empty(0), 0
     most = max(LEAST_CANDIDATES, min(CANDIDATES, NUMBERS // first.shape[1]))
     while len(numbers) < k:
-        found = source.fold(Outlying(Centers(points), most), name="farthest")
+        found = source.fold(FarthestCandidates(Centers(points), most), name="farthest")
         passes += 1
         taken = list(decided(found, k - len(numbers)))
         if not taken:

@@ -16,7 +16,7 @@ import numpy as np
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest_two
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.move_statistics import Probe
+from dask_dpmeans.kernels.move_statistics import MoveStatistics
 from dask_dpmeans.methods.dpmeans.metric import EUCLIDEAN, Metric, ratio
 
 ROUNDING = 1e-9
@@ -31,7 +31,7 @@ class Findings:
     """(k, d)."""
     children: Float64Array
     """(k, 2, d), as probed."""
-    probe: Probe
+    probe: MoveStatistics
     penalty: float
     metric: Metric = EUCLIDEAN
 

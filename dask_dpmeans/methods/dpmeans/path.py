@@ -20,7 +20,7 @@ from dask_dpmeans.engine.plan import Source, run_fits
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.labelings import meetings
+from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
@@ -208,7 +208,7 @@ class Halving:
             part = replace(rows, rows=np.ascontiguousarray(rows.rows[half]), weights=weights[half])
             found = yield from self.fits.each(part)
             ends.append(_labels(rows, self.fits, found))
-        return np.array([meetings(*labels).adjusted_rand for labels in zip(*ends, strict=True)])
+        return np.array([count_label_pairs(*labels).adjusted_rand for labels in zip(*ends, strict=True)])
 
 
 def _labels(rows: InMemoryRows, fits: Fits, found: list[Solution]) -> list[Int64Array]:

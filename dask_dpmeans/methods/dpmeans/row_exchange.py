@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
-from dask_dpmeans.kernels.gather import Gathered
+from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.row_exchange import Exchanged, exchange
 from dask_dpmeans.methods.dpmeans.metric import Metric
@@ -26,7 +26,7 @@ LEAST_GAIN = 1e-9
 
 
 def exchanged(
-    gathered: Gathered,
+    gathered: GatheredRows,
     centers: Float64Array,
     penalty: float,
     metric: Metric,

@@ -24,7 +24,7 @@ from dask_dpmeans.errors import TooManyClustersError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.move_statistics import Probing
+from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.random_streams import Stream, seed_sequence, stream
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.batch import Parameters
@@ -178,10 +178,10 @@ class Method(Parameters):
         """The same search with another seed."""
         return replace(self, seed=seed)
 
-    def reduction(self, centers: Float64Array) -> Probing:
+    def reduction(self, centers: Float64Array) -> MoveScan:
         """What a pass does at these centers, (k, d)."""
         radii = np.full(len(centers), math.sqrt(self.penalty))
-        return Probing(Centers(centers), around(centers, radii, self._random(0), self.geometry), math.inf)
+        return MoveScan(Centers(centers), around(centers, radii, self._random(0), self.geometry), math.inf)
 
     def init(self, source: Source) -> State:
         """The state before the first step."""
@@ -252,7 +252,7 @@ class Method(Parameters):
         self, source: Source, centers: Float64Array, children: Float64Array, penalty: float = math.inf
     ) -> Findings:
         """A pass; rows object beyond `penalty`."""
-        probe = source.fold(Probing(Centers(centers), children, penalty), name="probe")
+        probe = source.fold(MoveScan(Centers(centers), children, penalty), name="probe")
         return Findings(centers, children, probe, self.penalty, self.geometry)
 
     def _pass(self, source: Source, state: State) -> tuple[State, float]:

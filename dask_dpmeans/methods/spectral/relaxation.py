@@ -16,7 +16,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.features import NOTHING, Axes, Projection, radial, unit_or_zero
+from dask_dpmeans.kernels.features import NEGLIGIBLE, Axes, Projection, rbf_kernel, unit_or_zero
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.products import Gram
 from dask_dpmeans.kernels.random_streams import Stream, stream
@@ -123,7 +123,7 @@ def nystroem(source: Source, asked: Spectrum, seed: int) -> Embedding:
     chosen = stream(seed, Stream.LANDMARKS).choice(n, min(n, asked.n_landmarks), replace=False, shuffle=False)
     landmarks = source.fold(Gather(np.sort(chosen)), name="landmarks").rows.astype(np.float64)
     axes = asked.axes(np.empty((0, 0)), landmarks, columns)
-    values, vectors = eigh(radial(landmarks, landmarks, axes.gamma))
+    values, vectors = eigh(rbf_kernel(landmarks, landmarks, axes.gamma))
     there = values > RANK * values[-1]
     axes = replace(axes, matrix=vectors[:, there] / np.sqrt(values[there]))
     return _from_gram(source, asked, axes, passes=2)
@@ -146,7 +146,7 @@ def of_matrix(matrix: Any, asked: Spectrum, seed: int, passes: int) -> Embedding
     """The embedding of a symmetric matrix, (n, n), NumPy or scipy.sparse."""
     eigenvalues, vectors = pairs_above(matrix, asked.penalty, asked.max_components, seed)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    rows = unit_or_zero(vectors, lengths <= NOTHING)
+    rows = unit_or_zero(vectors, lengths <= NEGLIGIBLE)
     return Embedding(eigenvalues, float(matrix.diagonal().sum()), passes, rows=rows)
 
 

@@ -135,7 +135,7 @@ def _part_answer(rows: RawRows, model: tuple[Kernel, Prepare], start: int, first
         block = replace(block, rows=prepare.features(block.rows, scratch))
         flaw = first_flaw(block, np.inf) if n else None
         if flaw is not None:
-            raise InputError(prepare.features.complaint(f"row {flaw.row - start:,} of a chunk"))
+            raise InputError(prepare.features.error_message(f"row {flaw.row - start:,} of a chunk"))
     return kernel(block)[0]
 
 

@@ -69,7 +69,7 @@ def check_summary(
 def _flaw_message(flaw: Flaw, rows: object, prepare: Prepare, groups_are: str) -> str:
     place = f"row {flaw.row:,}{_chunk_of(rows, flaw.row)}"
     if prepare.features is not None and flaw.column == -3:
-        return prepare.features.complaint(place)
+        return prepare.features.error_message(place)
     if flaw.column >= 0:
         columns = prepare.columns
         place += f", column {flaw.column if columns is None else columns[flaw.column]}"

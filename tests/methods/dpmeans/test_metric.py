@@ -17,7 +17,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.features import UnitRows
-from dask_dpmeans.kernels.move_statistics import Probing
+from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.metric import METRICS
 from dask_dpmeans.methods.dpmeans.moves import (
@@ -252,7 +252,7 @@ class Sphere:
         self.rounding = 1e-9 * (penalty + float(self.each.sum()))
 
     def probe(self, centers, children):
-        answer = self.source.fold(Probing(Centers(centers), children, math.inf))
+        answer = self.source.fold(MoveScan(Centers(centers), children, math.inf))
         return Findings(centers, children, answer, self.penalty, COSINE)
 
     def objective(self, labels):

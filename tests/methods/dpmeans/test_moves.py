@@ -11,7 +11,7 @@ from strategies import TAME, seeds, spread, tables, weights_of
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.move_statistics import Probing
+from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.methods.dpmeans.moves import (
     ROUNDING,
     Findings,
@@ -44,7 +44,7 @@ class Problem:
         """Far more than the rounding of sums of squares, far less than a penalty or a distance."""
 
     def probe(self, centers, children):
-        probing = Probing(Centers(centers), children, math.inf)
+        probing = MoveScan(Centers(centers), children, math.inf)
         return Findings(centers, children, self.source.fold(probing), self.penalty)
 
     def two_nearest(self, centers):

@@ -1,0 +1,140 @@
+"""Docstrings, comments and messages: arrays have shapes, and the words are plain.
+
+`CHECKED` lists the folders and files that are checked.  To check the whole package, set `CHECKED` to
+``[""]`` and remove `LATER`.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dask_dpmeans
+
+PACKAGE = Path(dask_dpmeans.__file__).parent
+CHECKED = ["kernels"]
+"""Folders and files, below the package, that are checked."""
+LATER = {"assign.py", "distance.py"}
+"""Names of files in these folders that are not checked yet."""
+MOST_PHRASES = 5
+"""Phrases that may be left in all that is checked."""
+
+ARRAY = re.compile(r"NDArray|ndarray|\w*Array\b|\bRows\b|\bLabels\b|csr_array|csc_array")
+"""Annotations of arrays."""
+SIZE = r"`?[\w.']+`?(?: ?(?:[-+/]|\*+) ?`?[\w.']+`?)*"
+SHAPE = re.compile(rf"\({SIZE},(?: {SIZE},?)*\)|\brows? of shape\b")
+"""A shape, such as (n, d), (k,) or (2k,)."""
+PHRASES = {
+    "where that": re.compile(r"\bwhere (that|it|there|they)\b", re.I),
+    "that of": re.compile(r"\b(that|those) of\b", re.I),
+    "as X has it": re.compile(r"\bas [\w`'. ]{1,30} (has|have|had) (it|them)\b", re.I),
+}
+FIRST_WORDS = re.compile(r"(What|Of|The same|Whether what)\b")
+"""Beginnings that a docstring should not have."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Documented = ast.Module | ast.ClassDef | Function
+
+
+def files() -> list[Path]:
+    """Every checked file."""
+    paths = [PACKAGE / name for name in CHECKED]
+    found = {file for path in paths for file in [path, *path.rglob("*.py")] if file.suffix == ".py"}
+    return sorted(file for file in found if file.name not in LATER)
+
+
+def attribute_docs(node: ast.Module | ast.ClassDef) -> Iterator[ast.Constant]:
+    """String expressions in a class or module, which document the attribute before them."""
+    for statement in node.body:
+        value = getattr(statement, "value", None)
+        if isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield value
+
+
+def takes_or_returns_arrays(function: Function) -> bool:
+    """Whether an annotation of the function names an array type."""
+    arguments = function.args
+    each = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    annotations = [argument.annotation for argument in each if argument is not None] + [function.returns]
+    return any(ARRAY.search(ast.unparse(annotation)) for annotation in annotations if annotation is not None)
+
+
+def public_functions(tree: ast.Module) -> Iterator[tuple[str, Function, str]]:
+    """Public functions and methods: name, node, and the docs of the class around it."""
+    for node in tree.body:
+        if isinstance(node, Function) and not node.name.startswith("_"):
+            yield node.name, node, ""
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            docs = " ".join(str(each.value) for each in attribute_docs(node))
+            for method in node.body:
+                if isinstance(method, Function) and (method.name == "__call__" or method.name[0] != "_"):
+                    yield f"{node.name}.{method.name}", method, docs
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings, attribute docs, messages and comments, with their lines."""
+    source = path.read_text()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, " ".join(node.value.split())
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def phrases_of(path: Path) -> list[str]:
+    """Every phrase to avoid in a file: its line, and the phrase."""
+    found = []
+    for line, text in texts(path):
+        for name, pattern in PHRASES.items():
+            found += [f"{path.name}:{line} {name}: {match.group()}" for match in pattern.finditer(text)]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, Documented):
+            doc = ast.get_docstring(node) or ""
+            if FIRST_WORDS.match(doc):
+                found.append(f"{path.name}: first words: {doc.splitlines()[0]}")
+    return found
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_public_functions_of_arrays_name_shapes(path):
+    functions = public_functions(ast.parse(path.read_text()))
+    unnamed = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {name}"
+        for name, node, docs in functions
+        if takes_or_returns_arrays(node) and not SHAPE.search((ast.get_docstring(node) or "") + docs)
+    ]
+    assert unnamed == []
+
+
+def test_phrases_that_are_hard_to_read_are_rare():
+    found = [phrase for path in files() for phrase in phrases_of(path)]
+    assert len(found) <= MOST_PHRASES, "\n".join(found)
+
+
+def test_the_words_of_a_file_are_found(tmp_path):
+    path = tmp_path / "sample.py"
+    path.write_text(
+        'def f():\n    """What is there."""\n    return "those of it"  # as Elkan has it, where that is so\n'
+    )
+    assert len(phrases_of(path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("(n, d)", True),
+        ("rows, (2k,)", True),
+        ("(bins + 1,)", True),
+        ("(n_boxes, 2 * k)", True),
+        ("(of a row, or none)", False),
+        ("all (of them)", False),
+        ("f(x)", False),
+    ],
+)
+def test_shapes_are_told_from_other_brackets(text, named):
+    assert bool(SHAPE.search(text)) == named

@@ -26,7 +26,6 @@ from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_path, say_tree, seen
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.selection.penalty import (
-    USUAL_PENALTIES,
     PenaltyPath,
     farthest_first,
     penalty_for,
@@ -35,6 +34,7 @@ from dask_dpmeans.selection.penalty import (
     stored_path,
 )
 from dask_dpmeans.selection.tree import cluster_tree, write_tree
+from dask_dpmeans.selection.trial_fits import USUAL_PENALTIES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.text import counted

@@ -1,4 +1,4 @@
-"""A run, a path or a tree as one page of HTML that a person would send to a colleague: it opens without a network."""
+"""Reports: a run, a path or a tree as one HTML page that opens without a network."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from dask_dpmeans.storage.run_store import RunStore, with_article
 __all__ = ["checked_target", "input_of", "is_graph", "page", "report"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
-"""What has a page that no rows are read for."""
+"""Kinds of stores whose page needs no rows."""
 
 
 def report(
@@ -27,60 +27,60 @@ def report(
     force: bool = False,
     **where: Unpack[Stored],
 ) -> None:
-    """Write a finished run, a path or a tree as one page of HTML, with its pictures, that opens without a network.
+    """Write a finished run, a path or a tree as one HTML page with pictures, which opens without a
+    network.
 
     Parameters
     ----------
-    store : path or URL of a run of `fit`, or of what `dask_dpmeans.selection.penalty.write_path` or
-        `dask_dpmeans.selection.tree.write_tree` wrote
+    store : path or URL of a run of `fit`, or of the output of
+        `dask_dpmeans.selection.penalty.write_path` or `dask_dpmeans.selection.tree.write_tree`
     out : path of a new file
-    data : path of the rows, or what `fit` takes; False, optional
-        Of a run alone.  By default where the run says that they were, if they still are there: a path of this machine.
-        From them come the picture of rows and centers, that of a small graph, and the number of rows at the edge of the
-        radius, in up to four passes.  With False they are not read.
-    force : write over a report that is there; nothing but a report of ours is ever written over
-    **where : client, threads, memory_limit, fill_missing, as `dask_dpmeans.fit` takes them
+    data : path of the rows, other input of `fit`, or False; optional, for a run only
+        The default is the path that the run stores, if it still exists on this machine.  The rows
+        are read in up to four passes, for the picture of rows and centers (or of a small graph) and
+        the number of rows near the radius.  With False they are not read.
+    force : replace a report that is there; other files are never replaced
+    **where : client, threads, memory_limit, fill_missing, as for `dask_dpmeans.fit`
 
     Raises
     ------
     InputError
-        Where there is nothing finished of these kinds, or `out` cannot be written.
+        There is no finished run, path or tree, or `out` cannot be written.
     CorruptStoreError
-        Where something in the store is missing or does not match its checksum.
+        Something in the store is missing or does not match its checksum.
     """
     target = checked_target(out, store, force)
     outfile.write_whole(target, html(page(store, data=data, **where)))
 
 
 def page(store: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
-    """What the page of a finished run, of a path or of a tree says; parameters as `report` has them."""
+    """Return the contents of the page of a run, a path or a tree; parameters as for `report`."""
     kind = RunStore.at(store).kind()
     if kind not in WITHOUT_ROWS:
         return run_page.page(store, data=data, **where)
     if where or not (data is None or data is False):
-        raise InputError(
-            f"{RunStore.at(store).shown} holds {with_article(kind)}, whose page needs no rows: leave out data"
-        )
+        held = f"{RunStore.at(store).shown} holds {with_article(kind)}"
+        raise InputError(f"{held}, whose page needs no rows: leave out data")
     return WITHOUT_ROWS[kind](store)
 
 
 def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) -> Path:
-    """Where to write, if that is free."""
+    """Return the path of the new file, if nothing is in the way."""
     return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
 
 
 def has_rows(store: AnyPlace) -> bool:
-    """Whether the page of what is there shows rows, if they can be read."""
+    """Return whether the page of a store shows rows, if they can be read."""
     return RunStore.at(store).kind() not in WITHOUT_ROWS
 
 
 def input_of(store: AnyPlace) -> str | None:
-    """Where the rows are that the page of a run shows, if they still are at a path of this machine."""
+    """Return the path of the rows of a run, if they are still on this machine."""
     there = RunStore.at(store)
     return located(there.result().manifest) if has_rows(there.location) else None
 
 
 def is_graph(store: AnyPlace) -> bool:
-    """Whether a run is of a graph."""
+    """Return whether a store is a run of a graph."""
     there = RunStore.at(store)
     return has_rows(there.location) and "normalized" in there.result().manifest["parameters"]

@@ -18,8 +18,12 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
+    Columns,
+    Compute,
+    InputArrays,
     Layout,
     Names,
+    Requirements,
     Storage,
     Threads,
     check_centers,
@@ -202,30 +206,31 @@ def dry_run(
     center_names: Names | None = None,
     resume: bool = False,
     force: bool = False,
-    scale: Float64Array | str | None = None,
-    **where: Any,
+    columns: Columns,
+    compute: Compute,
 ) -> Estimate:
     """What `run.fit` would work on with these arguments; it takes them all, and refuses what that refuses.
 
     It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one worker;
     where it may choose the threads, and each pass would read, it also tries how well these read side by side.
     """
-    store = RunStore.at(run, where.get("storage_options"))
+    store = RunStore.at(run, columns.storage_options)
     store.check_target("run", [data, sample_weight], force=True)
     if not (is_stored(data) and is_stored(sample_weight)):
         raise InputError("a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store")
-    layout, executor = lay_out(data, sample_weight, features=method.features, **where)
+    layout, executor = lay_out(InputArrays(data, sample_weight), columns, Requirements(method.features), compute)
     check_centers(center_names, layout.column_names, layout.prepare.columns)
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)
     if resume:
-        asked = description.asked(method, seed, layout, scaled=scale is not None, weighted=sample_weight is not None)
+        scaled, weighted = columns.scale is not None, sample_weight is not None
+        asked = description.asked(method, seed, layout, scaled=scaled, weighted=weighted)
         runs.check_resumable(store, asked)
     target = _target(store, resume=resume, force=force)
-    job = Sampling(method, sample_rows(layout), scale)
+    job = Sampling(method, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]
     found = estimated(layout, sample, method, store.shown, target)
-    free = isinstance(executor, Threads) and where.get("threads") is None
+    free = isinstance(executor, Threads) and compute.threads is None
     why = why_processes(layout) if free else None
     if why is None:
         return found

@@ -12,7 +12,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans, center_names
 from dask_dpmeans.registry import spec_of
-from dask_dpmeans.sources import Reading, check_option_names
+from dask_dpmeans.sources import Columns, Compute, Reading, check_option_names
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
 AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
@@ -74,7 +74,9 @@ def fit(
         center_names=center_names(method.init) if isinstance(method, DPMeans) else None,
         resume=resume,
         force=force,
-        **options,
+        columns=Columns.of(options),
+        compute=Compute.of(options),
+        on_step=options.get("on_step", lambda number, record, n_rows: None),
     )
     fitted: AnyModel = load(Location.at(run, options.get("storage_options")))  # of the class of `method`
     return fitted
@@ -104,6 +106,7 @@ def dry_run(
     -------
     Estimate
     """
+    check_option_names("dry_run", options, Reading)
     if not isinstance(method, DPMeans):
         raise InputError(f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
     return cost.dry_run(
@@ -115,5 +118,6 @@ def dry_run(
         center_names=center_names(method.init),
         resume=resume,
         force=force,
-        **options,
+        columns=Columns.of(options),
+        compute=Compute.of(options),
     )

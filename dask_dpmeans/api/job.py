@@ -16,7 +16,17 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
 from dask_dpmeans.estimators.transform import Arrays, Learned, Recipe
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.sources import Names, RowSource, as_source, check_centers, check_names
+from dask_dpmeans.sources import (
+    Columns,
+    Compute,
+    InputArrays,
+    Names,
+    Requirements,
+    RowSource,
+    check_centers,
+    check_names,
+    open_source,
+)
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
@@ -37,8 +47,8 @@ def fit(
     resume: bool = False,
     force: bool = False,
     on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
-    storage_options: Mapping[str, Any] | None = None,
-    **where: Any,
+    columns: Columns,
+    compute: Compute,
 ) -> None:
     """Fit, and write each step and the result to a run store.
 
@@ -55,8 +65,8 @@ def fit(
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
     on_step : called with the number and record of each committed step, and the number of rows
-    storage_options : what fsspec takes for the URLs among these
-    **where : columns, scale, client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
+    columns : the columns that are used, and how the input is read
+    compute : the threads or the cluster that do the work
 
     Raises
     ------
@@ -67,15 +77,15 @@ def fit(
     """
     if not callable(on_step):
         raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
-    store = RunStore.at(run, storage_options)
+    store = RunStore.at(run, columns.storage_options)
     if recipe is not None:
         recipe.check_weights(sample_weight)
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
         store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
-        where = where | {"storage_options": storage_options}
-        source = as_source(data, sample_weight, groups=groups, features=method.features, sparse=method.sparse, **where)
+        arrays, needs = InputArrays(data, sample_weight, groups), Requirements(method.features, method.sparse)
+        source = open_source(arrays, columns, needs, compute)
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)

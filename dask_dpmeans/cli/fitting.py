@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
@@ -22,7 +22,7 @@ from dask_dpmeans.cli.options import (
     WHERE,
     with_options,
 )
-from dask_dpmeans.cli.place import placed, resumable
+from dask_dpmeans.cli.place import PlaceOptions, placed, resumable
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_estimate, say_result
 from dask_dpmeans.errors import redacted
@@ -243,14 +243,13 @@ def fit_from_options(
     columns: list[int] | None,
     groups: str | None = None,
     dry: bool = False,
-    **where: Any,
+    **where: Unpack[PlaceOptions],
 ) -> None:
     """What every command that fits does with its options."""
     if resume and force:
         raise click.UsageError("--resume goes on with the run that is there, --force removes it: give one of them")
     place = Location.at(run, where["storage_options"])
     job: dict[str, Any] = {
-        "data": data,
         "run": place,
         "method": method,
         "sample_weight": weights,
@@ -264,11 +263,11 @@ def fit_from_options(
         method.spectrum().check_weights(weights)
     RunStore.at(place).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
-        with placed(data, fill_missing, sparse, **where) as work:
-            say_estimate(dry_run(**job, **work), as_json)
+        with placed(data, fill_missing, sparse, **where) as (rows, work):
+            say_estimate(dry_run(rows, **job, **work), as_json)
         return
-    with resumable(place), placed(data, fill_missing, sparse, **where) as work, progress(as_json) as shown:
-        fit(**job, groups=groups, on_step=shown.step, on_pass=shown.watch, **work)
+    with resumable(place), placed(data, fill_missing, sparse, **where) as (rows, work), progress(as_json) as shown:
+        fit(rows, **job, groups=groups, on_step=shown.step, on_pass=shown.watch, **work)
     say_result(place, as_json)
 
 
@@ -289,7 +288,7 @@ def predict_command(
     fill_missing: bool,
     force: bool,
     as_json: bool,
-    **where: Any,
+    **where: Unpack[PlaceOptions],
 ) -> None:
     """Label the rows of DATA with the clusters of RUN.
 
@@ -298,8 +297,8 @@ def predict_command(
     fitted, target = (Location.at(each, where["storage_options"]) for each in (run, out))
     RunStore.at(fitted).result()
     RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
-    with placed(data, fill_missing, False, **where) as work, progress(as_json) as shown:
-        found = prediction.predict(fitted, data, target, groups=groups, force=force, on_pass=shown.watch, **work)
+    with placed(data, fill_missing, False, **where) as (rows, work), progress(as_json) as shown:
+        found = prediction.predict(fitted, rows, target, groups=groups, force=force, on_pass=shown.watch, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
     else:

@@ -2,15 +2,41 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import click
 
 from dask_dpmeans.cli.group import StoppedError
 from dask_dpmeans.errors import ClusterLostError, CorruptStoreError, InputError, NoWorkersError, of_store, redacted
-from dask_dpmeans.sources import connect, lay_out, own_threads, scheduler_address, why_processes
+from dask_dpmeans.sources import (
+    Columns,
+    Compute,
+    InputArrays,
+    OpenedPath,
+    Requirements,
+    connect,
+    lay_out,
+    own_threads,
+    scheduler_address,
+    why_processes,
+)
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
+
+
+class PlaceOptions(TypedDict):
+    """Command line options that choose where to work."""
+
+    scheduler: str | None
+    scheduler_file: str | None
+    workers: int | None
+    threads: int | None
+    memory_limit: int | None
+    worker_timeout: float
+    tls_ca_file: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    storage_options: dict[str, Any]
 
 
 @contextmanager
@@ -28,8 +54,11 @@ def placed(
     tls_cert: str | None,
     tls_key: str | None,
     storage_options: dict[str, Any],
-) -> Iterator[dict[str, Any]]:
-    """Where to work, as `as_source` takes it; where nobody said, worker processes if threads read `data` poorly."""
+) -> Iterator[tuple[str | OpenedPath, dict[str, Any]]]:
+    """The rows, and where to work, as `as_source` takes them.
+
+    By default that is on worker processes if threads read `data` poorly; the rows are open then.
+    """
     ours, cluster = workers or threads or memory_limit, scheduler or scheduler_file
     if cluster and ours:
         raise click.UsageError(
@@ -43,18 +72,21 @@ def placed(
     if (tls_ca_file or tls_cert or tls_key) and not (tls and cluster):
         raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler")
     stored: dict[str, Any] = {"fill_missing": fill_missing, "storage_options": storage_options}
+    rows: str | OpenedPath = data
     if not cluster and workers is None and threads is None:
         threads = own_threads()
-        layout, _ = lay_out(data, threads=threads, memory_limit=memory_limit, sparse=sparse, **stored)
+        own = Compute(threads=threads, memory_limit=memory_limit)
+        layout, _ = lay_out(InputArrays(data), Columns(**stored), Requirements(sparse=sparse), own)
+        rows = OpenedPath(data, layout.rows)
         why = why_processes(layout)
         if why is not None:
             click.echo(f"{why}; working in {threads} processes, --threads {threads} keeps to threads", err=True)
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
     with connect(scheduler, workers, threads, memory_limit, worker_timeout, tls, scheduler_file) as client:
         if client is None:
-            yield {"threads": threads, "memory_limit": memory_limit, **stored}
+            yield rows, {"threads": threads, "memory_limit": memory_limit, **stored}
         else:
-            yield {"client": client, "worker_timeout": worker_timeout, **stored}
+            yield rows, {"client": client, "worker_timeout": worker_timeout, **stored}
 
 
 @contextmanager
@@ -65,12 +97,12 @@ def reading(
     scale: str,
     metric: str,
     fill_missing: bool,
-    **where: Any,
+    **where: Unpack[PlaceOptions],
 ) -> Iterator[dict[str, Any]]:
     """Rows, and where to work on them, as what chooses penalties takes them."""
-    with placed(data, fill_missing, False, **where) as place:
+    with placed(data, fill_missing, False, **where) as (rows, place):
         yield {
-            "X": data,
+            "X": rows,
             "sample_weight": weights,
             "metric": metric,
             "columns": columns,

@@ -3,7 +3,7 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import click
 from click.core import ParameterSource
@@ -11,13 +11,14 @@ from click.core import ParameterSource
 from dask_dpmeans.api.export import export
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
-from dask_dpmeans.cli.place import placed
+from dask_dpmeans.cli.place import PlaceOptions, placed
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import read_path
 from dask_dpmeans.selection.tree import read_tree
+from dask_dpmeans.sources import OpenedPath
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -59,7 +60,9 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
 @click.option("--no-data", is_flag=True, help="Leave out what needs the rows.")
 @with_options(*WHERE)
 @FORCE
-def report_command(store: str, out: str, data: str | None, no_data: bool, force: bool, **where: Any) -> None:
+def report_command(
+    store: str, out: str, data: str | None, no_data: bool, force: bool, **where: Unpack[PlaceOptions]
+) -> None:
     """Write the run, path or tree in STORE as one page of HTML, OUT, with pictures: for people, without a network.
 
     The rows of a run are read, in up to four passes, where they are on this machine or --data names them.
@@ -79,15 +82,16 @@ def report_command(store: str, out: str, data: str | None, no_data: bool, force:
     rows = None if no_data else data or report.input_of(place)
     sparse = report.is_graph(place)
     with ExitStack() as stack:
+        opened: str | OpenedPath | None = None
         work: dict[str, Any] = {}
         if rows:
-            work |= stack.enter_context(placed(rows, False, sparse, **where))
+            opened, work = stack.enter_context(placed(rows, False, sparse, **where))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
-        report.report(place, out, data=rows or False, force=force, **work)
+        report.report(place, out, data=opened or False, force=force, **work)
     click.echo(f"{redacted(store)}: {Path(out).absolute()}")
 
 
-def _check_idle(where: dict[str, Any]) -> None:
+def _check_idle(where: PlaceOptions) -> None:
     """Refuse options that say where to work, as there is no work."""
     source_of = click.get_current_context().get_parameter_source
     given = [name for name in where if source_of(name) is ParameterSource.COMMANDLINE]

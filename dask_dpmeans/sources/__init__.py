@@ -1,15 +1,17 @@
-"""Where the rows are: the only importer of Dask.
+"""Rows, wherever they are stored; the only package that imports Dask.
 
-Input goes through `opening` (whatever it is given as becomes an array), `layout` (how it will be cut, as its metadata
-tells), `loading` (shards) and `inputs` (`as_source`: all of these, and the first pass over the rows); `flaws` says what
-is wrong with values.
+`opening` turns an input into an array, `layout` plans the work from the metadata, `loading` cuts
+the rows into shards, and `inputs` (`as_source`) does all of this and the first pass over the rows.
+`options` has the options of public functions and the values that are made of them; `executors` run
+jobs on shards; `safety` holds the checks of stored bytes and of values.
 """
 
 from dask.utils import format_bytes, parse_bytes
 
 from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
 from dask_dpmeans.sources.dataset import RowSource
-from dask_dpmeans.sources.executors import Threads, one_blas_thread
+from dask_dpmeans.sources.executors.process import one_blas_thread
+from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.lazy import (
     concatenated,
     is_lazy,
@@ -20,12 +22,22 @@ from dask_dpmeans.sources.formats.lazy import (
     opened_rows,
 )
 from dask_dpmeans.sources.formats.parquet import path_of
-from dask_dpmeans.sources.inputs import as_source, featured
+from dask_dpmeans.sources.inputs import as_source, featured, open_source
 from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
-from dask_dpmeans.sources.opening import open_groups, refused_table, unwrapped, working_dtype
-from dask_dpmeans.sources.options import Opening, Reading, Stored, Where, check_option_names
+from dask_dpmeans.sources.opening import OpenedPath, open_groups, refused_table, unwrapped, working_dtype
+from dask_dpmeans.sources.options import (
+    Columns,
+    Compute,
+    InputArrays,
+    Opening,
+    Reading,
+    Requirements,
+    Stored,
+    Where,
+    check_option_names,
+)
 from dask_dpmeans.sources.parallel_read_trial import why_processes
 from dask_dpmeans.sources.progress import Pass
 from dask_dpmeans.sources.shards import read_rows
@@ -33,11 +45,16 @@ from dask_dpmeans.sources.stored_chunks import Storage, decoded_bytes, decoded_r
 
 __all__ = [
     "RESIDENT_SHARE",
+    "Columns",
+    "Compute",
+    "InputArrays",
     "Layout",
     "Names",
+    "OpenedPath",
     "Opening",
     "Pass",
     "Reading",
+    "Requirements",
     "RowSource",
     "Storage",
     "Stored",
@@ -63,6 +80,7 @@ __all__ = [
     "names_of",
     "one_blas_thread",
     "open_groups",
+    "open_source",
     "opened_rows",
     "own_threads",
     "parse_bytes",

@@ -13,7 +13,8 @@ from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
-from dask_dpmeans.sources.executors import Executor, called, one_blas_thread
+from dask_dpmeans.sources.executors.base import Executor, call_job
+from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
@@ -121,12 +122,12 @@ class RowSource:
         Return what the sink says of each, in row order; so little that it may travel.
         """
         job = MapJob(kernel, sink, self.prepare, self.plan.block_rows, self.plan.chunk_rows)
-        return list(chain.from_iterable(self.executor.each(job, self._pieces(None), name)))
+        return list(chain.from_iterable(self.executor.map(job, self._pieces(None), name)))
 
     def here(self, job: Callable[["RowSource"], Answer], name: str = "run") -> Answer:
         """Run a job on these rows in this thread, whose passes are run where they always are."""
         with Count.of_jobs(self.executor.on_pass, name, [job]) as count:
-            return called(job, self, partial(count.say, 0))
+            return call_job(job, self, partial(count.say, 0))
 
     def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
         """Run jobs on something that they share, side by side where there are workers."""

@@ -1,21 +1,24 @@
-"""`as_source`: the way from what a user has to checked rows that a method can work on."""
+"""`as_source`: from what a user has to checked rows that a method can work on."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from distributed import Client
 
 from dask_dpmeans.engine.plan import Plan, block_height
-from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Features, Float64Array
+from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.kernels.column_statistics import Summary, Survey
-from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
 from dask_dpmeans.sources.dataset import Ledger, RowSource
-from dask_dpmeans.sources.layout import lay_out, surveyed
+from dask_dpmeans.sources.layout import column_statistics, lay_out
 from dask_dpmeans.sources.loading import shards_of
-from dask_dpmeans.sources.progress import OnPass
+from dask_dpmeans.sources.options import (
+    Columns,
+    Compute,
+    InputArrays,
+    Requirements,
+    SourceOptions,
+    check_option_names,
+)
 from dask_dpmeans.sources.safety.checks import check_summary
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
 
@@ -26,73 +29,61 @@ def as_source(
     *,
     groups: Any = None,
     groups_are: str = "groups",
-    columns: Sequence[int] | None = None,
-    scale: Float64Array | str | None = None,
-    features: Features | None = None,
-    client: Client | None = None,
-    threads: int | None = None,
-    memory_limit: int | None = None,
-    centers: Float64Array | None = None,
-    stored_columns: int | None = None,
-    column_names: Sequence[str] | None = None,
-    worker_timeout: float = WORKER_TIMEOUT,
-    fill_missing: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    block_rows: int | None = None,
-    sparse: bool = False,
-    on_pass: OnPass | None = None,
+    **options: Unpack[SourceOptions],
 ) -> RowSource:
-    """Rows that a method can work on, checked in one pass over them.
+    """Open rows for a method and check them in one pass.
 
     Parameters
     ----------
-    data : NumPy array, Dask array or DataFrame, ``zarr.Array``, or the path or URL of a Zarr array or ``.npy`` file
-        (n, d).  CSR rows are a sparse matrix or array of scipy, the path of a ``.npz`` file of such, a Zarr group in
-        the layout of anndata or its path, or a Dask array of sparse chunks; duplicates are summed.  float32 and float64
-        stay as they are; integers and float16 become the smaller of the two that holds them exactly.
-    sample_weight : the same kinds, (n,), optional
+    data : array, DataFrame, or path or URL, (n, d)
+        A NumPy array, a Dask array or DataFrame, a ``zarr.Array``, or the path or URL of a Zarr
+        array or ``.npy`` file.  CSR rows are a sparse matrix or array of scipy, the path of its
+        ``.npz`` file, a Zarr group in the layout of anndata or its path, or a Dask array of sparse
+        chunks; duplicates are summed.  float32 and float64 stay as they are; integers and float16
+        become the smaller of the two that holds them exactly.
+    sample_weight : same kinds, (n,), optional
         Weights >= 0, not all 0.
-    groups : the same kinds, (n,), integers, optional
-        The number of the data set that each row belongs to, from 0 on, in any order.
+    groups : same kinds, (n,), integers, optional
+        Number of each row's data set, from 0 on, in any order.
     groups_are : str
-        What errors call them: the name of the argument that they come from.
+        Name of the argument that groups come from, for errors.
     columns : sequence of int, optional
         Columns to use, in order.
     scale : "std" or (d,) array, optional
-        What to divide each column by: its standard deviation, or the numbers given.
+        Divisors of the columns: their standard deviations, or the numbers given.
     features : Features, optional
-        What is made of each row after that; kernels see nothing else.
+        Map of each row after that; kernels see its answer only.
     client : distributed.Client, optional
-        The cluster to work on.  By default the current client where there is one, unless `threads` or `memory_limit` is
+        Cluster to work on.  By default the current client, unless `threads` or `memory_limit` is
         given or the data is in this process's memory.
     threads : int, optional
-        Threads of this process to work on; all that it may use by default.
+        Threads of this process; by default all that it may use.
     memory_limit : int, optional
-        Bytes that this process may use, where there is no cluster.
+        Bytes that this process may use without a cluster.
     centers : (k, d) array, optional
-        Centers that the rows will be measured against: their squared distances must not overflow either.
+        Centers whose squared distances to the rows must not overflow either.
     stored_columns : int, optional
-        How many columns the data must have: as many as the run to predict with was fitted on.
+        Number of columns that the data must have, as the fit had.
     column_names : sequence of str, optional
-        What the columns were called that a run was fitted on, to be compared with those of `data` by scikit-learn's
-        rule; empty where they had no names.
+        Names of the columns in the fit, which are compared by scikit-learn's rule; empty if the
+        columns had no names.
     worker_timeout : float
-        Seconds to wait for a worker, each time that the cluster has none.
+        Seconds to wait for a worker whenever the cluster has none.
     fill_missing : bool
-        Take chunks that are not in a Zarr store for such as hold the fill value alone, as Zarr itself does; otherwise
-        one is an error, since it may have been lost.
+        Read a chunk that is not in a Zarr store as the fill value, as Zarr does.  By default a
+        missing chunk is an error, since it may have been lost.
     storage_options : mapping, optional
-        What fsspec takes for those of `data`, `sample_weight` and `groups` that are URLs.
+        Options of fsspec, if `data`, `sample_weight` or `groups` are URLs.
     block_rows : int, optional
         Rows of a block, a power of two; for tests: blocks are part of the answer.
     sparse : bool
-        Let kernels see CSR rows as they are: ``Block.rows`` is then a ``csr_array`` of float64, and the columns may be
-        as many as the rows.  A block has as many rows as one of a table with as many columns as a row has stored values
-        on average, rounded up: ``block_height(ceil(stored values / n))``, both of all rows as they are stored, so that
-        it depends on no chunks.  The summary is of two numbers a row, as `SparseSurvey` has them.
+        Let kernels see CSR rows as they are: ``Block.rows`` is then a ``csr_array`` of float64, and
+        there may be as many columns as rows.  The height of a block follows from the mean number of
+        stored values of a row, ``block_height(ceil(stored values / n))``, so that it depends on no
+        chunks.  The summary has two numbers a row, as in `SparseSurvey`.
     on_pass : callable, optional
-        Called while this pass and later ones run, at the beginning and end of each and up to four times a second, with
-        a `dask_dpmeans.sources.Pass`: what runs, and how much of it is done.
+        Called at the beginning and end of each pass, and up to four times a second in between, with
+        a `dask_dpmeans.sources.Pass`: its name and progress.
 
     Returns
     -------
@@ -103,28 +94,15 @@ def as_source(
     InputError
         Data that cannot be used: what was found, where, and what to do.
     """
-    layout, executor = lay_out(
-        data,
-        sample_weight,
-        groups=groups,
-        groups_are=groups_are,
-        columns=columns,
-        features=features,
-        client=client,
-        threads=threads,
-        memory_limit=memory_limit,
-        centers=centers,
-        stored_columns=stored_columns,
-        column_names=column_names,
-        worker_timeout=worker_timeout,
-        fill_missing=fill_missing,
-        storage_options=storage_options,
-        block_rows=block_rows,
-        sparse=sparse,
-        on_pass=on_pass,
-    )
-    if sparse and scale is not None:
-        raise InputError("sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it")
+    check_option_names("as_source", options, SourceOptions)
+    arrays = InputArrays(data, sample_weight, groups, groups_are)
+    columns, needs = Columns.of(options), Requirements.of(options)
+    return open_source(arrays, columns, needs, Compute.of(options))
+
+
+def open_source(arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute) -> RowSource:
+    """Open rows for a method and check them in one pass, as `as_source` does."""
+    layout, executor = lay_out(arrays, columns, needs, compute)
     plan = layout.plan
     shards = shards_of(layout, executor)
     pieces = [(shards[shard], blocks) for shard, blocks in plan.pieces(range(plan.n_blocks))]
@@ -132,8 +110,8 @@ def as_source(
     def fold(survey: Survey, prepare: Prepare) -> Summary:
         return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
 
-    summary, prepare = surveyed(layout, fold, scale)
-    check_summary(summary, layout.rows, prepare, centers, groups_are)
+    summary, prepare = column_statistics(layout, fold, columns.scale)
+    check_summary(summary, layout.rows, prepare, needs.centers, arrays.groups_name)
     return RowSource(
         plan,
         tuple(shards),
@@ -150,16 +128,15 @@ def as_source(
 
 
 def featured(source: RowSource, features: Features) -> RowSource:
-    """The same rows as kernels see them once `features` are made of them, checked in one pass.
+    """Return the source of the features of some rows, checked in one pass.
 
-    Features of rows in memory are kept there too where they fit beside them.
+    Features of rows in memory are kept in memory too, if they fit beside the rows.
     """
     summary = source.fold(Survey(np.inf, features), name="survey")
     size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
-    prepare = replace(source.prepare, features=features, keep=source.resident and size <= source.room)
+    keep = source.resident and size <= source.room
+    prepare = replace(source.prepare, features=features, keep=keep)
     check_summary(summary, None, prepare, None)
-    plan, height = source.plan, min(source.plan.block_rows, block_height(len(summary.sums)))
-    shard_blocks = plan.shard_rows // height
-    return replace(
-        source, plan=Plan(plan.n_rows, height, shard_blocks), prepare=prepare, summary=summary, ledger=Ledger()
-    )
+    height = min(source.plan.block_rows, block_height(len(summary.sums)))
+    plan = Plan(source.plan.n_rows, height, source.plan.shard_rows // height)
+    return replace(source, plan=plan, prepare=prepare, summary=summary, ledger=Ledger())

@@ -12,7 +12,10 @@ from dask.delayed import delayed
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.executors import DaskTasks, Executor, Keys, Threads
+from dask_dpmeans.sources.executors.base import Executor
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+from dask_dpmeans.sources.executors.keys import Keys
+from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
@@ -41,7 +44,7 @@ def shards_of(layout: Layout, executor: Executor) -> Sequence[Any]:
     if in_memory(rows):
         return [Shard(a, part_of(rows, a, b), _read(weights, a, b), _read(groups, a, b)) for a, b in bounds]
     parts = [StoredShard(a, b, *(_needed(each, a, b) for each in (rows, weights, groups))) for a, b in bounds]
-    return executor.hold(parts) if layout.resident else executor.wrap(parts)
+    return executor.load(parts) if layout.resident else executor.wrap(parts)
 
 
 def _read(array: Any, start: int, stop: int) -> np.ndarray[Any, Any] | None:

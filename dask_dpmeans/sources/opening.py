@@ -1,4 +1,4 @@
-"""What the input is given as, and how it is opened: arrays, tables, paths and URLs become one array each."""
+"""From the input that a user gives to one array: arrays, tables, paths and URLs."""
 
 import os
 import warnings
@@ -9,16 +9,24 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
-from dask_dpmeans.sources.formats.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
+from dask_dpmeans.sources.formats.csr import (
+    StoredCsr,
+    dask_csr,
+    from_scipy,
+    is_csr_dask,
+    lazy_csr,
+    stored_values,
+)
 from dask_dpmeans.sources.formats.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
 from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
+from dask_dpmeans.sources.row_array import Raw, RowArray
 from dask_dpmeans.sources.safety import guard
 from dask_dpmeans.sources.shards import read_rows
 from dask_dpmeans.storage.location import Location
@@ -37,135 +45,162 @@ class NpyFile:
 
     @property
     def ndim(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
-    def __getitem__(self, rows: slice) -> np.ndarray[Any, Any]:
-        mapped: np.ndarray[Any, Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
+    def __getitem__(self, rows: slice) -> Raw:
+        mapped: Raw = np.load(self.path, mmap_mode="r", allow_pickle=False)
         return mapped[rows]
 
 
-def opened_input(
-    data: Any,
-    name: str,
-    dimensions: int,
-    fill_missing: bool,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Any:
-    """What a user gave as a NumPy array, a Dask array with known chunks, a Zarr array or a .npy file, or None."""
-    if data is None:
-        return None
-    data = unwrapped(data, name)
-    refuse_kind(data, name)
-    if isinstance(data, str | os.PathLike | Location):
-        opened = _opened_place(Location.at(data, storage_options), name, dimensions, fill_missing)
-    elif issparse(data):
-        opened = _opened_csr(data, name, dimensions)
-    elif isinstance(data, np.ma.MaskedArray):
-        raise InputError(f"{name} is a masked array: fill or drop the masked entries first, as {name}.filled(0) does")
-    elif hasattr(data, "to_dask_array"):
-        opened = table_rows(data, name)
-    elif isinstance(data, da.Array):
-        known = data.copy().compute_chunk_sizes() if any(np.isnan(size) for size in data.shape) else data
-        opened = dask_csr(known) if is_csr_dask(data) and dimensions == 2 else known
-    elif isinstance(data, zarr.Group):
-        opened = _opened_group(data, None, name, data.__getitem__, dimensions, fill_missing)
-    elif isinstance(data, StoredCsr):
-        opened = data
-    elif isinstance(data, zarr.Array):
-        opened = guard.guarded(guard.absolute(data), name, fill_missing=fill_missing)
-    else:
-        opened = _as_array(data, name, dimensions)
-    if opened.ndim != dimensions:
-        raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}, got shape {opened.shape}")
-    return opened
+@dataclass(frozen=True)
+class OpenedPath(os.PathLike[str]):
+    """A path or URL whose array is open already, so that nothing opens it a second time."""
+
+    path: str
+    array: RowArray
+
+    def __fspath__(self) -> str:
+        return self.path
 
 
-def unwrapped(data: Any, name: str) -> Any:
-    """What is in an array of another library, where that need not be read: the Dask array of an xarray's.
+@dataclass(frozen=True)
+class Opener:
+    """Opens one argument of a user as an array."""
 
-    Raises
-    ------
-    InputError
-        A `numpy.matrix`; and an array in a store that this package cannot read in parts, as h5py's is: NumPy would read
-        it whole, without a word.
-    """
-    checks.no_matrix(name, data)
-    if type(data).__module__.startswith("xarray."):
-        inner = getattr(data, "data", None) if getattr(data, "chunks", None) else None
-        return inner if isinstance(inner, da.Array) else data
-    known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows)
-    if not known and all(hasattr(data, each) for each in ("shape", "dtype", "chunks", "__getitem__")):
-        kind = f"{type(data).__module__}.{type(data).__name__}"
-        raise InputError(
-            f"{name} is a {kind}, an array in a file, which would be read whole: pass "
-            f"dask.array.from_array({name}, chunks=...), which is read in parts, or {name}[:], which is in memory"
-        )
-    return data
+    name: str
+    """Name of the argument, for errors."""
+    dimensions: int
+    """2 for rows; 1 for weights, groups and labels."""
+    fill_missing: bool = False
+    """Whether a chunk that is not in a Zarr store holds the fill value."""
+    storage_options: Mapping[str, Any] | None = None
+    """Options of fsspec for URLs."""
 
+    def open(self, data: object) -> RowArray:
+        """Return the data as an array with known chunks; arrays in stores are not read.
 
-def table_rows(table: Any, name: str = "data") -> da.Array:
-    """A Dask table, or a column of it, as an array with known chunks."""
-    table = numeric_table(table, name)
-    try:
-        return table.to_dask_array(lengths=True)
-    except ValueError:  # Dask before 2026.8 counts Parquet files that it reads together as one, but wants each counted
-        return table.to_dask_array().compute_chunk_sizes()
+        Raises
+        ------
+        InputError
+            Data that are no array of numbers, or have another number of dimensions.
+        """
+        opened = self._array(data)
+        if opened.ndim != self.dimensions:
+            wanted = f"{self.dimensions} dimension{'s'[: self.dimensions - 1]}"
+            raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}")
+        return opened
 
+    def open_optional(self, data: object) -> RowArray | None:
+        """Return the data as an array, or None for None."""
+        return None if data is None else self.open(data)
 
-def _opened_csr(data: Any, name: str, dimensions: int) -> Any:
-    """Rows that a user gave as a sparse matrix or array of scipy."""
-    if dimensions == 1:
-        raise InputError(f"{name} is sparse ({type(data).__name__}): pass a dense array, as {name}.toarray() gives")
-    if data.ndim != 2:
-        raise InputError(f"{name} must have 2 dimensions, got shape {data.shape}")
-    working_dtype(data.dtype, name)
-    return from_scipy(data, name)
+    def _array(self, data: object) -> RowArray:
+        if isinstance(data, OpenedPath):
+            return data.array
+        data = unwrapped(data, self.name)
+        refuse_kind(data, self.name)
+        if isinstance(data, str | os.PathLike | Location):
+            return self._at(Location.at(data, self.storage_options))
+        if issparse(data):
+            return self._csr(data)
+        if isinstance(data, np.ma.MaskedArray):
+            raise InputError(
+                f"{self.name} is a masked array: fill or drop the masked entries first, "
+                f"for example with {self.name}.filled(0)"
+            )
+        if hasattr(data, "to_dask_array"):
+            return table_rows(data, self.name)
+        if isinstance(data, da.Array):
+            known = known_chunks(data)
+            return dask_csr(known) if is_csr_dask(data) and self.dimensions == 2 else known
+        if isinstance(data, zarr.Group):
+            return self._group(data, None, data.__getitem__)
+        if isinstance(data, StoredCsr):
+            return data
+        if isinstance(data, zarr.Array):
+            return guard.guarded(guard.absolute(data), self.name, fill_missing=self.fill_missing)
+        return self._in_memory(data)
 
+    def _csr(self, data: spmatrix | sparray) -> csr_array:
+        """Open a sparse matrix or array of scipy."""
+        if self.dimensions == 1:
+            raise InputError(
+                f"{self.name} is sparse ({type(data).__name__}): pass a dense array, as {self.name}.toarray() gives"
+            )
+        if data.ndim != 2:
+            raise InputError(f"{self.name} must have 2 dimensions, got shape {data.shape}")
+        working_dtype(data.dtype, self.name)
+        return from_scipy(data, self.name)
 
-def _opened_place(place: Location, name: str, dimensions: int, fill_missing: bool) -> Any:
-    """The array at a local path or a URL: a Zarr array, CSR rows in a Zarr group, a file, or columns of a table."""
-    path = place.url
-    if place.remote and path.endswith(FILES):
-        raise InputError(f"{name}: {path} would have to be on a local disk: copy it there, or make it a Zarr array")
-    if path.endswith(".npy"):
+    def _at(self, place: Location) -> RowArray:
+        """Open a path or URL: a Zarr array or group, a file, or columns of a table."""
+        path, name = place.url, self.name
+        if place.remote and path.endswith(FILES):
+            raise InputError(f"{name}: {path} must be on a local disk: copy it there, or write it to a Zarr array")
+        if path.endswith(".npy"):
+            return _open_npy(path, name)
+        if path.endswith(".npz") and self.dimensions == 2:
+            return open_npz(path, name)
+        if path.endswith((".mtx", ".mtx.gz")) and self.dimensions == 2:
+            return open_mtx(path, name)
+        table = parquet_table(path)
+        if table is not None:
+            return open_parquet(replace(place, url=table[0]), table[1], name, self.dimensions)
+
+        node = self._node(place)
+        if isinstance(node, zarr.Group):
+            return self._group(node, path, lambda part: self._node(place / part))
+        return guard.guarded(node, name, fill_missing=self.fill_missing)
+
+    def _node(self, place: Location) -> "zarr.Array[Any] | zarr.Group":
+        """Open the Zarr array or group at a path or URL."""
         try:
-            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
-        return NpyFile(path, mapped.shape, mapped.dtype)
-    if path.endswith(".npz") and dimensions == 2:
-        return open_npz(path, name)
-    if path.endswith((".mtx", ".mtx.gz")) and dimensions == 2:
-        return open_mtx(path, name)
-    table = parquet_table(path)
-    if table is not None:
-        return open_parquet(replace(place, url=table[0]), table[1], name, dimensions)
+            guard.check_metadata_size(place, self.name)
+            return guard.opened(place)
+        except InputError:
+            raise
+        except Exception as error:  # of the store, or of damaged metadata
+            what = f"there is no Zarr array at {place.url}"
+            if of_store(error) and not isinstance(error, guard.FINAL):
+                what = f"{place.url} does not answer"
+            raise InputError(f"{self.name}: {what}: {_reason(place, error)}") from error
 
-    def member(part: str) -> Any:
-        return _node(place / part, name)
+    def _group(self, group: zarr.Group, path: str | None, member: Callable[[str], object]) -> StoredCsr:
+        """Open the CSR rows in a group; `path` is None if the group was given open."""
+        if self.dimensions == 2 and is_csr_group(group):
+            where = path or str(group.store_path)
+            return open_csr(group, where, self.name, member, self.fill_missing)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other files in the folder
+            raise not_an_array(group, path, self.name, self.dimensions)
 
-    node = _node(place, name)
-    if isinstance(node, zarr.Group):
-        return _opened_group(node, path, name, member, dimensions, fill_missing)
-    return guard.guarded(node, name, fill_missing=fill_missing)
+    def _in_memory(self, data: object) -> Raw:
+        """Return a NumPy array of data in memory; objects become numbers, as in scikit-learn."""
+        name = self.name
+        try:
+            array = np.asarray(data)
+            return array.astype(np.float64) if array.dtype == object else array
+        except (OverflowError, TypeError, ValueError) as error:
+            if self.dimensions == 1 and name != "sample_weight":
+                raise InputError(
+                    f"{name} must be integers from 0 on, got {shown_type(data)}: number the {name}, "
+                    f"for example with np.unique({name}, return_inverse=True)[1]"
+                ) from error
+            no_array = InputError(f"{name} is not an array of numbers: {error}")
+            raise refused_table(data, name) or no_array from error
 
 
-def _node(place: Location, name: str) -> "zarr.Array[Any] | zarr.Group":
-    """What Zarr has at a place."""
+def _open_npy(path: str, name: str) -> NpyFile:
     try:
-        guard.check_metadata_size(place, name)
-        return guard.opened(place)
-    except InputError:
-        raise
-    except Exception as error:  # of the store, or whatever is wrong with its metadata
-        silent = of_store(error) and not isinstance(error, guard.FINAL)
-        what = f"{place.url} does not answer" if silent else f"there is no Zarr array at {place.url}"
-        raise InputError(f"{name}: {what}: {_why(place, error)}") from error
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
+    return NpyFile(path, mapped.shape, mapped.dtype)
 
 
-def _why(place: Location, error: Exception) -> str:
-    """Why Zarr found nothing at a place."""
+def _reason(place: Location, error: Exception) -> str:
+    """Return the reason why Zarr found nothing at a path or URL."""
     other = other_file(place)
     if other is not None:
         return other
@@ -174,24 +209,53 @@ def _why(place: Location, error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _opened_group(
-    group: zarr.Group, path: str | None, name: str, member: Callable[[str], Any], dimensions: int, fill_missing: bool
-) -> StoredCsr:
-    """CSR rows in a group at a path, or in one that was given open."""
-    if dimensions == 2 and is_csr_group(group):
-        return open_csr(group, path or str(group.store_path), name, member, fill_missing)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what else lies there
-        raise not_an_array(group, path, name, dimensions)
-
-
-def numeric_table(table: Any, name: str) -> Any:
-    """Return a Dask table as one of numbers of one type: columns that pandas lets be missing, and booleans, included.
+def unwrapped(data: object, name: str) -> Any:
+    """Return the Dask array inside an array of xarray; other data as they are.
 
     Raises
     ------
     InputError
-        Where a column holds no numbers.
+        A `numpy.matrix`, or an array in a store that this package cannot read in parts, such as an
+        array of h5py: NumPy would silently read all of it.
+    """
+    checks.no_matrix(name, data)
+    if type(data).__module__.startswith("xarray."):
+        inner = getattr(data, "chunks", None) and getattr(data, "data", None)
+        return inner if isinstance(inner, da.Array) else data
+    known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows)
+    attributes = ("shape", "dtype", "chunks", "__getitem__")
+    if not known and all(hasattr(data, each) for each in attributes):
+        kind = f"{type(data).__module__}.{type(data).__name__}"
+        raise InputError(
+            f"{name} is a {kind}, an array in a file, and all of it would be read: pass "
+            f"dask.array.from_array({name}, chunks=...), which is read in parts, or {name}[:], "
+            "which is in memory"
+        )
+    return data
+
+
+def table_rows(table: Any, name: str = "data") -> da.Array:
+    """Return a Dask table, or a column of it, as an array with known chunks."""
+    table = numeric_table(table, name)
+    try:
+        return table.to_dask_array(lengths=True)
+    except ValueError:  # Dask before 2026.8 miscounts Parquet files that it reads together
+        return table.to_dask_array().compute_chunk_sizes()
+
+
+def known_chunks(array: da.Array) -> da.Array:
+    """Return a Dask array with chunks of known sizes; they are computed if they are unknown."""
+    unknown = any(np.isnan(size) for size in array.shape)
+    return array.copy().compute_chunk_sizes() if unknown else array
+
+
+def numeric_table(table: Any, name: str) -> Any:
+    """Return a Dask table as numbers of one type; nullable columns and booleans are converted.
+
+    Raises
+    ------
+    InputError
+        A column that holds no numbers.
     """
     if table.ndim == 1:
         return table
@@ -202,51 +266,44 @@ def numeric_table(table: Any, name: str) -> Any:
         others = [each for each in names if each not in numbers]
         raise no_numbers(others, numbers, name, f"{name}[{numbers}]")
     common = np.result_type(*(kind for kind in kinds if kind is not None)) if kinds else None
-    return table if common is None or all(kind == common for kind in table.dtypes) else table.astype(common)
+    if common is None or all(kind == common for kind in table.dtypes):
+        return table
+    return table.astype(common)
 
 
-def _number_type(kind: Any) -> np.dtype[Any] | None:
-    """The type of NumPy that holds a column of a data frame; None where that is no number."""
-    held = getattr(kind, "numpy_dtype", kind)
-    if not (isinstance(held, np.dtype) and held.kind in "biuf"):
+def _number_type(kind: object) -> np.dtype[Any] | None:
+    """Return NumPy's type for a column of a data frame; None if it holds no numbers."""
+    dtype = getattr(kind, "numpy_dtype", kind)
+    if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
         return None
-    return held if held is kind else np.dtype(np.float64)  # a missing value becomes NaN, which is named
+    if dtype is kind:
+        return dtype
+    return np.dtype(np.float64)  # a missing value becomes NaN, which is refused by its row
 
 
-def _as_array(data: Any, name: str, dimensions: int) -> np.ndarray[Any, Any]:
-    """A NumPy array of what is in this process's memory; objects become numbers, as scikit-learn has it."""
-    try:
-        array = np.asarray(data)
-        return array.astype(np.float64) if array.dtype == object else array
-    except (OverflowError, TypeError, ValueError) as error:
-        if dimensions == 1 and name != "sample_weight":
-            raise InputError(
-                f"{name} must be integers from 0 on, got {shown_type(data)}: number the {name}, as "
-                f"np.unique({name}, return_inverse=True)[1] does"
-            ) from error
-        raise refused_table(data, name) or InputError(f"{name} is no array of numbers: {error}") from error
-
-
-def shown_type(data: Any) -> str:
-    """What holds the data, and the type of its values where that is known."""
-    kind = getattr(data, "dtype", None)
-    return type(data).__name__ if kind is None else f"{type(data).__name__} of {kind}"
+def shown_type(data: object) -> str:
+    """Return the class of some data, and the type of its values if it has one."""
+    kind, dtype = type(data).__name__, getattr(data, "dtype", None)
+    return kind if dtype is None else f"{kind} of {dtype}"
 
 
 def refused_table(table: Any, name: str) -> InputError | None:
-    """Return the error for a table in memory whose columns are not all numbers; None where there is none to name."""
+    """Return the error for a table in memory with columns that are no numbers; None for others."""
     names = names_of(table)
     if names is None or len(set(names)) < len(names) or getattr(table, "ndim", 2) != 2:
         return None
-    others = [each for each in names if not _holds_numbers(table, each)]
+    others = [each for each in names if not _holds_numbers(table[each])]
+    if not others:
+        return None
     numbers = [each for each in names if each not in others]
-    way = f"{name}.select({numbers})" if hasattr(type(table), "column_names") else f"{name}[{numbers}]"
-    return no_numbers(others, numbers, name, way) if others else None
+    arrow = hasattr(type(table), "column_names")
+    way = f"{name}.select({numbers})" if arrow else f"{name}[{numbers}]"
+    return no_numbers(others, numbers, name, way)
 
 
-def _holds_numbers(table: Any, column: str) -> bool:
+def _holds_numbers(column: object) -> bool:
     try:
-        values = np.asarray(table[column])
+        values = np.asarray(column)
         values.astype(np.float64)
     except (TypeError, ValueError):
         return False
@@ -254,45 +311,47 @@ def _holds_numbers(table: Any, column: str) -> bool:
 
 
 def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """float32 or float64, whichever holds the values of `dtype` exactly."""
+    """Return float32 or float64, the smaller one that holds the values of `dtype` exactly."""
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
         small = dtype.itemsize <= 2 or dtype == np.dtype(np.float32).newbyteorder(dtype.byteorder)
         return np.dtype(np.float32 if small else np.float64)
     ways = {
         "c": "Complex data not supported: pass real and imaginary parts as columns",
-        "O": f"convert it to floats, as {name}.astype(float) does where every value is a number",
+        "O": f"if every value is a number, convert it with {name}.astype(float)",
     }
-    ways |= dict.fromkeys("SUT", f"it holds text, of which {name}.astype(float) makes numbers where it spells numbers")
-    raise InputError(
-        f"{name} has dtype {dtype}, which is not a real number of up to 64 bits: "
-        f"{ways.get(dtype.kind, 'convert it to float32 or float64')}"
-    )
+    text = f"it holds text; if the text spells numbers, convert it with {name}.astype(float)"
+    ways |= dict.fromkeys("SUT", text)
+    way = ways.get(dtype.kind, "convert it to float32 or float64")
+    raise InputError(f"{name} has dtype {dtype}, which is not a real number of up to 64 bits: {way}")
 
 
-def in_memory(rows: Any) -> bool:
-    """Whether rows are in this process's memory, be they dense or CSR."""
+def in_memory(rows: object) -> bool:
+    """Return whether dense or CSR rows are in this process's memory."""
     return isinstance(rows, np.ndarray) or issparse(rows)
 
 
-def lazy_array(array: Any) -> da.Array:
-    """An array as Dask's, in chunks of its own or such as are read at a time."""
+def lazy_array(array: RowArray) -> da.Array:
+    """Return an array as a Dask array with its own chunks, or with runs of rows read together."""
     if isinstance(array, da.Array):
         return array
-    return da.from_array(array) if stored_values(array) is None else lazy_csr(array, read_rows(array))
+    if stored_values(array) is None:
+        return da.from_array(array)
+    return lazy_csr(array, read_rows(array))
 
 
-def open_groups(groups: Any, n_rows: int) -> Any:
-    """The data set of each of so many rows as an array, with known chunks where it is Dask's."""
-    opened = opened_input(groups, "groups", 1, False)
+def open_groups(groups: object, n_rows: int) -> RowArray:
+    """Return the data set of each of `n_rows` rows as an array with known chunks."""
+    opened = Opener("groups", 1).open(groups)
     check_groups(opened, "groups", n_rows)
     return opened
 
 
-def check_groups(groups: Any, name: str, n_rows: int) -> None:
+def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
+    """Raise `InputError` unless groups are one integer a row."""
     if groups.dtype.kind not in "biu":
         raise InputError(
-            f"{name} must be integers from 0 on, got {groups.dtype}: fill what is missing, then number the {name}, "
-            f"as np.unique({name}, return_inverse=True) does"
+            f"{name} must be integers from 0 on, got {groups.dtype}: fill missing values, then "
+            f"number the {name}, for example with np.unique({name}, return_inverse=True)"
         )
     if groups.shape[0] != n_rows:
         raise InputError(f"{name} must hold one number a row: {n_rows:,} rows, but {groups.shape[0]:,} numbers")

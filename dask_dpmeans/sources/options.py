@@ -1,17 +1,21 @@
-"""The keyword options of public functions, by name and type, so that a type checker knows a wrong one."""
+"""Options of public functions, and the values that the package makes of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 from distributed import Client
 
-from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans import checks
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Features, Float64Array
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
 from dask_dpmeans.sources.progress import OnPass
 
 
 class Where(TypedDict, total=False):
-    """Where to work, as `as_source` takes it."""
+    """Options for the threads or the cluster that do the work."""
 
     client: Client | None
     threads: int | None
@@ -21,38 +25,149 @@ class Where(TypedDict, total=False):
 
 
 class Opening(Where, total=False):
-    """The same, and how a store is read."""
+    """These options, and how a store is read."""
 
     fill_missing: bool
 
 
 class Stored(Opening, total=False):
-    """The same, and what fsspec takes for URLs."""
+    """These options, and the options of fsspec for URLs."""
 
     storage_options: Mapping[str, Any] | None
 
 
 class Reading(Stored, total=False):
-    """The same, and what is made of the columns."""
+    """These options, and the choice and scale of the columns."""
 
     columns: Sequence[int] | None
     scale: Literal["std"] | Float64Array | None
 
 
+class SourceOptions(Reading, total=False):
+    """All options of `as_source`."""
+
+    column_names: Sequence[str] | None
+    block_rows: int | None
+    features: Features | None
+    sparse: bool
+    centers: Float64Array | None
+    stored_columns: int | None
+
+
 SMALL_BLOCKS = "block_rows"
-"""An option of `as_source` that no function names: blocks smaller than usual, for small data of many blocks."""
+"""Undocumented option of public functions: smaller blocks, for small data of many blocks."""
 
 
-def check_option_names(function: str, given: Mapping[str, Any], known: type[Any]) -> None:
-    """Refuse options that a function does not know, under its own name.
-
-    Raises
-    ------
-    TypeError
-        As Python raises it for a keyword that a function does not take.
-    """
+def check_option_names(function: str, given: Mapping[str, object], known: type) -> None:
+    """Raise `TypeError`, as Python does, if a function is given options that it does not know."""
     for name in given:
         if name not in known.__annotations__ and name != SMALL_BLOCKS:
             near = get_close_matches(name, known.__annotations__, 1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Threads or cluster that do the work, and the observer of its progress."""
+
+    client: Client | None = None
+    """The cluster; None for the current client, or for this process."""
+    threads: int | None = None
+    """Threads of this process."""
+    memory_limit: int | None = None
+    """Bytes that this process may use."""
+    worker_timeout: float = WORKER_TIMEOUT
+    """Seconds to wait for a worker whenever the cluster has none."""
+    on_pass: OnPass | None = field(default=None, compare=False)
+    """Called while a pass runs."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the value of the options in a dictionary; others are ignored."""
+        return cls(**{name: options[name] for name in Where.__annotations__ if name in options})
+
+    @property
+    def local(self) -> bool:
+        """Whether threads or memory of this process are given."""
+        return self.threads is not None or self.memory_limit is not None
+
+    def checked(self) -> Self:
+        """Return the same value with Python's integers, whose products do not overflow.
+
+        Raises
+        ------
+        InputError
+            A field that is of another kind.
+        """
+        if not (self.client is None or isinstance(self.client, Client)):
+            shown = checks.shown(self.client)
+            raise InputError(f"client must be a distributed.Client or None, got {shown}")
+        checks.number("worker_timeout", self.worker_timeout)
+        if not (self.on_pass is None or callable(self.on_pass)):
+            raise InputError(f"on_pass must be a function or None, got {checks.shown(self.on_pass)}")
+        threads = _limit("threads", self.threads)
+        return replace(self, threads=threads, memory_limit=_limit("memory_limit", self.memory_limit))
+
+
+def _limit(name: str, value: int | None) -> int | None:
+    return None if value is None else checks.integer(name, value, or_none=" or None")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns that are used of the input, and how they are read."""
+
+    columns: Sequence[int] | None = None
+    """Numbers of the columns, in order; None for all."""
+    scale: Float64Array | str | None = None
+    """"std", or (d,) divisors; None to leave the columns as they are."""
+    names: Sequence[str] | None = None
+    """Names of the columns in the fit; empty if they had none, None if they are not compared."""
+    fill_missing: bool = False
+    """Whether a chunk that is not in a Zarr store holds the fill value."""
+    storage_options: Mapping[str, Any] | None = None
+    """Options of fsspec for URLs."""
+    block_rows: int | None = None
+    """Rows of a block, a power of two; None for the usual number."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the value of the options in a dictionary; others are ignored."""
+        known = ("columns", "scale", "fill_missing", "storage_options", "block_rows")
+        given = {name: options[name] for name in known if name in options}
+        return cls(names=options.get("column_names"), **given)
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """Form in which a method or a fitted model needs the rows."""
+
+    features: Features | None = None
+    """Map of each prepared row; kernels see its answer only."""
+    sparse: bool = False
+    """Whether kernels see CSR rows as they are."""
+    centers: Float64Array | None = None
+    """(k, d), centers whose squared distances to the rows must not overflow."""
+    stored_columns: int | None = None
+    """Columns that the input must have."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the value of the options in a dictionary; others are ignored."""
+        known = cls.__dataclass_fields__
+        return cls(**{name: options[name] for name in known if name in options})
+
+
+@dataclass(frozen=True)
+class InputArrays:
+    """Input as a user gives it."""
+
+    data: Any
+    """(n, d) rows."""
+    sample_weight: Any = None
+    """(n,) weights >= 0, or None."""
+    groups: Any = None
+    """(n,) integers, the data set of each row, or None."""
+    groups_name: str = "groups"
+    """Name of the argument that `groups` come from, for errors."""

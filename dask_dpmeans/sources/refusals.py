@@ -132,4 +132,4 @@ def no_numbers(columns: Sequence[str], numbers: Sequence[str], name: str, way: s
     """Return the error for a table with columns that are no numbers; `way` chooses those that are."""
     which = f"column {columns[0]!r}" if len(columns) == 1 else f"columns {', '.join(map(repr, columns))}"
     hint = f"choose the columns of numbers, as {way} does" if numbers else "no column of it holds numbers"
-    return InputError(f"{name} is no array of numbers: {which} cannot be read as such; {hint}")
+    return InputError(f"{name} is not an array of numbers: {which} cannot be read as such; {hint}")

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.in_memory import go_on
@@ -15,11 +14,9 @@ from dask_dpmeans.engine.plan import Carried, Kernel, Lasting, Reduction, Sink, 
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 from dask_dpmeans.sources.formats.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
+from dask_dpmeans.sources.row_array import Raw, RawRows
 
 Answer = TypeVar("Answer")
-Raw = npt.NDArray[Any]
-RawRows = Any
-"""Dense, or `scipy.sparse.csr_array`."""
 Piece = tuple[RawRows | None, ...]
 """Rows, their weights, and their groups, as they are stored; None for what was not given."""
 
@@ -47,9 +44,13 @@ class Prepare:
     """Whether features of rows in memory are kept there too: of 200,000 x 16 rows 100 features by Nystroem took 0.9 s a
     pass, all else 0.1 s."""
 
+    def n_columns(self, stored_columns: int) -> int:
+        """Return how many of the stored columns are used."""
+        return stored_columns if self.columns is None else len(self.columns)
+
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells the rows that this makes from those that another makes of the same."""
+        """Identity of the prepared rows among all that are made of the same stored rows."""
         scale = None if self.scale is None else self.scale.tobytes()
         return self.dtype.str, self.columns, scale, self.features, self.sparse
 

@@ -20,7 +20,17 @@ from dask_dpmeans import DPMeans, InputError, dry_run, fit
 from dask_dpmeans.api import cost
 from dask_dpmeans.api.cost import Sample, estimated, shard_seconds
 from dask_dpmeans.engine.plan import Plan
-from dask_dpmeans.sources import Storage, as_source, decoded_rows, lay_out, stored_bytes
+from dask_dpmeans.sources import (
+    Columns,
+    Compute,
+    InputArrays,
+    Requirements,
+    Storage,
+    as_source,
+    decoded_rows,
+    lay_out,
+    stored_bytes,
+)
 
 N, BLOCK_ROWS = 1024, 16
 ROWS = table("clouds", (N, 4), np.float32, 0)
@@ -324,9 +334,13 @@ def test_dask_arrays_are_refused_unread(run):
 # ---------------------------------------------------------------- seconds
 
 
+def layout_of(rows, **options):
+    return lay_out(InputArrays(rows), Columns.of(options), Requirements(), Compute.of(options))[0]
+
+
 def seconds_of(n_rows, threads, chunk_rows, memory_limit=10**9):
     rows = zarr.create_array({}, shape=(n_rows, 4), chunks=(chunk_rows, 4), dtype=np.float32)
-    layout, _ = lay_out(rows, threads=threads, memory_limit=memory_limit, block_rows=BLOCK_ROWS)
+    layout = layout_of(rows, threads=threads, memory_limit=memory_limit, block_rows=BLOCK_ROWS)
     found = estimated(layout, SAMPLE, MODEL.method(), "run.zarr", "new")
     return found.n_shards, found.load_seconds, found.pass_seconds
 
@@ -350,7 +364,7 @@ def test_seconds_are_measured(rows, run):
 
 def test_a_chunk_that_is_decoded_more_than_once_is_paid_for_as_often():
     rows = zarr.create_array({}, shape=(N, 4), chunks=(192, 4), dtype=np.float32)
-    layout, _ = lay_out(rows, **SMALL)
+    layout = layout_of(rows, **SMALL)
     read, _ = shard_seconds(layout, SAMPLE, Storage.of(rows))
     assert read == pytest.approx(0.5 / 192 * decoded_rows(layout.plan, 192) / 8)
 
@@ -371,7 +385,7 @@ def test_rows_that_a_pass_decodes(n_rows, height, blocks, chunk_rows):
 
 def advice_on(chunks, sample=SAMPLE, model=MODEL, n_rows=N, threads=1, memory_limit=10**9, **options):
     rows = zarr.create_array({}, shape=(n_rows, 4), chunks=chunks, dtype=np.float32, **options)
-    layout, _ = lay_out(rows, threads=threads, memory_limit=memory_limit, block_rows=BLOCK_ROWS)
+    layout = layout_of(rows, threads=threads, memory_limit=memory_limit, block_rows=BLOCK_ROWS)
     return cost.advice(layout, Storage.of(rows), sample, model.method())
 
 

@@ -25,7 +25,7 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.sources.executors import FAN_IN, DaskTasks
+from dask_dpmeans.sources.executors.dask_tasks import FAN_IN, DaskTasks
 
 PENALTY = 1e9
 """No row objects: a pass in which a sweep ends."""

@@ -23,7 +23,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.sources import as_source, connect, layout
-from dask_dpmeans.sources.executors import DaskTasks, Threads
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+from dask_dpmeans.sources.executors.threads import Threads
 
 ROWS = table("clouds", (1200, 2), np.float32, 0)
 WEIGHTS = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.7], len(ROWS))
@@ -184,7 +185,7 @@ class Patient(Nested):
 def often(monkeypatch):
     """Tell, and look, at every opportunity."""
     monkeypatch.setattr("dask_dpmeans.sources.progress.EVERY", 0.0)
-    monkeypatch.setattr("dask_dpmeans.sources.executors.LOOK", 0.05)
+    monkeypatch.setattr("dask_dpmeans.sources.executors.dask_tasks.LOOK", 0.05)
 
 
 def test_what_tasks_have_ended_with_is_told_while_others_run(client, path, tmp_path, often):

@@ -21,7 +21,7 @@ from dask_dpmeans.cli import main
 from dask_dpmeans.errors import InputError, NoWorkersError, VersionsDifferError
 from dask_dpmeans.sources import cluster
 from dask_dpmeans.sources.cluster import PACKAGES, check_versions, cluster_resources, connect, workers_of
-from dask_dpmeans.sources.executors import DaskTasks
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 
 LACKING = """
 import importlib.metadata, sys

@@ -20,7 +20,7 @@ from dask_dpmeans.kernels import compiled
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, connect
-from dask_dpmeans.sources.executors import DaskTasks
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.synth import Synthetic
 
 ROWS = np.concatenate([rows for _, rows, _ in Synthetic("blobs", 600, 2, 6, 3).parts()])

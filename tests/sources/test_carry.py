@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import chunkings
 
 from dask_dpmeans.sources import as_source, layout
-from dask_dpmeans.sources.executors import FAN_IN, DaskTasks
+from dask_dpmeans.sources.executors.dask_tasks import FAN_IN, DaskTasks
 
 ROWS = np.arange(300, dtype=np.float32).reshape(-1, 2)
 

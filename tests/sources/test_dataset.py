@@ -14,7 +14,7 @@ from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources import dataset as source_module
 from dask_dpmeans.sources.dataset import Ledger
-from dask_dpmeans.sources.executors import DaskTasks
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.shards import Known, StoredShard
 
 

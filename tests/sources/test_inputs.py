@@ -21,7 +21,8 @@ from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.sources import as_source, inputs, layout, shards
-from dask_dpmeans.sources.executors import DaskTasks, Threads
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
@@ -582,9 +583,12 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
         (FEW.astype(str), r"data has dtype <U32, which is not a real number"),
         (FEW.astype("M8[s]"), r"data has dtype datetime64\[s\], which is not a real number"),
         (FEW.astype(np.longdouble), r"which is not a real number of up to 64 bits: convert it to float32 or float64"),
-        (np.array([[1, "x"]], object), r"data is no array of numbers: .*'x'"),
+        (np.array([[1, "x"]], object), r"data is not an array of numbers: .*'x'"),
         (np.array([[1, None]], object), r"data contains NaN \(nan\) at row 0, column 1"),
-        (da.from_array(FEW.astype(object), chunks=3), r"data has dtype object, .*: convert it to floats"),
+        (
+            da.from_array(FEW.astype(object), chunks=3),
+            r"data has dtype object, .*: if every value is a number",
+        ),
         (scipy.sparse.coo_array(FEW[0]), r"data must have 2 dimensions, got shape \(2,\)"),
         (scipy.sparse.csr_array(FEW.astype(complex)), r"dtype complex128.*Complex data not supported"),
         (scipy.sparse.csr_array((0, 2)), r"0 sample\(s\) \(shape=\(0, 2\)\)"),
@@ -696,7 +700,7 @@ def test_a_client_cannot_be_given_with_what_it_cannot_use():
     ):
         as_source(np.ones((3, 1)), client=client)
     for option in ({"threads": 1}, {"memory_limit": 100}):
-        with pytest.raises(InputError, match="threads and memory_limit say how to work in this process"):
+        with pytest.raises(InputError, match="threads and memory_limit are for work in this process"):
             as_source(da.ones((3, 1)), client=client, **option)
 
 
@@ -730,7 +734,7 @@ def test_a_column_that_is_constant_where_there_is_weight_is_not_divided():
     ("arguments", "message"),
     [
         ({"data": None}, "data is None"),
-        ({"data": [[1, 2], [3]]}, "data is no array of numbers"),
+        ({"data": [[1, 2], [3]]}, "data is not an array of numbers"),
         ({"data": [[1.0]], "threads": 0}, "threads must be an integer >= 1 or None, got 0"),
         ({"data": [[1.0]], "columns": [0.5]}, r"columns must name some of the 1 columns 0 to 0, got \[0.5\]"),
     ],

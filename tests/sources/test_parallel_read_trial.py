@@ -10,7 +10,16 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 from dask_dpmeans.errors import CorruptStoreError
-from dask_dpmeans.sources import lay_out, parallel_read_trial, shards, why_processes
+from dask_dpmeans.sources import (
+    Columns,
+    Compute,
+    InputArrays,
+    Requirements,
+    lay_out,
+    parallel_read_trial,
+    shards,
+    why_processes,
+)
 from dask_dpmeans.sources.parallel_read_trial import PROCESS_BYTES, Trial, cores_busy
 
 N = 4096
@@ -107,7 +116,7 @@ SERIAL, PARALLEL = Trial(1.04, 2.0), Trial(1.9, 2.0)
 
 def layout_of(path, *, compressors=ZstdCodec(), resident=False, threads=2, thread_memory=PROCESS_BYTES):  # noqa: B008
     rows = zarr.create_array(path, shape=(N, 4), chunks=(128, 4), dtype=np.float32, compressors=compressors)
-    layout, _ = lay_out(rows, threads=threads, block_rows=16)
+    layout, _ = lay_out(InputArrays(rows), Columns(block_rows=16), Requirements(), Compute(threads=threads))
     return replace(layout, resident=resident, resources=replace(layout.resources, thread_memory=thread_memory))
 
 
@@ -136,7 +145,8 @@ def test_nothing_is_tried_where_rows_stay_threads_are_one_or_memory_is_short(tri
 
 def test_nothing_is_tried_on_what_is_no_zarr_array(trials, tmp_path):
     np.save(tmp_path / "rows.npy", np.zeros((N, 4)))
-    layout, _ = lay_out(tmp_path / "rows.npy", threads=2, block_rows=16)
+    arrays, columns = InputArrays(tmp_path / "rows.npy"), Columns(block_rows=16)
+    layout, _ = lay_out(arrays, columns, Requirements(), Compute(threads=2))
     assert why_processes(replace(layout, resident=False)) is None
     assert not trials
 

@@ -13,7 +13,8 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, layout
-from dask_dpmeans.sources.executors import DaskTasks, Threads
+from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.progress import EVERY, Count
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, Known, MapJob, Prepare, Shard, StoredShard
 
@@ -57,7 +58,7 @@ def fold(executor, shards=None):
 
 def each(executor):
     job = MapJob(lambda block: (block.rows[:, 0],), lambda *_: None, FLOAT64, 2, 2)
-    executor.each(job, pieces_of(executor), "label")
+    executor.map(job, pieces_of(executor), "label")
 
 
 def carry(executor):
@@ -126,7 +127,7 @@ def test_rows_that_need_not_be_read_are_not_counted(made):
 
 def test_loading_is_told():
     notes = Notes()
-    Threads(2, notes).hold([StoredShard(0, 5, ROWS, None), StoredShard(5, 9, ROWS, None)])
+    Threads(2, notes).load([StoredShard(0, 5, ROWS, None), StoredShard(5, 9, ROWS, None)])
     assert (notes[-1].name, notes[-1].done, notes[-1].total) == ("load", 9, 9)
 
 

@@ -436,7 +436,7 @@ def test_places_that_cannot_be_are_refused(rows: np.ndarray, url: str, message: 
 
 
 def test_files_are_read_from_disks_only() -> None:
-    with pytest.raises(InputError, match=r"s3://bucket/rows.npy would have to be on a local disk: copy it there"):
+    with pytest.raises(InputError, match=r"s3://bucket/rows.npy must be on a local disk: copy it there"):
         as_source("s3://bucket/rows.npy")
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import numpy.typing as npt
 from dask.array.utils import meta_from_array
 from dask.base import compute
 from dask.delayed import delayed
@@ -15,8 +14,7 @@ from scipy.sparse import csr_array, issparse
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Int64Array, Rows, Scratch
-
-Raw = npt.NDArray[Any]
+from dask_dpmeans.sources.row_array import Raw
 
 PARTS = ("data", "indices", "indptr")
 """Arrays of a group in the layout of anndata."""

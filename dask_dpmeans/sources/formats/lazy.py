@@ -14,10 +14,17 @@ from dask_dpmeans.engine.plan import Kernel, block_height
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import first_flaw
-from dask_dpmeans.sources.executors import Keys
+from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask, lazy_csr
 from dask_dpmeans.sources.loading import check_dense
-from dask_dpmeans.sources.opening import lazy_array, numeric_table, opened_input, table_rows, working_dtype
+from dask_dpmeans.sources.opening import (
+    Opener,
+    known_chunks,
+    lazy_array,
+    numeric_table,
+    table_rows,
+    working_dtype,
+)
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
 from dask_dpmeans.sources.safety.checks import describe_flaw, limit_of
 from dask_dpmeans.sources.shards import Prepare, read_rows
@@ -138,15 +145,14 @@ def opened_rows(data: Any, model: str = "the estimator") -> Any:
     if isinstance(data, str | os.PathLike):
         refuse_path(data, model)
     refuse_kind(data, "X")
-    return opened_input(data, "X", 2, False) if isinstance(data, zarr.Group) or issparse(data) else data
+    return Opener("X", 2).open(data) if isinstance(data, zarr.Group) or issparse(data) else data
 
 
 def known_rows(data: Any) -> Any:
     """Lazy data as an array whose number of rows is known."""
     if hasattr(data, "to_dask_array"):
         return table_rows(data)
-    unknown = isinstance(data, da.Array) and any(np.isnan(size) for size in data.shape)
-    return data.copy().compute_chunk_sizes() if unknown else data
+    return known_chunks(data) if isinstance(data, da.Array) else data
 
 
 def concatenated(tables: list[Any]) -> tuple[Any, list[int]]:

@@ -133,7 +133,7 @@ def test_what_cannot_go_with_sparse_rows_is_refused(options):
 
 
 def test_dense_rows_are_no_sparse_rows():
-    with pytest.raises(InputError, match=r"data must be sparse, got a dense ndarray: give a scipy\.sparse array"):
+    with pytest.raises(InputError, match=r"data must be sparse, got a dense ndarray: pass a scipy\.sparse array"):
         as_source(np.eye(2), sparse=True)
 
 
@@ -211,7 +211,7 @@ def test_rows_of_which_no_block_fits_are_refused_with_the_numbers():
     rows = csr_array((1000, 10**6))
     assert as_source(rows[:, :100], threads=1, memory_limit=10**9).n_features == 100
     message = (
-        r"made dense in blocks of 256 rows: with 1,000,000 columns one takes 6,144,000,000 bytes, more than the "
+        r"made dense in blocks of 256 rows: with 1,000,000 columns a block takes 6,144,000,000 bytes, more than the "
         r"500,000,000 that a thread has; choose columns, give more memory"
     )
     with pytest.raises(InputError, match=message):

@@ -17,7 +17,10 @@ from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.plan import Plan, doublings, merge_tree
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.sources.executors import FAN_IN, DaskTasks, Keys, Literal, Threads
+from dask_dpmeans.sources.executors.dask_tasks import FAN_IN, DaskTasks
+from dask_dpmeans.sources.executors.keys import Keys, Literal
+from dask_dpmeans.sources.executors.threads import Threads
+from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import FoldJob, MapJob, Prepare, Shard, StoredShard
 
 ROWS = np.arange(600.0).reshape(-1, 1)
@@ -58,7 +61,7 @@ def test_each_runs_on_every_piece_once(executor):
     job = MapJob(
         lambda block: (block.rows[:, 0].copy(),), lambda start, answers: handed.append(answers[0]), FLOAT64, 2, 4
     )
-    executor.each(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
+    executor.map(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
     assert sorted(np.concatenate(handed)) == list(range(37))
 
 
@@ -74,7 +77,7 @@ def test_held_shards_are_loaded_once(executor):
             return ROWS[part]
 
     plan = Plan(24, 2, 2)
-    held = executor.hold([StoredShard(start, stop, Noted(), None) for start, stop in plan.shard_bounds()])
+    held = executor.load([StoredShard(start, stop, Noted(), None) for start, stop in plan.shard_bounds()])
     assert sorted(reads) == [start for start, _ in plan.shard_bounds()]
     pieces = [(held[shard], which) for shard, which in plan.pieces(range(plan.n_blocks))]
     job = FoldJob(Nested(), FLOAT64, plan.block_rows)
@@ -143,7 +146,7 @@ def test_what_fails_stops_what_is_left_and_nothing_runs_on():
     executor = Threads(2)
     job = MapJob(kernel, lambda *_: None, FLOAT64, 1, 1)
     with pytest.raises(ArithmeticError, match="row 2"):  # the first, though row 3 fails long before
-        executor.each(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
+        executor.map(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
     assert sorted(ended) == sorted(started) == [0, 1, 2, 3]
 
 
@@ -174,15 +177,19 @@ def test_passes_share_their_threads():
     executor = Threads(2)
     job = MapJob(kernel, lambda *_: None, FLOAT64, 1, 1)
     for _ in range(3):
-        executor.each(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
+        executor.map(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
     assert len(names) == 2
+
+
+QUIET = Count(None, "test", ())
+"""The counter of a pass without an observer."""
 
 
 @pytest.mark.parametrize(("n_shards", "few"), [(1, True), (6, True), (7, False)])
 def test_few_tasks_carry_the_job_and_many_depend_on_it(n_shards, few):
     executor, plan, job = DaskTasks(None, 3), Plan(2 * n_shards, 2, 1), FoldJob(Nested(), FLOAT64, 2)
     pieces = pieces_of(executor, plan, range(n_shards))
-    shared, tasks = executor._graph(job, pieces, Keys.of("test"))
+    shared, tasks = executor._graph(job, pieces, Keys.of("test"), QUIET)
     assert isinstance(shared, Literal) is few
     assert [len(task.dask.layers) for task in tasks] == [1 if few else 2] * n_shards
 
@@ -196,9 +203,9 @@ def test_no_task_is_bound_to_a_worker():
             return loads
 
     executor = DaskTasks(Kept(), 3)
-    loads = executor.hold([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
+    loads = executor.load([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
     _, tasks = executor._graph(
-        FoldJob(Nested(), FLOAT64, 2), pieces_of(executor, plan, range(plan.n_blocks)), Keys.of("test")
+        FoldJob(Nested(), FLOAT64, 2), pieces_of(executor, plan, range(plan.n_blocks)), Keys.of("test"), QUIET
     )
     assert not any(layer.annotations for task in (*loads, *tasks) for layer in task.dask.layers.values())
 
@@ -206,11 +213,13 @@ def test_no_task_is_bound_to_a_worker():
 def test_keys_tell_of_rows_for_the_dashboard_and_for_errors():
     executor, plan = DaskTasks(None, 1), Plan(10, 2, 2)
     loads = executor.wrap([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
-    _, tasks = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(load, range(1)) for load in loads], Keys("scan", "abc"))
+    _, tasks = executor._graph(
+        FoldJob(Nested(), FLOAT64, 2), [(load, range(1)) for load in loads], Keys("scan", "abc"), QUIET
+    )
     assert [task.key for task in tasks] == [
         f"dpmeans-scan-shard-abc-{number}-{start}-{stop}" for number, (start, stop) in enumerate(plan.shard_bounds())
     ]
-    _, again = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(tasks[2], range(1))], Keys("fold", "def"))
+    _, again = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(tasks[2], range(1))], Keys("fold", "def"), QUIET)
     assert again[0].key == "dpmeans-fold-shard-def-0-8-10"
 
 
@@ -225,15 +234,15 @@ def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():
             raise CommClosedError("gone")
 
     with pytest.raises(ClusterLostError, match="the cluster was lost: gone"):
-        DaskTasks(Gone(), 1).hold([StoredShard(0, 2, ROWS, None)])
+        DaskTasks(Gone(), 1).load([StoredShard(0, 2, ROWS, None)])
 
 
 def test_jobs_that_are_large_together_are_shared_by_few_tasks_too(monkeypatch):
     plan, job = Plan(12, 2, 1), FoldJob(Nested(), FLOAT64, 2)
     executor = DaskTasks(object(), 3)
-    assert isinstance(executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"))[0], Literal)
-    monkeypatch.setattr("dask_dpmeans.sources.executors.MOST_CARRIED", 10)
-    shared, _ = executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"))
+    assert isinstance(executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"), QUIET)[0], Literal)
+    monkeypatch.setattr("dask_dpmeans.sources.executors.dask_tasks.MOST_CARRIED", 10)
+    shared, _ = executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"), QUIET)
     assert not isinstance(shared, Literal)
 
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from dask_dpmeans.sources import lookout
-from dask_dpmeans.sources.lookout import Lookout, busy_with
+from dask_dpmeans.sources.executors import cluster_monitor
+from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor, count_foreign_tasks
 
 
 class Cluster:
@@ -38,13 +38,13 @@ OURS, THEIRS = "dpmeans-scan-shard-abc-1-0-9", "dpmeans-search-run-def-0"
     ],
 )
 def test_workers_are_busy_where_none_has_a_thread_left(processing, others):
-    assert busy_with(Cluster({"a": 1, "b": 1}, processing, [OURS]), {"a": 1, "b": 1}) == others
+    assert count_foreign_tasks(Cluster({"a": 1, "b": 1}, processing, [OURS]), {"a": 1, "b": 1}) == others
 
 
 def test_a_wait_is_said_after_some_seconds_and_then_rarely(caplog, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(lookout, "monotonic", lambda: now[0])
-    looks, busy = Lookout(), Cluster({"a": 1}, {"a": [THEIRS]}, [OURS])
+    monkeypatch.setattr(cluster_monitor, "monotonic", lambda: now[0])
+    looks, busy = ClusterMonitor(), Cluster({"a": 1}, {"a": [THEIRS]}, [OURS])
     said = []
     for second in range(80):
         now[0] = 100.0 + second
@@ -53,18 +53,18 @@ def test_a_wait_is_said_after_some_seconds_and_then_rarely(caplog, monkeypatch):
         caplog.clear()
     assert said == [5, 65]
     assert looks.look(busy, begun=True)
-    assert looks.waiting is None
+    assert looks.waiting_since is None
 
 
 def test_a_wait_says_for_what(caplog, monkeypatch):
-    monkeypatch.setattr(lookout, "FIRST", 0.0)
-    Lookout().look(Cluster({"a": 1}, {"a": [THEIRS]}, [OURS]), begun=False)
+    monkeypatch.setattr(cluster_monitor, "FIRST", 0.0)
+    ClusterMonitor().look(Cluster({"a": 1}, {"a": [THEIRS]}, [OURS]), begun=False)
     assert [each.getMessage() for each in caplog.records] == ["waiting: the workers are busy with 1 task of other jobs"]
 
 
 def test_workers_that_leave_are_named_once(caplog):
     caplog.set_level(logging.WARNING)
-    looks = Lookout()
+    looks = ClusterMonitor()
     for threads in ({"a": 1, "b": 1, "c": 1}, {"a": 1}, {"a": 1, "d": 1}, None, {"a": 1, "d": 1}):
         assert looks.look(Cluster(threads), begun=True) is bool(threads)
     assert [each.getMessage() for each in caplog.records] == [

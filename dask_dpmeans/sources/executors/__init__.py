@@ -1,0 +1,1 @@
+"""Executors: threads of this process, or tasks of Dask, that run jobs on shards."""

@@ -1,0 +1,79 @@
+"""`ClusterMonitor`: log messages about workers that leave or are busy while a pass waits."""
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+
+from distributed import Client
+
+from dask_dpmeans.sources.executors.keys import graph_of
+
+FIRST = 5.0
+"""Seconds that a pass waits for busy workers before the first message."""
+AGAIN = 60.0
+"""Seconds from one such message to the next."""
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class ClusterMonitor:
+    """Monitor of a cluster's workers while a pass runs."""
+
+    workers: frozenset[str] = frozenset()
+    """Addresses at the last look."""
+    waiting_since: float | None = None
+    """Time since when a pass has waited for busy workers; None if it does not."""
+    logged: float = 0.0
+    """Time of the last message about busy workers."""
+
+    def look(self, client: Client, *, begun: bool) -> bool:
+        """Return whether there are workers; `begun` tells whether a task of the pass has ended."""
+        threads: dict[str, int] = {}
+        with suppress(OSError):  # the scheduler does not answer
+            threads = client.nthreads()
+            self._log_busy(0 if begun else count_foreign_tasks(client, threads))
+        if threads:
+            self._log_lost(frozenset(threads))
+        return bool(threads)
+
+    def _log_lost(self, workers: frozenset[str]) -> None:
+        lost = sorted(self.workers - workers)
+        if lost:
+            logger.warning(
+                "lost %s: %d of the cluster go on, and do again what was lost",
+                _list_workers(lost),
+                len(workers),
+            )
+        self.workers = workers
+
+    def _log_busy(self, n_tasks: int) -> None:
+        now = monotonic()
+        if not n_tasks:
+            self.waiting_since = None
+            return
+        if self.waiting_since is None:
+            self.waiting_since, self.logged = now, now + FIRST - AGAIN
+        if now >= self.logged + AGAIN:
+            self.logged = now
+            tasks = "task" if n_tasks == 1 else "tasks"
+            logger.warning("waiting: the workers are busy with %d %s of other jobs", n_tasks, tasks)
+
+
+def count_foreign_tasks(client: Client, threads: dict[str, int]) -> int:
+    """Return how many tasks of other clients fill the workers; 0 if a thread is free for this one."""
+    own_graphs = {graph_of(key) for key in client.futures}
+    others = 0
+    for address, keys in client.processing().items():
+        foreign = sum(graph_of(key) not in own_graphs for key in keys)
+        if len(keys) > foreign and foreign < threads.get(address, 0):
+            return 0
+        others += foreign
+    return others
+
+
+def _list_workers(workers: list[str]) -> str:
+    if len(workers) == 1:
+        return f"worker {workers[0]}"
+    more = f" and {len(workers) - 3} more" if len(workers) > 3 else ""
+    return f"workers {', '.join(workers[:3])}{more}"

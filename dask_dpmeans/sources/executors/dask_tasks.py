@@ -1,0 +1,313 @@
+"""`DaskTasks`: jobs as tasks of a Dask cluster, or of Dask's local scheduler."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import dask
+from dask.base import compute, persist
+from dask.callbacks import Callback
+from dask.delayed import Delayed, delayed
+from dask.utils import format_bytes
+from distributed import Client, Future, KilledWorker, Reschedule, get_worker
+from distributed import wait as wait_for
+from distributed.comm.core import CommClosedError
+from distributed.protocol.pickle import dumps
+
+from dask_dpmeans.engine.plan import Carried, Shared
+from dask_dpmeans.errors import ClusterLostError
+from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
+from dask_dpmeans.sources.executors.base import Answer, Pieces, call_job, count_rows, with_check
+from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
+from dask_dpmeans.sources.executors.keys import (
+    Keys,
+    Literal,
+    key_numbers,
+    kind_of,
+    shard_bounds,
+    value_of,
+)
+from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
+from dask_dpmeans.sources.progress import Count, OnPass
+from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
+
+FAN_IN = 8
+"""Shards whose answers one task merges; a power of two, so that they are a subtree."""
+MOST_CARRIED = 2**28
+"""Bytes of all copies of a job that travel in tasks, at most."""
+FEW = 2
+"""Tasks a thread that Dask assigns at once; it assigns more as workers become free."""
+LOOK = 1.0
+"""Seconds between looks whether there is a worker, while a pass runs."""
+LARGE_GRAPH = "1GB"
+"""Size of a graph at which Dask warns: centers travel in it once a pass, and Dask's limit is 10 MB."""
+
+
+@dataclass(frozen=True)
+class DaskTasks:
+    """Executor on Dask: one task a shard, and a few that merge."""
+
+    client: Client | None
+    """Client of the cluster; None for Dask's own threaded scheduler."""
+    threads: int
+    worker_timeout: float = WORKER_TIMEOUT
+    """Seconds to wait for a worker if there is none."""
+    on_pass: OnPass | None = field(default=None, compare=False)
+    """Observer of the progress."""
+    monitor: ClusterMonitor = field(default_factory=ClusterMonitor, compare=False)
+    """Logs workers that leave or are busy."""
+
+    def load(self, shards: Sequence[StoredShard]) -> Sequence[Delayed]:
+        """Load shards in tasks that can be run again if a worker is lost."""
+        keys, load = Keys.of("load"), delayed(_load, pure=False)
+        tasks = []
+        for number, shard in enumerate(shards):
+            key = keys("shard", number, *shard_bounds(shard))
+            tasks.append(load(Literal(shard), dask_key_name=key))
+        return self.persist(tasks)
+
+    def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Literal]:
+        """Return the shards as arguments of tasks."""
+        return [Literal(shard) for shard in shards]
+
+    def persist(self, shards: Sequence[Delayed]) -> Sequence[Delayed]:
+        """Keep the shards in the workers' memory."""
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
+            if self.client is None:
+                return list(persist(*shards, num_workers=self.threads))
+            try:
+                return list(self.client.persist(list(shards)))
+            except (CommClosedError, OSError) as error:
+                raise ClusterLostError(f"the cluster was lost: {error}") from error
+
+    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
+        """Merge the answers of all pieces along the tree, in tasks that take eight answers each.
+
+        The last eight are merged here, so that no worker needs memory for all of a large answer.
+        """
+        keys, count = Keys.of(name), count_rows(self.on_pass, name, job, pieces)
+        shared, answers = self._graph(job, pieces, keys, count)
+        merge, level = delayed(_merge, pure=False), 0
+        while len(answers) > FAN_IN:
+            level += 1
+            starts = range(0, len(answers), FAN_IN)
+            groups = [answers[start : start + FAN_IN] for start in starts]
+            answers = [
+                merge(shared, group, dask_key_name=keys("merge", level, number)) for number, group in enumerate(groups)
+            ]
+        with count:
+            last = self._compute(answers, count)
+        with one_blas_thread():
+            return job.merge(last)
+
+    def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
+        """Take a state through all pieces, in order; the state travels, the rows stay.
+
+        Eight shards at a time, so that at most eight are loaded ahead.
+        """
+        with count_rows(self.on_pass, name, job, pieces) as count:
+            for start in range(0, len(pieces), FAN_IN):
+                keys = Keys.of(name)
+                shared = delayed(job, name=keys("job"), traverse=False)
+                reached = delayed(state, name=keys("state"), traverse=False)
+                for number, piece in enumerate(pieces[start : start + FAN_IN], start):
+                    reached = self._task(shared, number, piece, keys, count, reached)
+                state = self._compute([reached], count)[0]
+        return state
+
+    def map(self, job: MapJob, pieces: Pieces, name: str) -> list[list[Any]]:
+        """Return the answer of each piece."""
+        count = count_rows(self.on_pass, name, job, pieces)
+        _, tasks = self._graph(job, pieces, Keys.of(name), count)
+        with count:
+            return self._compute(tasks, count)
+
+    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
+        """Run jobs on one shared input, side by side if there are workers."""
+        keys, call = Keys.of(name), delayed(_call_alone, pure=False)
+        given = delayed(shared, name=keys("shared"), traverse=False)
+        with Count.of_jobs(self.on_pass, name, jobs) as count:
+            tasks = []
+            for number, job in enumerate(jobs):
+                node = delayed(job, name=keys("job", number), traverse=False)
+                told = self._check(count), self._report(count, number)
+                tasks.append(call(node, given, *told, dask_key_name=keys("run", number)))
+            return self._compute(tasks, count)
+
+    def _check(self, count: Count) -> Literal:
+        """Return the function that ends a task whose answer is not wanted any more."""
+        return Literal(count.wanted if self.client is None else check_wanted)
+
+    def _report(self, count: Count, number: int) -> Literal | None:
+        """Return the function by which a task reports its end; None if there is no observer."""
+        if count.on_pass is None:
+            return None
+        if self.client is None:
+            return Literal(partial(count.say, number))
+        return Literal(TaskReport(topic_of(self.client), count.token, number))
+
+    def _graph(self, job: Any, pieces: Pieces, keys: Keys, count: Count) -> tuple[Literal | Delayed, list[Delayed]]:
+        """Return the job and its tasks.
+
+        Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
+        that has the job; then the job travels in each task.
+        """
+        few = len(pieces) <= FEW * self.threads
+        if few and self.client is not None:
+            few = len(pieces) * len(dumps(job)) <= MOST_CARRIED
+        shared = Literal(job) if few else delayed(job, name=keys("job"), traverse=False)
+        return shared, [self._task(shared, *each, keys, count) for each in enumerate(pieces)]
+
+    def _task(
+        self,
+        job: Literal | Delayed,
+        number: int,
+        piece: tuple[Any, range],
+        keys: Keys,
+        count: Count,
+        *carried: Delayed,
+    ) -> Delayed:
+        """Return the task of one piece."""
+        shard, blocks = piece
+        key = keys("shard", number, *shard_bounds(shard))
+        told = self._check(count), self._report(count, number)
+        bounds = blocks.start, blocks.stop
+        return delayed(_apply, pure=False)(job, shard, bounds, *told, *carried, dask_key_name=key)
+
+    def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
+            if self.client is None:
+                look = Callback(posttask=lambda *_: count.look())
+                with one_blas_thread(), count.wanted.inside(), look:
+                    return list(compute(*tasks, num_workers=self.threads))
+            return self._compute_on(self.client, tasks, count)
+
+    def _compute_on(self, client: Client, tasks: list[Delayed], count: Count) -> list[Any]:
+        if count.on_pass is not None:  # never unsubscribed: events of other passes are ignored
+            client.subscribe_topic(topic_of(client), count.hear)
+        futures = client.compute(tasks)
+        try:
+            self._wait(client, futures, count)
+            return list(client.gather(futures))
+        except (CancelledError, CommClosedError, OSError) as error:
+            of_task = any(future.status == "error" for future in futures)
+            if error is count.failure or of_task:
+                raise
+            why = str(error).partition("\n")[0]
+            raise ClusterLostError(f"the cluster was lost: {why}") from error
+        except (ImportError, AttributeError, TypeError):  # a later worker may lack a package
+            check_versions(client)
+            raise
+        except KilledWorker as error:
+            raise ClusterLostError(_killed_message(error)) from error
+        except BaseException:
+            with suppress(Exception):  # the scheduler is gone
+                client.cancel(futures, force=True)
+            raise
+
+    def _wait(self, client: Client, futures: Sequence["Future[Any]"], count: Count) -> None:
+        """Wait until all tasks are done or one has failed.
+
+        Raises
+        ------
+        ClusterLostError
+            There has been no worker for `worker_timeout` seconds.
+        """
+        seen = monotonic()
+        while any(future.status == "pending" for future in futures):
+            with client.as_current(), suppress(TimeoutError):
+                wait_for(futures, timeout=LOOK)
+            count.look()
+            if any(future.status in ("error", "cancelled", "lost") for future in futures):
+                return
+            if self.monitor.look(client, begun=bool(count.ended or count.fits)):
+                seen = monotonic()
+            elif monotonic() > seen + self.worker_timeout:
+                raise ClusterLostError(f"there has been no worker for {self.worker_timeout:g} s")
+
+
+class TaskReport:
+    """Event by which a task of a cluster reports its end, or the end of one of its fits.
+
+    It is not a dataclass, for the reason given at `Literal`.
+    """
+
+    def __init__(self, topic: str, token: str, number: int) -> None:
+        self.topic = topic
+        self.event = {"token": token, "number": number}
+
+    def __call__(self, fit: Mapping[str, float] | None = None) -> None:
+        with suppress(Exception):  # a lost event is no reason for the task to fail
+            get_worker().log_event(self.topic, self.event | {"fit": fit})
+
+
+def topic_of(client: Client) -> str:
+    """Return Dask's topic for the reports of a client's tasks."""
+    return f"dpmeans-{client.id}"
+
+
+def check_wanted() -> None:
+    """Raise in a task whose answer is not wanted any more: its client is gone, or has cancelled it.
+
+    The scheduler tells the worker so, which cannot stop a thread.  Dask takes `Reschedule` as the
+    end of such a task; if the task is wanted again by then, Dask runs it anew, and no answer is lost.
+    """
+    worker = get_worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    if task is None or task.state == "cancelled":
+        raise Reschedule
+
+
+def _killed_message(error: KilledWorker) -> str:
+    """Return the message for a task whose workers all ended: its rows, and their memory."""
+    numbers, worker = key_numbers(str(error.task)), error.last_worker
+    rows = f" on rows {numbers[1]:,} to {numbers[2]:,}" if len(numbers) == 3 else ""
+    limit = format_bytes(worker.memory_limit) if worker.memory_limit else "no limit"
+    threads = "1 thread" if worker.nthreads == 1 else f"{worker.nthreads} threads"
+    return (
+        f"{error.allowed_failures + 1} workers ended, one after the other, that had the task "
+        f"{kind_of(str(error.task))}{rows}, perhaps beside others; the last, {worker.address}, had "
+        f"{limit} of memory for {threads}. Where its log speaks of memory, give workers more of it "
+        "or fewer threads, or rechunk the data"
+    )
+
+
+def _apply(
+    job: Any,
+    shard: AnyShard | Literal,
+    blocks: tuple[int, int],
+    check: Literal,
+    report: Literal | None,
+    *carried: object,
+) -> Any:
+    keep_freed_memory()
+    given = with_check(value_of(shard), check.value)
+    with one_blas_thread():
+        answer = value_of(job)(given, range(*blocks), *carried)
+    if report is not None:
+        report.value()
+    return answer
+
+
+def _call_alone(job: Callable[[Shared], Answer], shared: Shared, check: Literal, report: Literal | None) -> Answer:
+    shared = with_check(shared, check.value)
+    with one_blas_thread():
+        if report is None:
+            return job(shared)
+        answer = call_job(job, shared, report.value)
+    report.value()
+    return answer
+
+
+def _merge(job: AnyFold[Answer] | Literal, answers: list[Answer]) -> Answer:
+    with one_blas_thread():
+        merged: Answer = value_of(job).merge(answers)
+        return merged
+
+
+def _load(shard: Literal) -> AnyShard:
+    return shard.value.load()

@@ -207,9 +207,7 @@ def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_check
     number = model.predict(rows[-1:])[0]
     assert light == f"1 cluster of less than 0.001 of the mean weight ({number}): outliers, or the penalty is low."
     assert unchecked == UNCHECKED
-    assert edge.startswith(
-        "2 rows (0.00022 of all) near the radius: squared distances above 0.9 of the penalty 4"
-    )
+    assert edge.startswith("2 rows (0.00022 of all) near the radius: squared distances above 0.9 of the penalty 4")
 
 
 def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):

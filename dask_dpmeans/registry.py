@@ -12,7 +12,7 @@ from dask_dpmeans.errors import CorruptStoreError
 
 if TYPE_CHECKING:
     from dask_dpmeans.estimators.spec import MethodSpec
-    from dask_dpmeans.storage.run_store import Result
+    from dask_dpmeans.storage.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ def spec_of(model: Any) -> "MethodSpec":
     return METHODS[name].spec
 
 
-def spec_of_run(result: "Result") -> "MethodSpec":
-    """Return the spec of the estimator that a run was made by.
+def spec_of_run(manifest: "Manifest", path: str) -> "MethodSpec":
+    """Return the spec of the estimator that the run at a path was made by.
 
     Raises
     ------
     CorruptStoreError
         The run names none of `METHODS`.
     """
-    name = result.manifest["estimator"]["name"]
+    name = manifest.estimator.name
     if name not in METHODS:
-        raise CorruptStoreError(f"{result.store.shown} is a run of {name!r}, which this version does not know")
+        raise CorruptStoreError(f"{path} is a run of {name!r}, which this version does not know")
     return METHODS[name].spec

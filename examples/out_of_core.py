@@ -21,8 +21,7 @@ import psutil
 from dask.distributed import Client, LocalCluster
 
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.api.synthetic import write_synthetic
-from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 
 CENTERS, COLUMNS = 50, 32
 

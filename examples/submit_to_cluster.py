@@ -22,8 +22,7 @@ import numpy as np
 from dask.distributed import Client, LocalCluster
 
 from dask_dpmeans import DPMeans, fit
-from dask_dpmeans.api.synthetic import write_synthetic
-from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 
 
 class Stopped(Exception):  # noqa: N818  no error

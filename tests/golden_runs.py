@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dask_dpmeans import DPMeans, HDPMeans, KernelDPMeans, fit
-from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.api.synthetic import Synthetic
 
 FOLDER = Path(__file__).parent / "golden"
 DATA = Synthetic("outliers", n_rows=2000, n_features=3, n_centers=8, seed=1)

@@ -17,6 +17,8 @@ from writes import faulty, stored_rows
 from zarr.codecs import ZstdCodec
 
 from dask_dpmeans import DPMeans, fit, load
+from dask_dpmeans.api.loading import read_run
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.cli import HOMES, compute, main
 from dask_dpmeans.cli.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.engine.history import GAINS, MOVES, Record
@@ -25,8 +27,7 @@ from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_
 from dask_dpmeans.sources import connect, layout
 from dask_dpmeans.sources.parallel_read_trial import Trial
 from dask_dpmeans.storage.lock import only_job
-from dask_dpmeans.storage.run_store import Files, RunStore
-from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.storage.step_log import CheckpointFiles
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_sparse_rows_are_fitted_predicted_and_resumed_as_dense_ones(data: str, r
     for name in ("label", "squared_distance", "beyond"):
         first, second = (zarr.open_array(f"{run}-labels/{name}")[:] for run in ("sparse-run.zarr", "dense.zarr"))
         assert first.tobytes() == second.tobytes()
-    inputs_of = [RunStore.at(run).result().manifest["input"] for run in ("sparse-run.zarr", "dense.zarr")]
+    inputs_of = [read_run(run).manifest.input for run in ("sparse-run.zarr", "dense.zarr")]
     assert inputs_of[0] == inputs_of[1]
 
 
@@ -665,7 +666,7 @@ def test_what_chooses_penalties_goes_on_after_a_stop_to_the_same_answer(
     assert "begun with other parameters" in " ".join(call(*other).output.split())
     assert "begun with seed 3, not 4" in " ".join(call(*command, *again, "--seed", "4").output.split())
     made = []
-    monkeypatch.setattr(Files, "save", lambda self, name, content: made.append(name))
+    monkeypatch.setattr(CheckpointFiles, "save", lambda self, name, content: made.append(name))
     resumed = succeed(*command, *again).stdout
     assert made
     assert len(kept & set(made)) <= 1, "only the fit that was stopped is ended"
@@ -734,15 +735,17 @@ def test_a_second_signal_ends_at_once_without_a_traceback(number: int) -> None:
 
 STOPPED_IN_A_SEARCH = """
 import os, signal
-from dask_dpmeans import cli, journal, store
-journal.EVERY, kept, save = 0.0, [], store.Files.save
+from dask_dpmeans import cli
+from dask_dpmeans.engine import checkpoints
+from dask_dpmeans.storage.step_log import CheckpointFiles
+checkpoints.EVERY, kept, save = 0.0, [], CheckpointFiles.save
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def stopping(shelf, name, content):
     save(shelf, name, content)
     kept.append(name)
     if len(kept) == {0:d}:
         os.kill(os.getpid(), signal.SIGINT)
-store.Files.save = stopping
+CheckpointFiles.save = stopping
 cli.main()
 """
 

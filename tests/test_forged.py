@@ -13,6 +13,7 @@ import pytest
 from test_odd_calls import ESTIMATORS, ROWS
 
 from dask_dpmeans import CorruptStoreError, InputError, OnlineDPMeans, SplitMergeDPMeans, fit, load, predict
+from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli.tables import run_table
 from dask_dpmeans.report import page
 from dask_dpmeans.storage.arrays import CONTENTS, MARKER, read, signed, write
@@ -47,7 +48,7 @@ def readers(run: Path, out: Path) -> dict[str, Callable[[], Any]]:
     groups = np.zeros(6, np.int64) if (run / "local_groups").exists() else None
     return {
         "load": partial(load, run),
-        "show": lambda: run_table(Location.at(run)),
+        "show": lambda: run_table(open_run(run)),
         "predict": lambda: predict(run, ROWS, out, groups=groups),
     }
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dask_dpmeans import load
+from dask_dpmeans.api.loading import read_run
 from dask_dpmeans.engine.history import INTEGERS, Record
-from dask_dpmeans.storage.run_store import RunStore
 
 TOLERANCE = 1e-12
 """Relative to the largest of an array: what another CPU or BLAS may round otherwise.  Labels are the same."""
@@ -33,7 +33,7 @@ def same_figures(one: Record, other: Record) -> bool:
 def test_a_fit_comes_out_as_it_did(name: str, kept: Path, tmp_path: Path) -> None:
     model, before = golden_runs.fitted(name, tmp_path / "again"), load(kept)
     np.testing.assert_array_equal(model.labels_.compute(), before.labels_.compute())
-    again, result = (RunStore.at(run).result() for run in (tmp_path / "again", kept))
+    again, result = (read_run(run) for run in (tmp_path / "again", kept))
     assert again.arrays.keys() == result.arrays.keys()
     for key, values in result.arrays.items():
         atol = TOLERANCE * np.abs(values).max(initial=0.0)
@@ -51,4 +51,4 @@ def test_a_run_of_then_predicts_now(name: str, kept: Path) -> None:
 
 @EACH
 def test_a_run_that_is_kept_names_no_path(name: str, kept: Path) -> None:
-    assert set(RunStore.at(kept).result().manifest["sources"].values()) == {None}
+    assert set(read_run(kept).manifest.sources.values()) == {None}

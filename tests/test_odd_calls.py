@@ -196,7 +196,7 @@ MODULES: dict[str, set[str]] = {
     "selection.penalty": {"stored_path"},
     "selection.tree": set(),
     "api.export": set(),
-    "report": {"page", "checked_target", "has_rows", "input_of", "is_graph"},
+    "report": {"page", "checked_target", "input_of", "opened"},
     "figures.plot": {"svg", "spaced"},
 }
 """Where public functions are, and those there that serve others of the package."""

@@ -20,13 +20,13 @@ from scipy.sparse import csr_array, save_npz
 
 import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load, report
+from dask_dpmeans.api.loading import open_run, read_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.report import page, run_page
 from dask_dpmeans.report.page import Picture, Table, html
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
-from dask_dpmeans.storage.run_store import RunStore
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 UNCHECKED = "The input is stored without checksums: a flipped bit in it would not be found."
@@ -145,7 +145,8 @@ def test_a_page_loads_and_runs_nothing(written):
 @pytest.mark.parametrize("name", METHODS)
 def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result, model = RunStore.at(folder / f"{name}-run").result(), load(folder / f"{name}-run")
+    run = open_run(folder / f"{name}-run")
+    result, model = run.result, run.model
     words = shlex.split(run_page.command(result, model))
     assert words[0] == "dask-dpmeans"
     assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0
@@ -223,7 +224,7 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()
-    assert report.input_of(tmp_path / "run") is None
+    assert report.input_of(open_run(tmp_path / "run")) is None
     assert len(page(tmp_path / "run").pictures) == 4
     assert len(page(tmp_path / "run", data=rows).pictures) == 5
 
@@ -235,12 +236,11 @@ def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):
     assert found.warnings[0] == UNCHECKED
 
 
-def test_no_url_that_a_run_names_is_asked_for(folder, monkeypatch):
-    found = RunStore.at(folder / "fit-run").result()
-    for data in ("https://host/rows.zarr", "file:///etc/hosts", ["rows.zarr"], str(folder / "none.zarr")):
-        named = replace(found, manifest=found.manifest | {"sources": {"data": data}})
-        monkeypatch.setattr(RunStore, "result", lambda _, named=named: named)
-        assert report.input_of(folder / "fit-run") is None
+def test_no_url_that_a_run_names_is_asked_for(folder):
+    found = open_run(folder / "fit-run")
+    for data in ("https://host/rows.zarr", "file:///etc/hosts", str(folder / "none.zarr")):
+        manifest = replace(found.result.manifest, sources={"data": data})
+        assert report.input_of(replace(found, result=replace(found.result, manifest=manifest))) is None
 
 
 def test_all_that_comes_from_a_run_is_escaped(folder, undrawn):
@@ -506,8 +506,8 @@ def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, mon
 
 
 def test_a_run_says_where_its_input_was(folder):
-    manifest = RunStore.at(folder / "hdp-run").result().manifest
-    assert manifest["sources"] == {
+    manifest = read_run(folder / "hdp-run").manifest
+    assert manifest.sources == {
         "data": str(folder / "rows.zarr"),
         "groups": str(folder / "groups.npy"),
         "sample_weight": None,

@@ -8,6 +8,7 @@ import numpy as np
 
 from dask_dpmeans.api import description
 from dask_dpmeans.api import job as runs
+from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.occ import settle
@@ -37,6 +38,7 @@ from dask_dpmeans.sources import (
     why_processes,
 )
 from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.output import removable
 from dask_dpmeans.storage.run_store import RunStore
 from dask_dpmeans.text import counted
 
@@ -224,8 +226,8 @@ def dry_run(
     method = method.seeded(seed)
     if resume:
         scaled, weighted = columns.scale is not None, sample_weight is not None
-        asked = description.asked(method, seed, layout, scaled=scaled, weighted=weighted)
-        runs.check_resumable(store, asked)
+        request = description.request_of(method, seed, layout, scaled=scaled, weighted=weighted)
+        runs.check_resumable(store, request)
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]
@@ -366,7 +368,7 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
 
 def _target(store: RunStore, *, resume: bool, force: bool) -> Target:
     if force:
-        return "removed" if store.removable() else "new"
-    if store.kind() is None or (store.idle() and not (resume and store.begun())):
+        return "removed" if removable(store, run_array_names()) else "new"
+    if store.kind() is None or (store.empty() and not (resume and store.begun())):
         return "new"
     return "resumed" if resume else "refused"

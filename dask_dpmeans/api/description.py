@@ -1,4 +1,4 @@
-"""What an output says of how it was made."""
+"""Descriptions of how outputs were made, as they keep them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from dask_dpmeans.estimators.transform import Recipe
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources import Layout, RowSource
 from dask_dpmeans.storage.location import shown_path
-from dask_dpmeans.storage.manifest import FORMAT
+from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest
 
 
-def asked(
+def request_of(
     method: Algorithm[Any],
     seed: int,
     source: RowSource | Layout,
@@ -26,38 +26,38 @@ def asked(
     scaled: bool,
     weighted: bool,
     recipe: Recipe | None = None,
-) -> dict[str, Any]:
-    """What a run is asked, as JSON holds it; the fingerprint of its rows is known once they were read."""
-    columns = source.prepare.columns
-    return {
-        "format": FORMAT,
-        "kind": "run",
-        "method": method.name,
-        "parameters": described_parameters(method, recipe),
-        "random_state": seed,
-        "input": {
-            "shape": [source.plan.n_rows, source.stored_columns],
-            "dtype": source.stored_dtype.str,
-            "columns": None if columns is None else list(columns),
-            "scaled": scaled,
-            "weighted": weighted,
-            "block_rows": source.plan.block_rows,
-        },
-        "column_names": None if source.column_names is None else list(source.column_names),
-        "checksummed": source.checksummed,
-        "versions": versions(),
-    }
+) -> Manifest:
+    """Return the request of a run, without the estimator, the paths and the fingerprint of the rows."""
+    columns, names = source.prepare.columns, source.column_names
+    return Manifest(
+        kind="run",
+        method=method.name,
+        parameters=described_parameters(method, recipe),
+        random_state=seed,
+        input=InputDescription(
+            shape=(source.plan.n_rows, source.stored_columns),
+            dtype=source.stored_dtype.str,
+            columns=None if columns is None else tuple(columns),
+            scaled=scaled,
+            weighted=weighted,
+            block_rows=source.plan.block_rows,
+        ),
+        column_names=None if names is None else tuple(names),
+        checksummed=source.checksummed,
+        versions=versions(),
+        learned_features=recipe is not None,
+    )
 
 
 def sources_of(data: Any, groups: Any, sample_weight: Any) -> dict[str, str | None]:
-    """Where the input is, without credentials; None for what is in memory, or not there at all."""
+    """Return the paths of the input, without credentials; None for data in memory, or for none."""
     return {"data": shown_path(data), "groups": shown_path(groups), "sample_weight": shown_path(sample_weight)}
 
 
 def fingerprint(summary: Summary) -> str:
-    """A digest of what the first pass found, by which other rows are told.
+    """Return a digest of the figures of the first pass, which differs for other rows.
 
-    Of a column that holds both zeros either may be the least value, as the order of comparisons has it: both are +0.
+    The least value of a column with zeros of both signs may be either zero; both are taken as +0.
     """
     figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
     figures += [np.array([summary.weight, summary.n_groups]), np.array([summary.groups_sum], np.uint64)]
@@ -65,25 +65,19 @@ def fingerprint(summary: Summary) -> str:
 
 
 def described_parameters(method: Algorithm[Any], recipe: Recipe | None) -> dict[str, Any]:
-    """The parameters of an algorithm, and of the features that are learned for it, as JSON holds them."""
-    learned = {} if recipe is None else _described(recipe.parameters)
-    return {key: _described(value) for key, value in vars(method).items()} | learned
+    """Return the parameters of an algorithm, and of the features that are learned for it, as JSON holds them."""
+    found = {key: _described(value) for key, value in vars(method).items()}
+    return found if recipe is None else found | _described(recipe.parameters)
 
 
-def described_estimator(model: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """An estimator as a run keeps it, but for its random state, which the run's seed stands for.
-
-    Parameters
-    ----------
-    model : the estimator
-    parameters : what its `MethodSpec` says of its parameters
-    """
+def described_estimator(model: Any, parameters: Mapping[str, Any]) -> EstimatorDescription:
+    """Return an estimator as a run keeps it; `parameters` come from its `MethodSpec`."""
     kept = {name: _described(value) for name, value in parameters.items() if name != "random_state"}
-    return {"name": type(model).__name__, "parameters": kept}
+    return EstimatorDescription(type(model).__name__, kept)
 
 
 def _described(value: Any) -> Any:
-    """A parameter as JSON holds it."""
+    """Return a parameter as JSON holds it."""
     if isinstance(value, ArrayParameter):
         return {"array": value.name}
     if callable(value):
@@ -103,5 +97,5 @@ def _described(value: Any) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """What of an output's making is kept: our version, and those that its bytes hang on."""
+    """Return the versions of this package and of those that the bytes of an output depend on."""
     return {name: version(name) for name in ("dask-dpmeans", "dask", "numpy", "zarr")}

@@ -1,7 +1,7 @@
 """The job around the loop: from rows to a run store."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.description import asked, fingerprint, sources_of
+from dask_dpmeans.api.description import fingerprint, request_of, sources_of
+from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import Algorithm, Sampler, iterate
 from dask_dpmeans.engine.plan import Source
@@ -30,7 +31,9 @@ from dask_dpmeans.sources import (
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.run_store import Draft, RunStore
+from dask_dpmeans.storage.manifest import EstimatorDescription, Manifest, ResultManifest
+from dask_dpmeans.storage.output import NewArrays, Output, remove
+from dask_dpmeans.storage.run_store import RunStore
 
 
 def fit(
@@ -38,7 +41,7 @@ def fit(
     run: AnyPlace,
     method: Algorithm[Any],
     *,
-    estimator: Mapping[str, Any],
+    estimator: EstimatorDescription,
     seed: int | None,
     groups: Any = None,
     sample_weight: Any = None,
@@ -89,20 +92,23 @@ def fit(
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
-        manifest = asked(
+        request = request_of(
             method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None, recipe=recipe
         )
-        manifest["estimator"], manifest["learned_features"] = estimator, recipe is not None
-        manifest["input"]["fingerprint"] = fingerprint(source.summary)
-        manifest["input"]["n_groups"] = source.summary.n_groups
-        manifest["sources"] = sources_of(data, groups, sample_weight)
+        n_groups = source.summary.n_groups
+        request = replace(
+            request,
+            estimator=estimator,
+            input=replace(request.input, fingerprint=fingerprint(source.summary), n_groups=n_groups),
+            sources=sources_of(data, groups, sample_weight),
+        )
         if resume:
-            check_resumable(store, manifest)  # before the work
-            manifest["column_names"] = _resumed_names(store, source.column_names)
-            if _stands(store, method):
+            check_resumable(store, request)  # before the work
+            request = replace(request, column_names=_resumed_names(store, source.column_names))
+            if _is_complete(store, method):
                 return
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
-        converged = _fit(store, lock, manifest, learned, _scale_of(source, learned), method, resume, on_step)
+        converged = _fit(store, lock, request, learned, _scale_of(source, learned), method, resume, on_step)
     if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
@@ -110,7 +116,7 @@ def fit(
 def _fit(
     store: RunStore,
     lock: Lock,
-    manifest: dict[str, Any],
+    request: Manifest,
     learned: Learned,
     scale: Arrays,
     method: Algorithm[Any],
@@ -119,31 +125,31 @@ def _fit(
 ) -> bool:
     """Whether the fit has converged, once its result stands."""
     source = learned.source
-    state, history, converged = _begin(store, manifest, source, method, resume)
+    state, history, converged = _begin(store, request, source, method, resume)
     if store.finished():
-        store.reopen()
-    name = store.name()
+        store.unfinish()
+    name = store.steps.run_name()
     lock.check()  # so that it is the name of this job's run
-    kept = replace(source, shelf=store.shelf(lock.holder)) if state is None else source
+    kept = replace(source, shelf=store.steps.checkpoints(lock.holder)) if state is None else source
     for step in () if converged else iterate(kept, method, state):
         state, converged = step.state, step.converged
         record = Record.of(state, source.plan.n_rows, step.seconds)
         lock.check()
         if len(history) < state.step:
             history.append(record)
-            store.commit(state, history, converged, lock.owner, name)
+            store.steps.commit(state, history, converged, lock.owner, name)
             on_step(state.step, record, source.plan.n_rows)
         else:
             history[-1] = replace(history[-1], passes=record.passes)
-    draft, plan = Draft(store), source.plan
-    labels = draft.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
-    draft.keep({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
+    new, plan = NewArrays(store), source.plan
+    labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
+    new.write_digests({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
     if learned.rows is not None:
-        _write_embedding(draft, learned.rows, plan.chunk_rows)
+        _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
     passes = history[-1].passes + 1 + learned.passes
-    manifest = manifest | {"converged": converged, "n_passes": passes, **learned.figures}
-    store.finish(draft, {**method.result(source, state), **scale, **learned.arrays}, history, manifest)
+    manifest = ResultManifest(**vars(request), converged=converged, n_passes=passes, figures=learned.figures)
+    store.finish(new, {**method.result(source, state), **scale, **learned.arrays}, history, manifest)
     return converged
 
 
@@ -153,38 +159,38 @@ def _scale_of(source: RowSource, learned: Learned) -> Arrays:
     return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
 
 
-def seed_for(store: RunStore, seed: int | None, resume: bool) -> int:
+def seed_for(store: Output, seed: int | None, resume: bool) -> int:
     """The seed given, that of the run to go on with, or one drawn."""
     if not (resume and store.begun()):
         return int(np.random.default_rng().integers(2**31)) if seed is None else seed
-    begun = int(store.manifest()["random_state"])
+    begun = store.request().random_state
     if seed not in (None, begun):
         raise InputError(f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it")
     return begun
 
 
 def _begin(
-    store: RunStore, manifest: dict[str, Any], source: Source, method: Algorithm[Any], resume: bool
+    store: RunStore, request: Manifest, source: Source, method: Algorithm[Any], resume: bool
 ) -> tuple[Any, list[Record], bool]:
     """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
     if resume and store.begun():
-        store.discard()
-        if not store.committed():
+        store.steps.discard_uncommitted()
+        if not store.steps.committed():
             return None, [], False
-        state, history, converged = store.restore(method.state)
+        state, history, converged = store.steps.restore(method.state)
         _check_unchanged(store, source, method, state)
         return state, history, converged
     method.init(source)
-    store.remove()
-    store.begin(manifest)
+    remove(store, run_array_names())
+    store.begin(request.as_json())
     return None, [], False
 
 
-def _stands(store: RunStore, method: Algorithm[Any]) -> bool:
+def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
     """Whether a result stands that no further step can follow."""
     if not (store.finished() and store.begun()):
         return False
-    _, history, converged = store.restore(method.state)
+    _, history, converged = store.steps.restore(method.state)
     return converged or len(history) >= method.max_iter
 
 
@@ -198,13 +204,13 @@ def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], st
         )
 
 
-def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
-    """Refuse to go on with a run of other data or other parameters, as far as `here` says; limits may change."""
-    if store.finished() and not (store.begun() or store.idle()):
+def check_resumable(store: Output, request: Manifest) -> None:
+    """Refuse to go on with a run of other data or other parameters, as far as the request knows; limits may change."""
+    if store.finished() and not (store.begun() or store.empty()):
         raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
     if not store.begun():
         return
-    there = store.manifest()
+    there, here = store.request().as_json(), request.as_json()
     for key in ("method", "parameters", "input"):
         before, now = ({"": run[key]} if key == "method" else run[key] for run in (there, here))
         changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
@@ -214,16 +220,18 @@ def check_resumable(store: RunStore, here: dict[str, Any]) -> None:
             raise InputError(f"{store.path} was begun with {other}: {names}; use --force to start anew")
 
 
-def _resumed_names(store: RunStore, here: Names | None) -> list[str] | None:
-    """What the columns are called of a run that is gone on with, as it was begun, where that is known."""
-    there = store.manifest().get("column_names") if store.begun() else None
-    if there is not None:
-        check_names(here, there, "the run")
-        return list(there)
-    return None if here is None else list(here)
+def _resumed_names(store: RunStore, here: Names | None) -> Names | None:
+    """Return the names of the columns as the run was begun, if they are known, else as the rows have them."""
+    there = None
+    if store.begun():
+        there = store.request().column_names
+    if there is None:
+        return None if here is None else tuple(here)
+    check_names(here, there, "the run")
+    return there
 
 
-def _write_embedding(draft: Draft, rows: Float64Array, chunk_rows: int) -> None:
+def _write_embedding(new: NewArrays, rows: Float64Array, chunk_rows: int) -> None:
     """Write the rows of the embedding, which nothing else makes."""
-    kept = draft.create_rows("embedding", rows.shape, chunk_rows, rows.dtype, ("row", "component"))
-    draft.keep({"embedding": kept}, [Writer((kept,))(0, (rows,))])
+    kept = new.create_rows("embedding", rows.shape, chunk_rows, rows.dtype, ("row", "component"))
+    new.write_digests({"embedding": kept}, [Writer((kept,))(0, (rows,))])

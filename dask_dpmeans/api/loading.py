@@ -1,77 +1,115 @@
-"""The fitted estimator of a finished run."""
+"""Fitted estimators of finished runs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dask_dpmeans.api.description import described_parameters
 from dask_dpmeans.checks import shown
 from dask_dpmeans.estimators.base import note_columns
 from dask_dpmeans.estimators.spec import MethodSpec
-from dask_dpmeans.registry import spec_of_run
+from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.registry import METHODS, spec_of_run
 from dask_dpmeans.sources import lazy_rows
+from dask_dpmeans.storage.array_spec import RUN_ARRAYS
+from dask_dpmeans.storage.file_names import HISTORY
 from dask_dpmeans.storage.location import AnyPlace, check_options
-from dask_dpmeans.storage.manifest import as_written
+from dask_dpmeans.storage.manifest import malformed_as_corrupt
 from dask_dpmeans.storage.run_store import Result, RunStore
 
 
+@dataclass(frozen=True)
+class LoadedRun:
+    """A finished run that was read, with the specification of its method and its estimator."""
+
+    result: Result
+    spec: MethodSpec
+    model: Any
+    """The estimator: fitted, or not yet fitted."""
+    features: Features | None
+    """The features that the fit made of each row, if any."""
+
+
 def load(run: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """The fitted estimator of a finished run; its labels are a lazy Dask array.
+    """Return the fitted estimator of a finished run; its labels are a lazy Dask array.
 
     Parameters
     ----------
     run : path or URL of the run store
-    storage_options : what fsspec takes for a URL: endpoints, credentials
+    storage_options : options of fsspec for a URL: endpoints, credentials
 
     Raises
     ------
     InputError
-        Where there is no finished run of ours.
+        There is no finished run of this package.
     CorruptStoreError
-        Where something in it is missing or does not match its checksum.
+        Something in it is missing or does not match its checksum.
     """
     check_options(storage_options, run)
-    result = RunStore.at(run, storage_options).result()
-    with as_written(result.store.location):
-        spec, model = restored(result)
-        return _fitted(model, spec, result)
+    return open_run(run, storage_options).model
 
 
-def _fitted(model: Any, spec: MethodSpec, result: Result) -> Any:
-    """Note in an estimator what a result holds."""
-    model.random_state_ = result.manifest["random_state"]
-    note_columns(model, result.manifest["input"]["shape"][1], result.manifest.get("column_names"))
-    model.feature_columns_ = result.manifest["input"]["columns"]
-    model.feature_scale_ = result.arrays.get("feature_scale")
-    model.features_ = spec.features(result)
-    model._restore(result)
-    model.n_passes_ = result.manifest["n_passes"]
-    model.labels_ = lazy_rows(result.open_labels())
-    return model
+def open_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) -> LoadedRun:
+    """Read a finished run once, and return it with its fitted estimator."""
+    return fitted_run(read_run(run, storage_options))
 
 
-def restored(result: Result) -> tuple[MethodSpec, Any]:
-    """Return the spec of a run's method and the estimator that the run was asked for, unfitted.
+def read_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) -> Result:
+    """Read a finished run, labels aside."""
+    store = RunStore.at(run, storage_options)
+    return store.result(lambda manifest: spec_of_run(manifest, store.shown).arrays)
+
+
+def fitted_run(result: Result) -> LoadedRun:
+    """Return a run with its fitted estimator, after a check that no chunk of its labels is missing."""
+    with malformed_as_corrupt(result.store.location):
+        run = unfitted_run(result)
+        manifest, model = result.manifest, run.model
+        columns = manifest.input.columns
+        model.random_state_ = manifest.random_state
+        note_columns(model, manifest.input.shape[1], manifest.column_names)
+        model.feature_columns_ = None if columns is None else list(columns)
+        model.feature_scale_ = result.arrays.get("feature_scale")
+        model.features_ = run.features
+        model._restore(result)
+        model.n_passes_ = manifest.n_passes
+        model.labels_ = lazy_rows(result.open_rows("labels"))
+        return run
+
+
+def unfitted_run(result: Result) -> LoadedRun:
+    """Return a run with the unfitted estimator that it was requested with.
 
     Raises
     ------
-    ValueError
-        The parameters of the algorithm are not those of the estimator; `as_written` makes an error of it.
+    CorruptStoreError
+        The parameters of the algorithm are not those of the estimator.
     """
-    spec, seed = spec_of_run(result), result.manifest["random_state"]
-    told = {name: _value(value, result) for name, value in result.manifest["estimator"]["parameters"].items()}
-    model = spec.estimator(**told | {"random_state": seed})
-    stored, algorithm = result.manifest["parameters"], model.method().seeded(seed)
-    expected = described_parameters(algorithm, model._recipe())
-    for name in sorted(stored.keys() | expected.keys()):
-        if name not in stored or name not in expected or stored[name] != expected[name]:
-            raise ValueError(f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator")
-    if result.manifest["method"] != algorithm.name:
-        raise ValueError(f"method cannot be {shown(result.manifest['method'])} for that estimator")
-    return spec, model
+    with malformed_as_corrupt(result.store.location):
+        manifest = result.manifest
+        spec = spec_of_run(manifest, result.store.shown)
+        told = {name: _value(value, result) for name, value in manifest.estimator.parameters.items()}
+        model = spec.estimator(**told | {"random_state": manifest.random_state})
+        algorithm, recipe = model.method().seeded(manifest.random_state), model._recipe()
+        stored, expected = manifest.parameters, described_parameters(algorithm, recipe)
+        for name in sorted(stored.keys() | expected.keys()):
+            if name not in stored or name not in expected or stored[name] != expected[name]:
+                raise ValueError(f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator")
+        facts = {"method": algorithm.name, "learned_features": recipe is not None}
+        for name, value in facts.items():
+            if getattr(manifest, name) != value:
+                raise ValueError(f"{name} cannot be {shown(getattr(manifest, name))} for that estimator")
+        return LoadedRun(result, spec, model, spec.learned_features(result) or algorithm.features)
+
+
+def run_array_names() -> frozenset[str]:
+    """Return the names of all arrays that runs of any method have."""
+    specs = [*RUN_ARRAYS, *(spec for entry in METHODS.values() for spec in entry.spec.arrays)]
+    return frozenset([*HISTORY, *(spec.name for spec in specs)])
 
 
 def _value(value: Any, result: Result) -> Any:
-    """A parameter, of which JSON holds tuples as lists and an array of the run by its name."""
+    """Return a parameter: JSON holds tuples as lists, and an array of the run by its name."""
     if isinstance(value, dict):
         return result.arrays[value["array"]]
     return tuple(value) if isinstance(value, list) else value

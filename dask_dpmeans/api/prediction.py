@@ -1,4 +1,4 @@
-"""From a run and new rows to a store of labels."""
+"""Labels of new rows by a finished run, from a store to a store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,25 +7,31 @@ from typing import Any, Unpack
 import numpy as np
 
 from dask_dpmeans.api.description import versions
-from dask_dpmeans.api.loading import restored
+from dask_dpmeans.api.loading import read_run, unfitted_run
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources import Opening, as_source, check_option_names
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
-from dask_dpmeans.storage.manifest import as_written
-from dask_dpmeans.storage.run_store import RunStore, new_group
+from dask_dpmeans.storage.manifest import malformed_as_corrupt
+from dask_dpmeans.storage.output import Output, new_output
+from dask_dpmeans.storage.run_store import Result
 
-PREDICTED = {"label": np.int32, "squared_distance": np.float64, "beyond": np.bool_}
-"""Arrays over the rows that `predict` writes."""
+PREDICTED = (
+    ArraySpec("label", ("row",), "int32", over_rows=True),
+    ArraySpec("squared_distance", ("row",), over_rows=True),
+    ArraySpec("beyond", ("row",), "bool", over_rows=True),
+)
+"""Arrays that `predict` writes."""
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What `predict` came to."""
+    """The outcome of `predict`."""
 
     n_rows: int
     beyond: int
-    """Rows beyond every radius."""
+    """Number of rows beyond every radius."""
 
 
 def predict(
@@ -60,36 +66,48 @@ def predict(
     """
     check_option_names("predict", where, Opening)
     check_options(storage_options, run, data, out, groups)
-    result = RunStore.at(run, storage_options).result()
-    target = RunStore.at(out, storage_options)
-    target.check_target("predictions", [run, data, groups], force=force)
-    with as_written(result.store.location):
-        spec, _ = restored(result)
-    if spec.takes_groups != (groups is not None):
-        raise InputError(
-            "the run is of several data sets: give the groups of the rows, --groups"
-            if spec.takes_groups
-            else "the run is of one data set: it has no use for groups"
-        )
-    with as_written(result.store.location):
-        kernel, features = spec.predictor(result), spec.features(result)
-    fitted = result.manifest["input"]
+    result = read_run(run, storage_options)
+    return predict_with(result, data, out, groups=groups, force=force, storage_options=storage_options, **where)
+
+
+def predict_with(
+    result: Result,
+    data: Any,
+    out: AnyPlace,
+    *,
+    groups: Any = None,
+    force: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **where: Unpack[Opening],
+) -> Predicted:
+    """Label rows with the clusters of a run that was read; parameters as `predict` takes them."""
+    target, inputs = Output.at(out, storage_options), [result.store.location, data, groups]
+    target.check_target("predictions", inputs, force=force)
+    run = unfitted_run(result)
+    if run.spec.takes_groups and groups is None:
+        raise InputError("the run is of several data sets: give the groups of the rows, --groups")
+    if groups is not None and not run.spec.takes_groups:
+        raise InputError("the run is of one data set: it has no use for groups")
+    with malformed_as_corrupt(result.store.location):
+        kernel = run.spec.predictor(result)
     source = as_source(
         data,
         groups=groups,
-        columns=fitted["columns"],
+        columns=result.manifest.input.columns,
         scale=result.arrays.get("feature_scale"),
-        features=features,
+        features=run.features,
         centers=result.arrays.get("cluster_centers"),
-        stored_columns=fitted["shape"][1],
-        column_names=result.manifest.get("column_names") or (),
+        stored_columns=result.manifest.input.shape[1],
+        column_names=result.manifest.column_names or (),
         storage_options=storage_options,
         **where,
     )
-    said = {"run": result.store.shown, "versions": versions()}
+    attributes = {"run": result.store.shown, "versions": versions()}
+    names = [spec.name for spec in PREDICTED]
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
-    with new_group(target.location, "predictions", said, force=force, inputs=[run, data, groups]) as draft:
-        arrays = {name: draft.create_rows(name, (n,), chunk_rows, dtype) for name, dtype in PREDICTED.items()}
-        draft.keep(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
+    with new_output(target.location, "predictions", attributes, names, force=force, inputs=inputs) as new:
+        arrays = {spec.name: new.create_rows(spec.name, (n,), chunk_rows, spec.dtype) for spec in PREDICTED}
+        new.write_digests(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
     beyond = arrays["beyond"]
-    return Predicted(n, sum(int(np.count_nonzero(beyond[a : a + chunk_rows])) for a in range(0, n, chunk_rows)))
+    starts = range(0, n, chunk_rows)
+    return Predicted(n, sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts))

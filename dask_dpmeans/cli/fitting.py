@@ -8,6 +8,7 @@ import click
 
 from dask_dpmeans.api import prediction
 from dask_dpmeans.api.fitting import dry_run, fit
+from dask_dpmeans.api.loading import read_run
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
@@ -265,8 +266,9 @@ def fit_from_options(
         "force": force,
     }
     sparse = method.method().sparse  # refuses wrong parameters before any work starts
-    if isinstance(method, SpectralDPMeans):
-        method.spectrum().check_weights(weights)
+    recipe = method._recipe()
+    if recipe is not None:
+        recipe.check_weights(weights)
     RunStore.at(out).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
         with open_rows(data, fill_missing, sparse, **compute) as (rows, work):
@@ -308,13 +310,14 @@ def predict_command(
     the row is farther than the radius from every center.
     """
     fitted, target = (Location.at(each, compute["storage_options"]) for each in (run, out))
-    RunStore.at(fitted).result()
+    fitted_run = read_run(fitted)
     RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
     with (
         open_rows(data, fill_missing, False, **compute) as (rows, work),
         progress(as_json) as shown,
     ):
-        found = prediction.predict(fitted, rows, target, groups=groups, force=force, on_pass=shown.watch, **work)
+        work["on_pass"] = shown.watch
+        found = prediction.predict_with(fitted_run, rows, target, groups=groups, force=force, **work)
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
         return

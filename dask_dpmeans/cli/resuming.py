@@ -13,7 +13,7 @@ from dask_dpmeans.errors import (
     redacted,
 )
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.output import Output
 
 
 @contextmanager
@@ -36,22 +36,22 @@ def _can_continue(error: BaseException, run: Location) -> bool:
     if not of_store(error):  # `of_store` includes a full disk
         return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
     try:
-        return RunStore.at(run).begun()
+        return Output.at(run).begun()
     except OSError:  # the store still does not respond; --resume also begins a new run
         return True
 
 
 def _advice(run: Location, again: str) -> str:
     """Return what the same command does next."""
-    store = RunStore.at(run)
+    store = Output.at(run)
     try:
         if store.finished():
             return f"{run.url} is finished"
         if not store.begun():
             return "nothing was written: the same command begins anew"
-        if store.committed():
+        if store.steps.committed():
             return f"{again} goes on from the last step of {run.url}"
-        if store.keeps_searches():
+        if store.steps.has_checkpoints():
             return f"{again} goes on with the search that is kept in {run.url}"
     except (OSError, CorruptStoreError, InputError):
         return f"{again} goes on with {run.url}"

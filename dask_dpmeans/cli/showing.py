@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from dask_dpmeans.api.export import export
+from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
@@ -20,7 +21,7 @@ from dask_dpmeans.selection.penalty import read_path
 from dask_dpmeans.selection.tree import read_tree
 from dask_dpmeans.sources import OpenedPath
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.output import Output
 
 
 @click.command("show")
@@ -30,14 +31,15 @@ from dask_dpmeans.storage.run_store import RunStore
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
     """Show the parameters and results of the run, path or tree in STORE."""
     place = Location.at(store, storage_options)
-    kind = RunStore.at(place).kind()
+    kind = Output.at(place).kind()
     if kind == "path":
         path = read_path(place)
         say_path(path, store, as_json, commands.after_path(path))
     elif kind == "tree":
         say_tree(read_tree(place), store, as_json)
     else:
-        click.echo(json.dumps(describe(place), indent=2) if as_json else run_table(place))
+        run = open_run(place)
+        click.echo(json.dumps(describe(run), indent=2) if as_json else run_table(run))
 
 
 @click.command("export")
@@ -84,19 +86,20 @@ def report_command(
         raise WrongUseError(str(error)) from error
     place = Location.at(store, compute["storage_options"])
     report.checked_target(out, place, force)
-    if no_data or not report.has_rows(place):
+    run = report.opened(place)
+    if no_data or run is None:
         _check_unused(compute)
-    rows = None
-    if not no_data:
-        rows = data or report.input_of(place)
-    sparse = report.is_graph(place)
+    rows = None if no_data else data
+    if run is not None and not no_data:
+        rows = data or report.input_of(run)
+    sparse = run is not None and run.spec.sparse
     with ExitStack() as stack:
         opened: str | OpenedPath | None = None
         work: dict[str, Any] = {}
         if rows:
             opened, work = stack.enter_context(open_rows(rows, False, sparse, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
-        report.report(place, out, data=opened or False, force=force, **work)
+        report.report(run or place, out, data=opened or False, force=force, **work)
     click.echo(f"{redacted(store)}: {Path(out).absolute()}")
 
 

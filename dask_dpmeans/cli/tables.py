@@ -9,36 +9,25 @@ import click
 import numpy as np
 
 from dask_dpmeans.api.cost import Estimate
-from dask_dpmeans.api.loading import load
+from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.cli.progress import elapsed
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.methods.spectral.relaxation import relaxed_objective
 from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import Result, RunStore
 from dask_dpmeans.text import counted, figures
 
 
-def describe(run: Location) -> dict[str, Any]:
-    """What a finished run was asked and what it found, as JSON holds it."""
-    return described(RunStore.at(run).result())
-
-
-def described(result: Result) -> dict[str, Any]:
-    """The same of a run that is read already."""
+def describe(run: LoadedRun) -> dict[str, Any]:
+    """Return the request and the result of a finished run, as JSON holds them."""
+    result = run.result
     weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
-    spectrum = result.manifest["parameters"].get("spectrum")
-    relaxed = spectrum and {
-        "eigenvalues": result.arrays["eigenvalues"].tolist(),
-        "relaxed_objective": relaxed_objective(result.arrays["eigenvalues"], spectrum["penalty"]),
-    }
     return {
         "run": result.store.shown,
-        **result.manifest,
-        **(relaxed or {}),
+        **result.manifest.as_json(),
+        **run.model.description().json,
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
         "clusters": [
             {"cluster": number, "weight": weight, "inertia": inertia}
@@ -50,30 +39,30 @@ def described(result: Result) -> dict[str, Any]:
 
 def say_result(run: Location, as_json: bool) -> None:
     if as_json:
-        described = describe(run)
+        described = describe(open_run(run))
         whole = {key: described[key] for key in ("run", "converged", "n_passes")}
         click.echo(json.dumps({"event": "done", **whole, **described["result"]}))
     else:
-        click.echo(run_table(run))
+        click.echo(run_table(open_run(run)))
 
 
-def run_table(run: Location) -> str:
-    """A run for people."""
-    model, result = load(run), RunStore.at(run).result()
-    words, manifest, rows = model.description(), result.manifest, result.manifest["input"]
-    scaled = ", columns divided by their standard deviation" * rows["scaled"]
-    unchecked = "; stored without checksums: a flipped bit would not be seen" * (not manifest["checksummed"])
+def run_table(run: LoadedRun) -> str:
+    """Return a run as text for people."""
+    model, result, manifest = run.model, run.result, run.result.manifest
+    words, rows = model.description(), manifest.input
+    scaled = ", columns divided by their standard deviation" * rows.scaled
+    unchecked = "; stored without checksums: a flipped bit would not be seen" * (not manifest.checksummed)
     heaviest = np.argsort(-model.cluster_weights_, kind="stable")[:5]
-    weights = _weights(model.cluster_weights_[heaviest], None if rows["weighted"] else words.weight_unit)
-    end = "converged" if manifest["converged"] else "stopped at max_iter"
+    weights = _weights(model.cluster_weights_[heaviest], None if rows.weighted else words.weight_unit)
+    end = "converged" if manifest.converged else "stopped at max_iter"
     seconds = elapsed(sum(record.seconds for record in result.history))
     lines = {
-        "run": run.shown,
-        "input": f"{_shape(words.row, rows['shape'])}, {np.dtype(rows['dtype']).name}{scaled}{unchecked}",
+        "run": result.store.shown,
+        "input": f"{_shape(words.row, rows.shape)}, {np.dtype(rows.dtype).name}{scaled}{unchecked}",
         **words.settings,
         "clusters": words.clusters or f"{model.n_clusters_:,}",
         "objective": f"{model.objective_:.9g} = {words.objective_parts.format(inertia=model.inertia_)}",
-        "steps": f"{model.n_iter_:,}, {end}; {manifest['n_passes']:.2f} passes over the rows in {seconds}",
+        "steps": f"{model.n_iter_:,}, {end}; {manifest.n_passes:.2f} passes over the rows in {seconds}",
         "heaviest": ", ".join(f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)),
     }
     return "\n".join(f"{name:<11} {text}" for name, text in lines.items())

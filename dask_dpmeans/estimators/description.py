@@ -48,6 +48,8 @@ class Description:
     """The line of `show` about the number of clusters, if it is more than the number."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What a page adds to the objective and the steps, by name."""
+    json: Mapping[str, object] = field(default_factory=dict)
+    """What `show --json` adds to the request of a run, by name."""
     cluster_columns: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     """(k,) columns that a page adds to the table of clusters, by name."""
     pictures: tuple[str, ...] = ()

@@ -17,12 +17,13 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description, radius_or_price
-from dask_dpmeans.estimators.spec import ArrayParameter, MethodSpec
+from dask_dpmeans.estimators.spec import CENTERS, ArrayParameter, MethodSpec
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.sources import check_centers, names_of
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import Result, RunStore
 
@@ -196,7 +197,7 @@ def first_centers(init: Any) -> Float64Array | None:
         return None
     if isinstance(init, str | os.PathLike | Location):
         result = earlier_run(init)
-        if result.manifest["learned_features"]:
+        if result.manifest.learned_features:
             raise InputError(AMONG_FEATURES)
         return in_input_units(result.arrays.get("cluster_centers"), result.arrays.get("feature_scale"), init)
     checks.no_matrix("init", init)
@@ -217,7 +218,7 @@ def center_names(init: Any) -> tuple[str, ...] | None:
         return None
     if isinstance(init, str | os.PathLike | Location):
         manifest = earlier_run(init).manifest
-        return _chosen(manifest.get("column_names"), manifest["input"]["columns"])
+        return _chosen(manifest.column_names, manifest.input.columns)
     if not isinstance(init, CentersMixin):
         return names_of(init)
     names = getattr(init, "feature_names_in_", None)
@@ -234,7 +235,7 @@ def _chosen(names: Sequence[str] | None, columns: Sequence[int] | None) -> tuple
 def earlier_run(init: Any) -> Result:
     """Return the finished run at a path that first centers are taken from."""
     try:
-        return RunStore.at(init).result()
+        return RunStore.at(init).result(lambda manifest: CENTERS)
     except InputError as error:
         raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
 
@@ -247,7 +248,7 @@ def in_input_units(centers: Float64Array | None, scale: Float64Array | None, ini
 
 
 def _predictor(result: Result) -> Kernel:
-    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest["parameters"]["penalty"])
+    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"])
 
 
 def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:
@@ -256,4 +257,12 @@ def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[st
     return {**model.get_params(deep=False), "init": init}
 
 
-SPEC = MethodSpec(DPMeans, (batch.Method, search.Method), _predictor, parameters=_parameters)
+FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
+
+SPEC = MethodSpec(
+    DPMeans,
+    (batch.Method, search.Method),
+    _predictor,
+    arrays=(*CENTERS, FIRST_CENTERS),
+    parameters=_parameters,
+)

@@ -15,9 +15,10 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.methods.gibbs import Method, State, gathered, limit_concentration
 from dask_dpmeans.sources import as_source
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
@@ -203,4 +204,7 @@ def _parameters(model: GibbsMixture, method: Method) -> dict[str, Any]:
     return {**parameters_of(model.get_params(deep=False)), "random_state": model.random_state}
 
 
-SPEC = MethodSpec(GibbsMixture, (Method,), _predictor, parameters=_parameters)
+DRAWN = (ArraySpec("variance", ("draw",)), ArraySpec("concentration", ("draw",)))
+"""sigma and alpha of the last draw."""
+
+SPEC = MethodSpec(GibbsMixture, (Method,), _predictor, arrays=(*CENTERS, *DRAWN), parameters=_parameters)

@@ -16,9 +16,10 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of, stepped
 from dask_dpmeans.estimators.callbacks import FRAMES, Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
 from dask_dpmeans.sources import as_source, unwrapped, working_dtype
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
 CUTS = ("normalized", "ratio")
@@ -236,6 +237,7 @@ SPEC = MethodSpec(
     GraphCutDPMeans,
     (multilevel.Method, sweep.Method),
     _predictor,
+    arrays=(*CLUSTERS, ArraySpec("sigma", ("kernel",))),
     read=as_graph,
     sparse=True,
     refuses={"sample_weight": WEIGHTS, "columns": WEIGHTS, "scale": WEIGHTS},

@@ -16,8 +16,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of, restored_features
-from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.estimators.kernel_maps import FEATURE_ARRAYS, Approximation, approximation_of, restored_features
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.hdp import GroupPredictions, PredictedLabels, Prices, Sharing
 from dask_dpmeans.methods.hdp import batch
@@ -33,7 +33,7 @@ from dask_dpmeans.sources import (
     opened_rows,
     unwrapped,
 )
-from dask_dpmeans.storage.manifest import LOCAL
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 from dask_dpmeans.text import counted
 
@@ -241,8 +241,8 @@ class HDPMeans(CentersMixin, BaseEstimator):
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)
-        groups, centers, weights = (result.arrays[name] for name in LOCAL)
-        self._set_uses(groups, centers, weights, result.manifest["input"]["n_groups"])
+        groups, centers, weights = (result.arrays[spec.name] for spec in LOCAL_ARRAYS)
+        self._set_uses(groups, centers, weights, result.manifest.input.n_groups)
 
     def _set_uses(self, groups: Int64Array, centers: Int64Array, weights: Float64Array, n_groups: int) -> None:
         self.local_clusters_ = csr_array((weights, (groups, centers)), shape=(n_groups, self.n_clusters_))
@@ -294,10 +294,24 @@ def _dimensions(item: Any) -> int:
 
 
 def _predictor(result: Result) -> Kernel:
-    told, arrays = result.manifest["parameters"], result.arrays
+    told, arrays = result.manifest.parameters, result.arrays
     uses = arrays["local_groups"], arrays["local_centers"]
-    sharing = Sharing.of(arrays["cluster_centers"], *uses, result.manifest["input"]["n_groups"])
+    sharing = Sharing.of(arrays["cluster_centers"], *uses, result.manifest.input.n_groups)
     return GroupPredictions(sharing, Prices(told["local_penalty"], told["global_penalty"]))
 
 
-SPEC = MethodSpec(HDPMeans, (batch.Method, hdp_search.Method), _predictor, restored_features, takes_groups=True)
+LOCAL_ARRAYS = (
+    ArraySpec("local_groups", ("local_cluster",), "int64", below="group"),
+    ArraySpec("local_centers", ("local_cluster",), "int64", below="cluster"),
+    ArraySpec("local_weights", ("local_cluster",)),
+)
+"""The data set, the center and the weight of each use of a center by a data set."""
+
+SPEC = MethodSpec(
+    HDPMeans,
+    (batch.Method, hdp_search.Method),
+    _predictor,
+    restored_features,
+    arrays=(*CENTERS, *LOCAL_ARRAYS, *FEATURE_ARRAYS),
+    takes_groups=True,
+)

@@ -16,8 +16,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description, radius_or_price
-from dask_dpmeans.estimators.kernel_maps import Approximation, approximation_of, restored_features
-from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.estimators.kernel_maps import FEATURE_ARRAYS, Approximation, approximation_of, restored_features
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
@@ -32,6 +32,7 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.kernel import batch as kernel
 from dask_dpmeans.methods.kernel import search as kernel_search
 from dask_dpmeans.sources import RowSource
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
 NO_DISTANCES = (
@@ -243,7 +244,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self.implicit_centers_, recipe = None, self._recipe()
         if recipe is None:
             self._restore_clusters(result)
-            method = kernel_search.EXACT[result.manifest["method"]](**result.manifest["parameters"])
+            method = kernel_search.EXACT[result.manifest.method](**result.manifest.parameters)
             self.implicit_centers_ = method.restored(result.arrays)
         else:
             super()._restore(result)
@@ -265,10 +266,10 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
 
 def _predictor(result: Result) -> Kernel:
-    told = result.manifest["parameters"]
-    if "approximation" in told:
+    told = result.manifest.parameters
+    if result.manifest.learned_features:
         return Predictions(Centers(result.arrays["cluster_centers"]), told["penalty"])
-    method = kernel_search.EXACT[result.manifest["method"]](**told)
+    method = kernel_search.EXACT[result.manifest.method](**told)
     if method.precomputed:
         raise InputError(
             "the run is of a precomputed kernel: similarities to its rows do not tell distances, and labels alone "
@@ -277,9 +278,20 @@ def _predictor(result: Result) -> Kernel:
     return ImplicitPredictions(method.restored(result.arrays), method.penalty)
 
 
+IMPLICIT_ARRAYS = (
+    ArraySpec("cluster_totals", ("cluster",)),
+    ArraySpec("center_labels", ("row",), "int32", below="cluster", lowest=-1),
+    ArraySpec("center_weights", ("row",)),
+    ArraySpec("center_rows", ("opener",), "int64", below="row"),
+    ArraySpec("fitted_rows", ("row", "feature"), sizes=("row", "column")),
+)
+"""Centers that are means among the features of a kernel: sums of the kernel within clusters; the clusters and weights
+of the rows; the rows that are centers themselves; and the rows."""
+
 SPEC = MethodSpec(
     KernelDPMeans,
     (kernel.Method, kernel_search.Method, batch.Method, search.Method),
     _predictor,
     restored_features,
+    arrays=(*CENTERS, *IMPLICIT_ARRAYS, *FEATURE_ARRAYS),
 )

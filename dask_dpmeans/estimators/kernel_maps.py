@@ -17,6 +17,7 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.methods.kernel.batch import checked_kernel
 from dask_dpmeans.sources import RowSource, featured, one_blas_thread
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
 TILE_ROWS = 2**10
@@ -26,12 +27,13 @@ FITTED = {
     "fourier": {"feature_frequencies": "random_weights_", "feature_offsets": "random_offset_"},
 }
 """What scikit-learn's transformers learn, by the names under which a run keeps it."""
-DIMENSIONS = {
-    "feature_components": ("component", "column"),
-    "feature_normalization": ("feature", "component"),
-    "feature_frequencies": ("column", "feature"),
-    "feature_offsets": ("feature",),
-}
+FEATURE_ARRAYS = (
+    ArraySpec("feature_components", ("component", "column")),
+    ArraySpec("feature_normalization", ("feature", "component")),
+    ArraySpec("feature_frequencies", ("column", "feature")),
+    ArraySpec("feature_offsets", ("feature",)),
+)
+"""What they learn, as arrays of a run."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ class KernelFeatures:
     @property
     def arrays(self) -> Arrays:
         """What a run keeps of it, by name, with the names of the dimensions."""
+        dimensions = {spec.name: spec.dimensions for spec in FEATURE_ARRAYS}
         return {
-            name: (getattr(self.transformer, attribute), DIMENSIONS[name])
+            name: (getattr(self.transformer, attribute), dimensions[name])
             for name, attribute in FITTED[self.name].items()
         }
 
@@ -189,7 +192,7 @@ def approximation_of(model: Any) -> Approximation | None:
 
 def restored_features(result: Result) -> Features | None:
     """Return the features that a run of an approximation keeps; None without an approximation."""
-    told = result.manifest["parameters"]
-    if "approximation" not in told:
+    told = result.manifest.parameters
+    if not result.manifest.learned_features:
         return None
     return Approximation(**{each.name: told[each.name] for each in fields(Approximation)}).restored(result.arrays)

@@ -1,6 +1,6 @@
-"""What the rest of the package asks of a method: one `MethodSpec` beside each estimator that runs from store to store.
+"""Specifications of methods: one `MethodSpec` beside each estimator that runs from store to store.
 
-`dask_dpmeans.registry` lists the modules; see there how to add a method.
+`dask_dpmeans.registry` lists their modules, and says how to add a method.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,13 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
+
+CLUSTERS = (ArraySpec("cluster_weights", ("cluster",)), ArraySpec("cluster_inertias", ("cluster",)))
+"""Arrays of the result of every method."""
+CENTERS = (*CLUSTERS, ArraySpec("cluster_centers", ("cluster", "feature")))
+"""Arrays of the result of a method whose clusters have centers."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +33,9 @@ def as_given(data: Any) -> Any:
     return data
 
 
-def metric_features(result: Result) -> Features | None:
-    """Return what the metric of a run makes of each row."""
-    return result.features
+def no_features(result: Result) -> Features | None:
+    """Return None, for a method whose algorithm says itself what is made of each row."""
+    return None
 
 
 def plain_parameters(model: Any, method: Any) -> dict[str, Any]:
@@ -40,16 +46,19 @@ def plain_parameters(model: Any, method: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method from store to store: its estimator, the algorithms behind it, and how its runs predict."""
+    """A method from store to store: its estimator, its algorithms, its arrays, and how its runs predict."""
 
     estimator: type[Any]
     """The scikit-learn estimator.  `load` makes one with the parameters that the run keeps."""
     algorithms: tuple[type[Algorithm[Any]], ...]
-    """What `estimator.method()` may return; their names are stored in runs."""
+    """Classes of the values that `estimator.method()` may return; their names are stored in runs."""
     predictor: Callable[[Result], Kernel]
     """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that cannot be."""
-    features: Callable[[Result], Features | None] = metric_features
-    """What a run made of each row before the method saw it; None if nothing."""
+    learned_features: Callable[[Result], Features | None] = no_features
+    """Features that a run learned from its rows; None if it learned none."""
+    arrays: tuple[ArraySpec, ...] = CENTERS
+    """Arrays that `Algorithm.result`, and features that were learned, add to a run.  Other arrays are not read, and a
+    store that holds others is not removed."""
     parameters: Callable[[Any, Any], Mapping[str, Any]] = plain_parameters
     """The parameters of an estimator that a run keeps, given it and its algorithm.  Values are what JSON holds, or an
     `ArrayParameter`."""
@@ -63,7 +72,7 @@ class MethodSpec:
     """Arguments of `fit` that the method cannot use, with the reason."""
 
     def check_arguments(self, given: Mapping[str, Any]) -> None:
-        """Refuse arguments of a job that the method has no use for.
+        """Refuse arguments of a job that the method cannot use.
 
         Raises
         ------

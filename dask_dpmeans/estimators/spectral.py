@@ -18,7 +18,7 @@ from dask_dpmeans.estimators.base import CentersMixin, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.embedding import Eigenvectors
-from dask_dpmeans.estimators.spec import MethodSpec
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.estimators.transform import Learned
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Block, Float64Array
@@ -27,6 +27,7 @@ from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
 from dask_dpmeans.sources import is_lazy, lazy_rows
+from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 from dask_dpmeans.text import counted
 
@@ -250,6 +251,7 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
             stored_rows=getattr(self, "embedding_", None),
             settings={**settings, **words.settings},
             facts={"eigenvalues above the penalty": f"{len(values):,}: {range_}", "relaxed objective": relaxed},
+            json={"eigenvalues": values.tolist(), "relaxed_objective": self.relaxed_objective_},
         )
 
     def method(self) -> batch.Method | search.Method:
@@ -273,9 +275,10 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)
-        rows, trace = result.open_embedding(), result.manifest["affinity_trace"]
-        lazily = None if rows is None else lazy_rows(rows)
-        self._set_embedding(result.arrays["eigenvalues"], trace, lazily)
+        values, rows = result.arrays["eigenvalues"], None
+        if "projection" not in result.arrays:
+            rows = lazy_rows(result.open_rows("embedding", len(values)))
+        self._set_embedding(values, result.manifest.figures["affinity_trace"], rows)
 
     def _set_embedding(self, eigenvalues: Float64Array, trace: float, rows: Any) -> None:
         self.eigenvalues_ = eigenvalues
@@ -302,18 +305,31 @@ def _predictor(result: Result) -> Kernel:
             "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
             "affinity linear or rbf"
         )
-    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest["parameters"]["penalty"])
+    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"])
 
 
 def _projection(result: Result) -> Projection | None:
     """Return what a run's centers are centers of, if it is of eigenvectors that rows can be projected on."""
     if "projection" not in result.arrays:
         return None
-    fitted, arrays = result.manifest["input"], result.arrays
-    columns = fitted["shape"][1] if fitted["columns"] is None else len(fitted["columns"])
-    asked = Spectrum(**result.manifest["parameters"]["spectrum"])
-    axes = asked.axes(arrays["projection"], arrays.get("landmarks"), columns)
+    arrays, asked = result.arrays, Spectrum(**result.manifest.parameters["spectrum"])
+    axes = asked.axes(arrays["projection"], arrays.get("landmarks"), result.manifest.input.n_columns)
     return Projection.of(axes, arrays["eigenvalues"])
 
 
-SPEC = MethodSpec(SpectralDPMeans, (batch.Method, search.Method), _predictor, _projection)
+EMBEDDING_ARRAYS = (
+    ArraySpec("eigenvalues", ("component",), sizes=("feature",)),
+    ArraySpec("landmarks", ("landmark", "column")),
+    ArraySpec("projection", ("landmark", "component"), sizes=("landmark", "feature"), beside="landmarks"),
+    ArraySpec("projection", ("column", "component"), sizes=("column", "feature")),
+    ArraySpec("embedding", ("row", "component"), over_rows=True),
+)
+"""The eigenvalues; and what rows, or their kernel with landmarks, are multiplied by, or else their products."""
+
+SPEC = MethodSpec(
+    SpectralDPMeans,
+    (batch.Method, search.Method),
+    _predictor,
+    _projection,
+    arrays=(*CENTERS, *EMBEDDING_ARRAYS),
+)

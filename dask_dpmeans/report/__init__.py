@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Unpack
 
+from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.report import path_page, run_page, tree_page
 from dask_dpmeans.report.origin import located
@@ -11,16 +12,16 @@ from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage import outfile
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import RunStore, with_article
+from dask_dpmeans.storage.output import Output, with_article
 
-__all__ = ["checked_target", "input_of", "is_graph", "page", "report"]
+__all__ = ["checked_target", "input_of", "opened", "page", "report"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
 """Kinds of stores whose page needs no rows."""
 
 
 def report(
-    store: AnyPlace,
+    store: AnyPlace | LoadedRun,
     out: str | os.PathLike[str],
     *,
     data: Any = None,
@@ -32,7 +33,7 @@ def report(
 
     Parameters
     ----------
-    store : path or URL of a run of `fit`, or of the output of
+    store : a run that was read, or path or URL of a run of `fit` or of the output of
         `dask_dpmeans.selection.penalty.write_path` or `dask_dpmeans.selection.tree.write_tree`
     out : path of a new file
     data : path of the rows, other input of `fit`, or False; optional, for a run only
@@ -49,17 +50,19 @@ def report(
     CorruptStoreError
         Something in the store is missing or does not match its checksum.
     """
-    target = checked_target(out, store, force)
+    target = checked_target(out, _location(store), force)
     outfile.write_whole(target, html(page(store, data=data, **where)))
 
 
-def page(store: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
+def page(store: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:
     """Return the contents of the page of a run, a path or a tree; parameters as for `report`."""
-    kind = RunStore.at(store).kind()
+    if isinstance(store, LoadedRun):
+        return run_page.page(store, data=data, **where)
+    kind = Output.at(store).kind()
     if kind not in WITHOUT_ROWS:
         return run_page.page(store, data=data, **where)
     if where or not (data is None or data is False):
-        held = f"{RunStore.at(store).shown} holds {with_article(kind)}"
+        held = f"{Output.at(store).shown} holds {with_article(kind)}"
         raise InputError(f"{held}, whose page needs no rows: leave out data")
     return WITHOUT_ROWS[kind](store)
 
@@ -69,18 +72,15 @@ def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) ->
     return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
 
 
-def has_rows(store: AnyPlace) -> bool:
-    """Return whether the page of a store shows rows, if they can be read."""
-    return RunStore.at(store).kind() not in WITHOUT_ROWS
+def opened(store: AnyPlace) -> LoadedRun | None:
+    """Read the run whose page shows rows; None for a path or a tree."""
+    return None if Output.at(store).kind() in WITHOUT_ROWS else open_run(store)
 
 
-def input_of(store: AnyPlace) -> str | None:
+def input_of(run: LoadedRun) -> str | None:
     """Return the path of the rows of a run, if they are still on this machine."""
-    there = RunStore.at(store)
-    return located(there.result().manifest) if has_rows(there.location) else None
+    return located(run.result.manifest)
 
 
-def is_graph(store: AnyPlace) -> bool:
-    """Return whether a store is a run of a graph."""
-    there = RunStore.at(store)
-    return has_rows(there.location) and "normalized" in there.result().manifest["parameters"]
+def _location(store: AnyPlace | LoadedRun) -> AnyPlace:
+    return store.result.store.location if isinstance(store, LoadedRun) else store

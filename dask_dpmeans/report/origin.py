@@ -10,8 +10,7 @@ import numpy as np
 
 from dask_dpmeans.selection.commands import sources
 from dask_dpmeans.sources import path_of
-
-Manifest = Mapping[str, Any]
+from dask_dpmeans.storage.manifest import Manifest
 
 AGAIN = "again.zarr"
 """Output of the calls and commands of a page."""
@@ -27,20 +26,20 @@ def located(manifest: Manifest) -> str | None:
 
 def rows(manifest: Manifest, row: str = "row") -> dict[str, str]:
     """Return facts about the input, by name; `row` is the word for a row."""
-    given = manifest["input"]
+    given = manifest.input
     facts = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
-    n_rows, n_columns = given["shape"]
+    n_rows, n_columns = given.shape
     if row == "node":
         facts["nodes"] = f"{n_rows:,}"
     else:
         facts["rows x columns"] = f"{n_rows:,} x {n_columns:,}"
-        facts["columns used"] = ", ".join(map(str, given["columns"] or ["all"]))
-        facts["columns divided by their deviation"] = _yes_or_no(given["scaled"])
-        facts["weights"] = _yes_or_no(given["weighted"])
-        if given.get("n_groups"):
-            facts["data sets"] = f"{given['n_groups']:,}"
-    facts["type"] = np.dtype(given["dtype"]).name
-    facts["stored with checksums"] = _yes_or_no(manifest["checksummed"])
+        facts["columns used"] = ", ".join(map(str, given.columns or ["all"]))
+        facts["columns divided by their deviation"] = _yes_or_no(given.scaled)
+        facts["weights"] = _yes_or_no(given.weighted)
+        if given.n_groups:
+            facts["data sets"] = f"{given.n_groups:,}"
+    facts["type"] = np.dtype(given.dtype).name
+    facts["stored with checksums"] = _yes_or_no(manifest.checksummed)
     return facts
 
 
@@ -50,7 +49,7 @@ def _yes_or_no(value: bool) -> str:
 
 def warnings(manifest: Manifest) -> list[str]:
     """Return warnings about the input."""
-    if manifest["checksummed"]:
+    if manifest.checksummed:
         return []
     return ["The input is stored without checksums: a flipped bit in it would not be found."]
 
@@ -78,19 +77,14 @@ def differing(given: Mapping[str, Any], function: Callable[..., Any]) -> dict[st
 
 def parts(manifest: Manifest) -> list[str]:
     """Return the arguments of a call for weights, columns and scale."""
-    given, weights, found = manifest["input"], sources(manifest)["sample_weight"], []
-    if given["weighted"]:
+    given, weights, found = manifest.input, sources(manifest)["sample_weight"], []
+    if given.weighted:
         found.append(f"sample_weight={'weights' if weights is None else repr(weights)}")
-    if given["columns"] is not None:
-        found.append(f"columns={given['columns']}")
-    if given["scaled"]:
+    if given.columns is not None:
+        found.append(f"columns={list(given.columns)}")
+    if given.scaled:
         found.append("scale='std'")
     return found
-
-
-def versions(manifest: Manifest) -> dict[str, str]:
-    """Return the versions of the packages that made the store."""
-    return {str(name): str(version) for name, version in manifest["versions"].items()}
 
 
 def arguments(given: list[str]) -> str:

@@ -13,7 +13,7 @@ from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import PenaltyPath, penalty_path, read_path
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.output import Output
 from dask_dpmeans.text import counted, figures
 
 CAPTION = "Number of clusters and objective over the penalty"
@@ -23,23 +23,24 @@ SHADED = "; the longest interval with the same number of clusters is shaded"
 def page(store: AnyPlace) -> Page:
     """Return the contents of the page of a stored path."""
     path = read_path(store)
+    request = commands.path_request(path)
     intervals = [_intervals(path)] if path.intervals else []
     caption = f"{CAPTION}{SHADED * path.search}."
     return Page(
-        store=RunStore.at(store).shown,
+        store=Output.at(store).shown,
         headline=_headline(path),
-        warnings=[*warnings_of(path), *origin.warnings(path.asked)],
+        warnings=[*warnings_of(path), *origin.warnings(request)],
         facts={
             "Result": _result(path),
             "Parameters": _parameters(path),
-            "Input": origin.rows(path.asked),
+            "Input": origin.rows(request),
         },
         pictures=[Picture.of("Path", caption, lambda: plot.path(path))],
         tables=[*intervals, _penalties(path)],
         call=call(path),
-        unknown=origin.unknown(path.asked),
+        unknown=origin.unknown(request),
         command=command(path),
-        versions=origin.versions(path.asked),
+        versions=dict(request.versions),
     )
 
 
@@ -54,8 +55,7 @@ def _headline(path: PenaltyPath) -> str:
 
 def _n_rows(path: PenaltyPath) -> int:
     """Return the number of rows of the input."""
-    n_rows: int = path.asked["input"]["shape"][0]
-    return n_rows
+    return commands.path_request(path).input.shape[0]
 
 
 def warnings_of(path: PenaltyPath) -> list[str]:
@@ -135,16 +135,16 @@ def _long(values: Float64Array) -> list[str]:
 
 def call(path: PenaltyPath) -> str:
     """Return Python code that makes the path again."""
-    asked, spaced = _asked(path), _spaced(path)
+    asked, spaced, request = _asked(path), _spaced(path), commands.path_request(path)
     penalties = asked.pop("penalties", None)
-    arguments, imports = [origin.data(path.asked)], ""
+    arguments, imports = [origin.data(request)], ""
     if penalties is not None and spaced is not None:
         imports = "import numpy as np\n\n"
         arguments.append(f"np.geomspace({', '.join(map(repr, spaced))})")
     elif penalties is not None:
         arguments.append(repr(penalties))
     arguments += [f"{name}={value!r}" for name, value in asked.items()]
-    arguments += origin.parts(path.asked)
+    arguments += origin.parts(request)
     imports += "from dask_dpmeans.selection.penalty import penalty_path, write_path\n\n"
     inner = origin.arguments(arguments)
     return f"{imports}path = penalty_path(\n{inner})\nwrite_path(path, {origin.AGAIN!r})"
@@ -152,11 +152,12 @@ def call(path: PenaltyPath) -> str:
 
 def command(path: PenaltyPath) -> str | None:
     """Return the command that makes the path again; None if rows or weights have no path."""
-    asked, spaced, reading = _asked(path), _spaced(path), commands.words(path.asked)
+    asked, spaced, request = _asked(path), _spaced(path), commands.path_request(path)
+    reading = commands.words(request)
     if reading is None:
         return None
     penalties = asked.pop("penalties", None)
-    words = ["dask-dpmeans", "path", str(commands.sources(path.asked)["data"]), origin.AGAIN]
+    words = ["dask-dpmeans", "path", str(commands.sources(request)["data"]), origin.AGAIN]
     if penalties is not None and spaced is not None:
         low, high, number = map(repr, spaced)
         words += ["--from", low, "--to", high, "--number", number]

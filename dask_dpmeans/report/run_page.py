@@ -10,14 +10,14 @@ import numpy as np
 
 from dask_dpmeans import errors
 from dask_dpmeans.api import description
-from dask_dpmeans.api.loading import load
+from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
 from dask_dpmeans.kernels.plot_statistics import NEAR
-from dask_dpmeans.registry import METHODS, spec_of_run
+from dask_dpmeans.registry import METHODS, spec_of
 from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
@@ -25,7 +25,7 @@ from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.tree import cluster_tree
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import Result, RunStore
+from dask_dpmeans.storage.run_store import Result
 from dask_dpmeans.text import counted, figures
 
 MOST_LINES, MOST_FEATURES = 100, 12
@@ -39,9 +39,11 @@ MOST_LEAVES = 100
 clusters 9, with 1,000 clusters 29."""
 
 
-def page(run: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
+def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:
     """Return the contents of the page of a finished run; parameters as for `report`."""
-    result, model = RunStore.at(run).result(), load(run)
+    if not isinstance(run, LoadedRun):
+        run = open_run(run)
+    result, model = run.result, run.model
     manifest, names = result.manifest, _names(model)
     if data is None:
         data = origin.located(manifest)
@@ -60,7 +62,7 @@ def page(run: AnyPlace, *, data: Any = None, **where: Unpack[Stored]) -> Page:
         call=call(result, model),
         unknown=origin.unknown(manifest),
         command=command(result, model),
-        versions=origin.versions(manifest),
+        versions=dict(manifest.versions),
     )
 
 
@@ -73,7 +75,7 @@ def _names(model: Model) -> list[str]:
 
 
 def _headline(result: Result, model: Model) -> str:
-    n_rows = counted(result.manifest["input"]["shape"][0], model.description().row)
+    n_rows = counted(result.manifest.input.shape[0], model.description().row)
     return f"{counted(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
 
 
@@ -85,10 +87,10 @@ def _result(result: Result, model: Model) -> dict[str, str]:
         words.objective_name: f"{model.objective_:.9g}",
         words.inertia_name: f"{model.inertia_:.9g}",
         "steps": f"{model.n_iter_:,}",
-        f"passes over the {words.passes_over}": f"{manifest['n_passes']:.2f}",
+        f"passes over the {words.passes_over}": f"{manifest.n_passes:.2f}",
     }
     if words.has_end:
-        facts["converged"] = "yes" if manifest["converged"] else "no"
+        facts["converged"] = "yes" if manifest.converged else "no"
     facts["seconds"] = f"{sum(record.seconds for record in result.history):.3g}"
     return {**facts, **words.facts}
 
@@ -134,11 +136,11 @@ def _center_columns(model: Model, shown: Int64Array) -> list[list[str]]:
 def warnings_of(result: Result, model: Model) -> list[str]:
     """Return warnings about a run, but not about its rows."""
     words, found = model.description(), []
-    if words.has_end and not result.manifest["converged"]:
+    if words.has_end and not result.manifest.converged:
         found.append(errors.NOT_CONVERGED.format(model.max_iter).capitalize() + ".")
     weights = model.cluster_weights_
     single = weights == 1
-    if result.manifest["input"]["weighted"] or not words.weights_count_rows:
+    if result.manifest.input.weighted or not words.weights_count_rows:
         single = np.zeros(len(weights), bool)
     light = (weights < TINY * weights.mean()) & ~single
     reason = f"outliers, or the {words.penalty_name} is low"
@@ -195,7 +197,7 @@ def _shown(data: Any) -> str:
 
 def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource:
     """Return the input, as the fit saw it."""
-    spec = spec_of_run(result)
+    spec = spec_of(model)
     if spec.sparse:
         return as_source(spec.read(data), sparse=True, **where)
     found = commands.sources(result.manifest)
@@ -209,16 +211,16 @@ def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource
 
 def _changed(result: Result, model: Model, source: RowSource) -> bool:
     """Return whether the rows are known to differ from the rows of the fit."""
-    fitted = result.manifest["input"]
-    if [source.plan.n_rows, source.stored_columns] != fitted["shape"]:
+    fitted = result.manifest.input
+    if (source.plan.n_rows, source.stored_columns) != fitted.shape:
         return True
     comparable = (
-        source.summary.n_groups == fitted["n_groups"]
-        and source.plan.block_rows == fitted["block_rows"]  # sums are over the same blocks
-        and not fitted["weighted"]
+        source.summary.n_groups == fitted.n_groups
+        and source.plan.block_rows == fitted.block_rows  # sums are over the same blocks
+        and not fitted.weighted
         and not model.description().learned_rows
     )
-    return comparable and description.fingerprint(source.summary) != fitted["fingerprint"]
+    return comparable and description.fingerprint(source.summary) != fitted.fingerprint
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
@@ -227,8 +229,8 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
     words = model.description()
     if words.radius is None or not hasattr(model, "cluster_centers_"):
         return []
-    penalty, name = result.manifest["parameters"]["penalty"], words.penalty_name
-    near, beyond = plot_data.edge(source, spec_of_run(result).predictor(result), penalty)
+    penalty, name = result.manifest.parameters["penalty"], words.penalty_name
+    near, beyond = plot_data.edge(source, spec_of(model).predictor(result), penalty)
     found = []
     if beyond:
         found.append(f"{counted(beyond, 'row')} of weight 1 or more beyond the radius of every cluster.")
@@ -318,7 +320,7 @@ def call(result: Result, model: Model) -> str:
         else:
             parameters.append(f"{each}={value!r}")
     arguments = [origin.data(manifest), repr(origin.AGAIN), f"{name}({', '.join(parameters)})"]
-    if spec_of_run(result).takes_groups:
+    if spec_of(model).takes_groups:
         groups = commands.sources(manifest)["groups"]
         arguments.append(f"groups={'groups' if groups is None else repr(groups)}")
     return f"{imports}\nfit(\n{origin.arguments([*arguments, *origin.parts(manifest)])})"
@@ -333,7 +335,7 @@ def command(result: Result, model: Model) -> str | None:
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         return None
     words = ["dask-dpmeans", name, str(sources["data"]), origin.AGAIN, *commands.flags(asked)]
-    if spec_of_run(result).takes_groups:
+    if spec_of(model).takes_groups:
         if sources["groups"] is None:
             return None
         words += ["--groups", sources["groups"]]

@@ -10,7 +10,7 @@ from dask_dpmeans.report import origin
 from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.selection.tree import ClusterTree, read_tree
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.output import Output
 from dask_dpmeans.text import counted, figures
 
 MOST_LINES, MOST_LEVELS = 100, 12
@@ -26,7 +26,7 @@ def page(store: AnyPlace) -> Page:
         counted(len(tree.levels), "level"),
     )
     return Page(
-        store=RunStore.at(store).shown,
+        store=Output.at(store).shown,
         headline=f"A tree of {clusters} in {levels}",
         warnings=[],
         facts={"Parameters": _parameters(tree)},
@@ -35,7 +35,7 @@ def page(store: AnyPlace) -> Page:
         call=call(tree),
         unknown=None if tree.asked["run"] else "model is the fitted estimator: the tree has no path to a run",
         command=command(tree),
-        versions=origin.versions(tree.asked),
+        versions=tree.asked["versions"],
     )
 
 

@@ -3,9 +3,9 @@ result."""
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dask_dpmeans.selection.penalty import PenaltyPath
+from dask_dpmeans.storage.manifest import Manifest
 
 OPTIONS = {
     "random_state": "seed",
@@ -18,13 +18,15 @@ RUN = "run.zarr"
 """Output of the next command."""
 
 
-def sources(manifest: Mapping[str, Any]) -> dict[str, str | None]:
+def path_request(path: PenaltyPath) -> Manifest:
+    """Return the request that a path was found for."""
+    request = {"kind": "path", "method": "path", "random_state": path.random_state}
+    return Manifest.from_json({**request, **path.asked})
+
+
+def sources(manifest: Manifest) -> dict[str, str | None]:
     """Return the paths of the rows, groups and weights; None if unknown."""
-    named = manifest.get("sources")
-    if not isinstance(named, dict):
-        named = {}
-    found = {name: named.get(name) for name in ("data", "groups", "sample_weight")}
-    return {name: value if isinstance(value, str) else None for name, value in found.items()}
+    return {name: manifest.sources.get(name) for name in ("data", "groups", "sample_weight")}
 
 
 def flags(parameters: Mapping[str, object]) -> list[str]:
@@ -37,19 +39,19 @@ def flags(parameters: Mapping[str, object]) -> list[str]:
     return found
 
 
-def words(manifest: Mapping[str, Any]) -> list[str] | None:
+def words(manifest: Manifest) -> list[str] | None:
     """Return the options for weights, columns and scale; None if the rows or weights have no
     path."""
-    given, found, options = manifest["input"], sources(manifest), []
+    given, found, options = manifest.input, sources(manifest), []
     if found["data"] is None:
         return None
-    if given["weighted"]:
+    if given.weighted:
         if found["sample_weight"] is None:
             return None
         options += ["--weights", found["sample_weight"]]
-    if given["columns"] is not None:
-        options += ["--columns", ",".join(map(str, given["columns"]))]
-    if given["scaled"]:
+    if given.columns is not None:
+        options += ["--columns", ",".join(map(str, given.columns))]
+    if given.scaled:
         options += ["--scale", "std"]
     return options
 
@@ -80,12 +82,13 @@ def after_path(path: PenaltyPath) -> str | None:
     """
     if path.penalty is None or not path.search:
         return None
-    metric, options = path.asked["parameters"]["metric"], words(path.asked)
+    request = path_request(path)
+    metric, options = request.parameters["metric"], words(request)
     plain = metric == "euclidean"
     if options is None:
         also = "" if plain else f", metric={metric!r}"
         return f"DPMeans({path.penalty!r}, search=True{also}, random_state={path.random_state})"
     if not plain:
         options = ["--metric", metric, *options]
-    data = str(sources(path.asked)["data"])
+    data = str(sources(request)["data"])
     return next_fit(data, path.penalty, search=True, seed=path.random_state, options=options)

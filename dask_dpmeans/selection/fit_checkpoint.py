@@ -3,33 +3,42 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from dask_dpmeans.api.job import check_resumable
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.lock import Lock, only_job
-from dask_dpmeans.storage.run_store import RunStore, with_article
+from dask_dpmeans.storage.manifest import Manifest
+from dask_dpmeans.storage.output import Output, remove, with_article
+
+FIGURES = ("penalty", "n_clusters", "inertia", "objective")
+ENDS = ("interval_clusters", "interval_low", "interval_high")
+PATH_ARRAYS = (*FIGURES, "stability", "cluster_centers", *ENDS)
+"""Arrays of a stored path over penalties, over intervals, and all of them."""
 
 
 @dataclass(frozen=True)
 class FitCheckpoint:
     """A store for finished fits, and its lock, which this job has acquired."""
 
-    store: RunStore
+    store: Output
     lock: Lock
     resume: bool
     """Whether to continue with the fits in the store."""
 
-    def begin(self, manifest: dict[str, Any]) -> None:
+    def begin(self, request: Manifest) -> None:
         """Continue with the fits in the store if `resume` is set and the manifests match, else
         start an empty store."""
-        if self.resume and self.store.begun() and self.store.keeps_searches():
-            check_resumable(self.store, manifest)
+        if self.resume and self.store.begun() and self.store.steps.has_checkpoints():
+            check_resumable(self.store, request)
             return
         self.lock.check()
-        self.store.remove()
-        self.store.begin(manifest)
+        self.remove_fits()
+        self.store.begin(request.as_json())
+
+    def remove_fits(self) -> None:
+        """Remove the fits, and a path that is there."""
+        remove(self.store, PATH_ARRAYS)
 
 
 @contextmanager
@@ -51,7 +60,7 @@ def locked_checkpoint(
     if place is None:
         yield None
         return
-    store = RunStore.at(place, name="checkpoint")
+    store = Output.at(place, name="checkpoint")
     store.check_target(kind, inputs, force=True, resume=resume)
     with only_job(store.location) as lock:
         store.check_target(kind, inputs, force=True, resume=resume)  # another job may have finished meanwhile

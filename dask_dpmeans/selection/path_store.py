@@ -8,17 +8,14 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.selection.fit_checkpoint import locked_checkpoint
+from dask_dpmeans.selection.fit_checkpoint import ENDS, FIGURES, PATH_ARRAYS, locked_checkpoint
 from dask_dpmeans.selection.path import PathOptions, PenaltyPath, find_path, warn_if_crowded
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 from dask_dpmeans.storage.manifest import FORMAT
-from dask_dpmeans.storage.run_store import Draft, RunStore, new_group
+from dask_dpmeans.storage.output import NewArrays, Output, new_output
 
-FIGURES = ("penalty", "n_clusters", "inertia", "objective")
-ENDS = ("interval_clusters", "interval_low", "interval_high")
 ATTRIBUTES = ("search", "full", "rows_used", "crowded", "random_state", "asked")
-"""Arrays over penalties, arrays over intervals, and fields of a `PenaltyPath` that are stored as
-attributes."""
+"""Fields of a `PenaltyPath` that are stored as attributes."""
 
 
 def stored_path(
@@ -45,15 +42,15 @@ def stored_path(
     PenaltyPath
     """
     inputs = [X, options.get("sample_weight")]
-    RunStore.at(out).check_target("path", inputs, force=force, resume=resume)
+    Output.at(out).check_target("path", inputs, force=force, resume=resume)
     with locked_checkpoint(out, "path", inputs, resume=resume, force=force) as kept:
         assert kept is not None
         kept.store.check_target("path", inputs, force=force, resume=resume)  # another job may have finished meanwhile
         path = find_path(kept, X, penalties, options)
-        draft = Draft(kept.store)
-        _write_arrays(draft, path)
+        new = NewArrays(kept.store)
+        _write_arrays(new, path)
         kept.lock.check()
-        kept.store.seal(draft, {"format": FORMAT, "kind": "path", **_attributes(path)})
+        kept.store.finish_with(new, {"format": FORMAT, "kind": "path", **_attributes(path)})
     warn_if_crowded(path)
     return path
 
@@ -86,8 +83,9 @@ def write_path(
     """
     checks.instance("path", path, PenaltyPath, "penalty_path")
     check_options(storage_options, out)
-    with new_group(Location.at(out, storage_options), "path", _attributes(path), force=force) as draft:
-        _write_arrays(draft, path)
+    at, attributes = Location.at(out, storage_options), _attributes(path)
+    with new_output(at, "path", attributes, PATH_ARRAYS, force=force) as new:
+        _write_arrays(new, path)
 
 
 def _attributes(path: PenaltyPath) -> dict[str, Any]:
@@ -95,17 +93,17 @@ def _attributes(path: PenaltyPath) -> dict[str, Any]:
     return attributes | {"stability": path.stability is not None}
 
 
-def _write_arrays(draft: Draft, path: PenaltyPath) -> None:
+def _write_arrays(new: NewArrays, path: PenaltyPath) -> None:
     numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
     ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
     figures = dict(zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True))
     if path.stability is not None:
         figures["stability"] = path.stability
     for name, values in figures.items():
-        draft.write(name, values, ("penalty",))
-    draft.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
+        new.write(name, values, ("penalty",))
+    new.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
     for name, values in zip(ENDS, (numbers, ends[:, 0], ends[:, 1]), strict=True):
-        draft.write(name, values, ("interval",))
+        new.write(name, values, ("interval",))
 
 
 def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> PenaltyPath:
@@ -128,12 +126,12 @@ def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
         An array is missing or does not match its checksum.
     """
     check_options(storage_options, path)
-    store = RunStore.at(path, storage_options)
-    with store.whole("path") as found:
-        names = (*FIGURES, "stability") if found.manifest["stability"] else FIGURES
-        penalties, numbers, inertias, objectives, *stability = found.side_by_side(names)
-        [centers] = found.side_by_side(["cluster_centers"], int(numbers.sum()))
-        ends = (values.tolist() for values in found.side_by_side(ENDS))
+    store = Output.at(path, storage_options)
+    with store.open("path") as found:
+        names = (*FIGURES, "stability") if found.attributes["stability"] else FIGURES
+        penalties, numbers, inertias, objectives, *stability = found.read_equally_long(names)
+        [centers] = found.read_equally_long(["cluster_centers"], int(numbers.sum()))
+        ends = (values.tolist() for values in found.read_equally_long(ENDS))
         return PenaltyPath(
             penalties=penalties,
             n_clusters=numbers,
@@ -142,5 +140,5 @@ def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
             centers=tuple(np.split(centers, np.cumsum(numbers)[:-1])),
             intervals=tuple(map(Interval, *ends)),
             stability=stability[0] if stability else None,
-            **{name: found.manifest[name] for name in ATTRIBUTES},
+            **{name: found.attributes[name] for name in ATTRIBUTES},
         )

@@ -208,7 +208,7 @@ def penalty_for(
         found = trial.bisect(n_clusters, on_all_rows=full and not trial.whole)
         if kept is not None:
             kept.lock.check()
-            kept.store.remove()
+            kept.remove_fits()
     if kept is not None:
         kept.store.location.remove_empty()
     if fits_see_summary and trial.seen < FEW_ROWS * n_clusters:

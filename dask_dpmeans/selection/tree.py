@@ -24,7 +24,7 @@ from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.methods.dpmeans.metric import metric_of
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options, shown_path
-from dask_dpmeans.storage.run_store import RunStore, new_group
+from dask_dpmeans.storage.output import Output, new_output
 from dask_dpmeans.text import brief
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
@@ -251,14 +251,15 @@ def write_tree(
     checks.instance("tree", tree, ClusterTree, "cluster_tree")
     check_options(storage_options, out)
     levels = (tree.leaves, *tree.levels)
+    names = (*FIGURES, "clusters", *CLUSTER_FIGURES)
     attributes = {name: getattr(tree, name) for name in ATTRIBUTES}
-    with new_group(Location.at(out, storage_options), "tree", attributes, force=force) as draft:
+    with new_output(Location.at(out, storage_options), "tree", attributes, names, force=force) as new:
         for name in FIGURES:
-            draft.write(name, np.array([getattr(level, name) for level in levels]), ("level",))
-        draft.write("clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
+            new.write(name, np.array([getattr(level, name) for level in levels]), ("level",))
+        new.write("clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
         for name in CLUSTER_FIGURES:
             values = np.concatenate([getattr(level, name.removeprefix("cluster_")) for level in levels])
-            draft.write(name, values, ("cluster", "feature")[: values.ndim])
+            new.write(name, values, ("cluster", "feature")[: values.ndim])
 
 
 def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> ClusterTree:
@@ -281,10 +282,10 @@ def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
         An array is missing or does not match its checksum.
     """
     check_options(storage_options, path)
-    store = RunStore.at(path, storage_options)
-    with store.whole("tree") as found:
-        penalties, numbers, clusters = found.side_by_side(("penalty", "n_clusters", "clusters"))
+    store = Output.at(path, storage_options)
+    with store.open("tree") as found:
+        penalties, numbers, clusters = found.read_equally_long(("penalty", "n_clusters", "clusters"))
         ends = np.cumsum(numbers)[:-1]
-        each = [np.split(values, ends) for values in found.side_by_side(CLUSTER_FIGURES, int(numbers.sum()))]
+        each = [np.split(values, ends) for values in found.read_equally_long(CLUSTER_FIGURES, int(numbers.sum()))]
         leaves, *levels = (Level(*parts) for parts in zip(penalties.tolist(), clusters, *each, strict=True))
-        return ClusterTree(leaves, tuple(levels), **{name: found.manifest[name] for name in ATTRIBUTES})
+        return ClusterTree(leaves, tuple(levels), **{name: found.attributes[name] for name in ATTRIBUTES})

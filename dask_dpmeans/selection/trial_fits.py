@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
-from dask_dpmeans.api.description import asked as described_job
-from dask_dpmeans.api.description import fingerprint, sources_of
+from dask_dpmeans.api.description import fingerprint, request_of, sources_of
 from dask_dpmeans.api.job import seed_for
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.errors import InputError
@@ -24,7 +23,7 @@ from dask_dpmeans.methods.dpmeans.path import Prices, Radii, Solution, standing,
 from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint
 from dask_dpmeans.sources import Reading, RowSource, as_source
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.manifest import FORMAT
+from dask_dpmeans.storage.manifest import Manifest
 
 SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
 """Default rows of a summary, in all and for each cluster; the coreset of the search has the same
@@ -83,7 +82,8 @@ class TrialFits:
         """Return the description of a job that a result stores: `parameters`, `sources`, `input`
         and so on."""
         source, weighted = self.source, sample_weight is not None
-        job = described_job(self.method, 0, source, scaled=source.scale is not None, weighted=weighted)
+        request = request_of(self.method, 0, source, scaled=source.scale is not None, weighted=weighted)
+        job = request.as_json()
         kept = {name: job[name] for name in ("input", "column_names", "checksummed", "versions")}
         return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
@@ -92,16 +92,10 @@ class TrialFits:
         after a stop."""
         if checkpoint is None:
             return self
-        manifest = {
-            "format": FORMAT,
-            "kind": kind,
-            "method": kind,
-            "random_state": self.seed,
-            **asked,
-        }
-        manifest["input"] |= {"fingerprint": fingerprint(self.source.summary)}
-        checkpoint.begin(manifest)
-        shelf = checkpoint.store.shelf(checkpoint.lock.holder)
+        asked["input"] |= {"fingerprint": fingerprint(self.source.summary)}
+        request = {"kind": kind, "method": kind, "random_state": self.seed, **asked}
+        checkpoint.begin(Manifest.from_json(request))
+        shelf = checkpoint.store.steps.checkpoints(checkpoint.lock.holder)
         return replace(self, source=replace(self.source, shelf=shelf))
 
     def with_rows_for_penalty(self, lowest: float) -> "TrialFits":

@@ -1,211 +1,231 @@
-"""What an output says of itself: its format, what may lie in it, and what its attributes may be; else it is refused."""
+"""The attributes of an output as values: read and checked once, written once."""
 
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
 from dask_dpmeans.checks import shown
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.methods.dpmeans.metric import METRICS
-from dask_dpmeans.storage.arrays import MALFORMED, MARKER, TABLES
+from dask_dpmeans.storage.arrays import MALFORMED, MARKER
 from dask_dpmeans.storage.location import Location
 
 FORMAT = 8
 """Version of this layout; a reader refuses any other."""
-RESULT = ("cluster_centers", "cluster_weights", "cluster_inertias", "labels", "first_centers", "feature_scale")
-PENALTIES = ("penalty", "local_penalty", "global_penalty")
-LOCAL = ("local_groups", "local_centers", "local_weights")
-IMPLICIT = ("cluster_totals", "center_labels", "center_weights", "center_rows", "fitted_rows")
-FEATURES = ("feature_components", "feature_normalization", "feature_frequencies", "feature_offsets")
-MIXTURE = ("variance", "concentration", "mean_variance")
-SPECTRAL = ("eigenvalues", "projection", "landmarks", "embedding")
-GRAPH = ("sigma",)
-INTEGER = ("local_groups", "local_centers", "center_labels", "center_rows")
-"""Arrays of a result that hold integers."""
-TREE = ("clusters",)
-PATH = ("penalty", "stability", "interval_clusters", "interval_low", "interval_high")
-"""Arrays of a path of penalties, beside `cluster_centers` and figures that are called as those of a run."""
-NAMES = {
-    "zarr.json",
-    "steps",
-    *PATH,
-    *RESULT,
-    *LOCAL,
-    *IMPLICIT,
-    *FEATURES,
-    *SPECTRAL,
-    *GRAPH,
-    *TREE,
-    *MIXTURE,
-    "label",
-    "squared_distance",
-    "beyond",
-    "rows",
-    "truth",
-    TABLES,
-}
-"""All that is ever written into an output, the columns of a history aside."""
 
 
-def checked_manifest(attributes: dict[str, Any], path: str) -> dict[str, Any]:
-    """What the attributes of an output at a path say of it.
+@dataclass(frozen=True)
+class InputDescription:
+    """The rows that a run or a path is of."""
 
-    Raises
-    ------
-    InputError
-        Where it is of another format than this version reads.
-    """
-    manifest: dict[str, Any] = attributes[MARKER]
-    if manifest.get("format") != FORMAT:
-        raise InputError(
-            f"{path} is of format {manifest.get('format')!r}, this version reads format {FORMAT}: "
-            "open it with the version that wrote it, or make it again"
-        )
-    return manifest
+    shape: tuple[int, int]
+    """Rows and columns of the input."""
+    dtype: str
+    columns: tuple[int, ...] | None
+    """The columns that were used; None for all."""
+    scaled: bool
+    """Whether columns were divided by their standard deviations."""
+    weighted: bool
+    """Whether rows had weights."""
+    block_rows: int
+    """Rows of a block, which sums are taken over."""
+    fingerprint: str = ""
+    """Digest of sums over the columns; empty before the rows were read."""
+    n_groups: int = 0
+    """Number of data sets; 0 if they are not told apart, or before the rows were read."""
 
+    @property
+    def n_columns(self) -> int:
+        """Number of the columns that were used."""
+        return self.shape[1] if self.columns is None else len(self.columns)
 
-def check_types(manifest: dict[str, Any], names: Set[str]) -> None:
-    """Refuse attributes of a result that are of other types than ours, be they signed; its arrays are among `names`.
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON holds them, without those that are known once the rows were read."""
+        columns = None if self.columns is None else list(self.columns)
+        found = vars(self) | {"shape": list(self.shape), "columns": columns}
+        if not self.fingerprint:
+            del found["fingerprint"], found["n_groups"]
+        return found
 
-    Raises
-    ------
-    ValueError, or what comes of attributes that are missing
-        It names the attribute; `as_written` makes one error of these.
-    """
-    asked, rows = manifest["parameters"], manifest["input"]
-    for name in ("sources", "versions", "estimator"):
-        _require(isinstance(manifest[name], dict), name, manifest[name])
-    for name, value in _numbers(manifest).items():
-        _require(type(value) in (int, float) and math.isfinite(value), name, value)
-    n, d, columns, called = *_pair(rows["shape"]), rows["columns"], manifest.get("column_names")
-    least = {"random_state": manifest["random_state"], "input.n_groups": rows["n_groups"]}
-    for name, value in least.items():
-        _require(type(value) is int and value >= 0, name, value)
-    for name, value in {"parameters.max_iter": asked["max_iter"], "input.shape": min(n, d)}.items():
-        _require(type(value) is int and value >= 1, name, value)
-    for name in ("scaled", "weighted"):
-        _require(type(rows[name]) is bool, f"input.{name}", rows[name])
-    for name in ("converged", "checksummed", "learned_features"):
-        _require(type(manifest[name]) is bool, name, manifest[name])
-    most = asked.get("max_clusters")
-    _require(most is None or (type(most) is int and most >= 1), "parameters.max_clusters", most)
-    metric = asked.get("metric", "euclidean")
-    _require(isinstance(metric, str) and metric in METRICS, "parameters.metric", metric)
-    _require(type(asked.get("normalized", True)) is bool, "parameters.normalized", asked.get("normalized"))
-    known = columns is None or (type(columns) is list and all(type(each) is int and 0 <= each < d for each in columns))
-    _require(known and columns != [], "input.columns", columns)
-    texts = called is None or (type(called) is list and [type(each) for each in called] == [str] * d)
-    _require(texts, "column_names", called)
-    _require(
-        set(manifest["arrays"]) <= names and ("feature_scale" in manifest["arrays"]) == rows["scaled"], "arrays", ""
-    )
-    _require(isinstance(manifest["method"], str), "method", manifest["method"])
-    _require(np.dtype(rows["dtype"]).kind in "biuf", "input.dtype", rows["dtype"])
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Self:
+        """Return the description that JSON holds.
 
-
-def _numbers(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Attributes that are finite numbers, by name; prices are more than 0, but that of a cut."""
-    asked = manifest["parameters"]
-    prices = [name for name in (*MIXTURE, *PENALTIES) if name in asked]
-    numbers = {f"parameters.{name}": asked[name] for name in prices}
-    if asked.get("normalized") is None:
+        Raises
+        ------
+        ValueError, or any other of `MALFORMED`
+            It names the attribute.
+        """
+        shape, columns = given["shape"], given["columns"]
+        _require(_is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1, "input.shape", shape)
+        chosen = columns is None or (_is_list_of(int, columns) and len(columns) > 0)
+        _require(chosen and all(0 <= each < shape[1] for each in columns or ()), "input.columns", columns)
+        for name in ("scaled", "weighted"):
+            _require(type(given[name]) is bool, f"input.{name}", given[name])
+        numbers = {"block_rows": given["block_rows"], "n_groups": given.get("n_groups", 0)}
         for name, value in numbers.items():
-            _require(type(value) in (int, float) and value > 0, name, value)
-    numbers["n_passes"] = manifest["n_passes"]
-    if "tol" in asked:
-        numbers["parameters.tol"] = asked["tol"]
-    if "spectrum" in asked:
-        numbers |= {"spectrum.penalty": asked["spectrum"]["penalty"], "affinity_trace": manifest["affinity_trace"]}
-    return numbers
+            _require(type(value) is int and value >= 0, f"input.{name}", value)
+        _require(np.dtype(given["dtype"]).kind in "biuf", "input.dtype", given["dtype"])
+        return cls(
+            shape=(shape[0], shape[1]),
+            dtype=str(given["dtype"]),
+            columns=None if columns is None else tuple(columns),
+            scaled=given["scaled"],
+            weighted=given["weighted"],
+            fingerprint=str(given.get("fingerprint", "")),
+            **numbers,
+        )
 
 
-def _pair(shape: Any) -> tuple[int, int]:
-    """The rows and columns of the input."""
-    fits = type(shape) is list and len(shape) == 2 and all(type(each) is int for each in shape)
-    _require(fits, "input.shape", shape)
-    return shape[0], shape[1]
+@dataclass(frozen=True)
+class EstimatorDescription:
+    """An estimator as a run keeps it."""
+
+    name: str
+    """Name of its class."""
+    parameters: Mapping[str, Any]
+    """As JSON holds them, without the random state: the seed of the run stands for it."""
 
 
-def _require(fits: bool, name: str, value: Any) -> None:
+@dataclass(frozen=True)
+class Manifest:
+    """The request that a run, a path or a search for a penalty was begun with."""
+
+    kind: str
+    """The kind of the output, such as "run"."""
+    method: str
+    """Name of the algorithm."""
+    parameters: Mapping[str, Any]
+    """Parameters of the algorithm, as JSON holds them."""
+    random_state: int
+    """The seed."""
+    input: InputDescription
+    column_names: tuple[str, ...] | None
+    checksummed: bool
+    """Whether the store of the input has checksums."""
+    versions: Mapping[str, str]
+    """Versions of this package and of those that the bytes of a result depend on."""
+    estimator: EstimatorDescription = EstimatorDescription("", {})
+    """Of a run alone."""
+    learned_features: bool = False
+    """Whether the method saw features that the fit had learned from the rows."""
+    sources: Mapping[str, str | None] = field(default_factory=dict)
+    """Paths of the input without credentials; None for data in memory."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the attributes as an output keeps them."""
+        found = {"format": FORMAT} | {name: getattr(self, name) for name in Manifest.__dataclass_fields__}
+        names = None if self.column_names is None else list(self.column_names)
+        found |= {"input": self.input.as_json(), "column_names": names, "estimator": dict(vars(self.estimator))}
+        if not self.estimator.name:
+            del found["estimator"], found["learned_features"]
+        return found
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Self:
+        """Return the manifest that the attributes of an output hold.
+
+        Raises
+        ------
+        ValueError, or any other of `MALFORMED`
+            It names the attribute.
+        """
+        return cls(**cls._fields_of(given))
+
+    @classmethod
+    def _fields_of(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        names, seed, told = given["column_names"], given["random_state"], given.get("estimator")
+        read = InputDescription.from_json(given["input"])
+        _require(type(seed) is int and seed >= 0, "random_state", seed)
+        called = names is None or (_is_list_of(str, names) and len(names) == read.shape[1])
+        _require(called, "column_names", names)
+        values = {name: given[name] for name in ("kind", "method", "parameters", "checksummed", "versions")}
+        values |= {"sources": given.get("sources", {}), "learned_features": given.get("learned_features", False)}
+        for name, kind in (("method", str), ("parameters", dict), ("versions", dict), ("sources", dict)):
+            _require(type(values[name]) is kind, name, values[name])
+        for name in ("checksummed", "learned_features"):
+            _require(type(values[name]) is bool, name, values[name])
+        paths = values["sources"].values()
+        _require(all(path is None or type(path) is str for path in paths), "sources", values["sources"])
+        values |= {"random_state": seed, "input": read, "column_names": None if names is None else tuple(names)}
+        return values if told is None else values | {"estimator": _estimator_of(told)}
+
+
+@dataclass(frozen=True)
+class ResultManifest(Manifest):
+    """The request of a finished run, with the figures and names of its result."""
+
+    converged: bool = False
+    n_passes: float = 0.0
+    """Rows read, divided by the number of rows."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that belong to features learned from the rows, by name."""
+    arrays: tuple[str, ...] = ()
+    """Names of the small arrays of the result."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the attributes as a finished run keeps them."""
+        ended = {"converged": self.converged, "n_passes": self.n_passes}
+        return super().as_json() | ended | dict(self.figures) | {"arrays": list(self.arrays)}
+
+    @classmethod
+    def _fields_of(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        converged, arrays = given["converged"], given["arrays"]
+        values = super()._fields_of(given) | {name: given[name] for name in ("learned_features", "sources")}
+        _require(type(converged) is bool, "converged", converged)
+        _require(_is_list_of(str, arrays), "arrays", arrays)
+        _require(("feature_scale" in arrays) == values["input"].scaled, "arrays", arrays)
+        _require("estimator" in values, "estimator", None)
+        values |= {"converged": converged, "n_passes": given["n_passes"], "arrays": tuple(arrays)}
+        figures = {name: value for name, value in given.items() if name not in values and name != "format"}
+        for name, value in {"n_passes": given["n_passes"], **figures}.items():
+            _require(type(value) in (int, float) and math.isfinite(value), name, value)
+        return values | {"figures": figures}
+
+
+def _estimator_of(told: Any) -> EstimatorDescription:
+    _require(type(told) is dict, "estimator", told)
+    _require(type(told["name"]) is str and type(told["parameters"]) is dict, "estimator", told)
+    return EstimatorDescription(told["name"], told["parameters"])
+
+
+def _is_list_of(kind: type[object], value: Any) -> bool:
+    return type(value) is list and all(type(each) is kind for each in value)
+
+
+def _require(fits: bool, name: str, value: object) -> None:
     if not fits:
         raise ValueError(f"{name} cannot be {shown(value)}")
 
 
-def check_shapes(manifest: dict[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Refuse arrays of a result whose types or shapes do not go with its attributes and with one another.
+def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return what the attributes of an output at a path say, without the version of the format.
 
     Raises
     ------
-    ValueError
-        It names the array.
+    InputError
+        The output is of another format than this version reads.
     """
-    rows, k = manifest["input"], len(arrays["cluster_weights"])
-    d = rows["shape"][1] if rows["columns"] is None else len(rows["columns"])
-    made = [
-        arrays[name].shape[:1] for name in ("eigenvalues", "feature_normalization", "feature_offsets") if name in arrays
-    ]
-    width, m, n = (made[0][0] if made else d), len(arrays.get("local_groups", ())), rows["shape"][0]
-    sample = len(arrays.get("landmarks", arrays.get("feature_components", ())))
-    shapes: dict[str, tuple[int | None, ...]] = {
-        "cluster_centers": (k, width),
-        "cluster_weights": (k,),
-        "cluster_inertias": (k,),
-        "first_centers": (None, d),
-        "feature_scale": (d,),
-        **dict.fromkeys(LOCAL, (m,)),
-        "eigenvalues": (width,),
-        "projection": (sample if "landmarks" in arrays else d, width),
-        "landmarks": (sample, d),
-        "feature_components": (sample, d),
-        "feature_normalization": (width, sample),
-        "feature_frequencies": (d, width),
-        "feature_offsets": (width,),
-        "cluster_totals": (k,),
-        "center_labels": (n,),
-        "center_weights": (n,),
-        "center_rows": (None,),
-        "fitted_rows": (n, d),
-        **dict.fromkeys(("variance", "concentration", "sigma"), (1,)),
-    }
-    for name, values in arrays.items():
-        wanted = shapes.get(name, values.shape)
-        alike = len(wanted) == values.ndim and all(w in (None, s) for w, s in zip(wanted, values.shape, strict=True))
-        if not alike or values.dtype.kind != ("i" if name in INTEGER else "f"):
-            raise ValueError(f"the array {name} cannot hold {values.dtype} of shape {values.shape}")
-    _check_numbers(arrays, k, rows["n_groups"])
-
-
-def _check_numbers(arrays: Mapping[str, np.ndarray[Any, Any]], k: int, n_groups: int) -> None:
-    """Refuse numbers of what is not there, and what cannot be divided by."""
-    ends = {
-        "local_groups": (0, n_groups),
-        "local_centers": (0, k),
-        "center_labels": (-1, k - len(arrays.get("center_rows", ()))),
-    }
-    ends["center_rows"] = 0, len(arrays.get("center_labels", ()))
-    for name, (least, most) in ends.items():
-        values = arrays.get(name, np.empty(0))
-        if ((values < least) | (values >= most)).any():
-            raise ValueError(f"the array {name} holds numbers that are not from {least} to below {most:,}")
-    for name, values in arrays.items():
-        if not np.isfinite(values).all():
-            raise ValueError(f"the array {name} holds what is no finite number")
-    scale = arrays.get("feature_scale", np.ones(1))
-    if not ((scale > 0) & (scale < np.inf)).all():
-        raise ValueError("the array feature_scale holds numbers that are not > 0")
+    found: dict[str, Any] = attributes[MARKER]
+    if found.get("format") != FORMAT:
+        raise InputError(
+            f"{path} is of format {found.get('format')!r}, this version reads format {FORMAT}: "
+            "open it with the version that wrote it, or make it again"
+        )
+    return found
 
 
 @contextmanager
-def as_written(place: Location, kind: str = "run") -> Iterator[None]:
-    """Turn what comes of attributes that are none of ours into an error that says so.
+def malformed_as_corrupt(location: Location, kind: str = "run") -> Iterator[None]:
+    """Turn errors that come of attributes which this package did not write into one error that says so.
 
     Raises
     ------
     CorruptStoreError
-        In place of what `MALFORMED` lists, where that is raised inside.
+        In place of the errors in `MALFORMED`.
     """
     try:
         yield
@@ -213,5 +233,5 @@ def as_written(place: Location, kind: str = "run") -> Iterator[None]:
         raise
     except MALFORMED as error:
         raise CorruptStoreError(
-            f"{place.url}/zarr.json: the attributes are not those of a {kind} of ours: {error}"
+            f"{location.url}/zarr.json: the attributes are not those of a {kind} of ours: {error}"
         ) from error

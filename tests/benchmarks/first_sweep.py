@@ -24,13 +24,13 @@ import zarr
 from distributed import Client, LocalCluster
 from ratios import Line, judged, same_environment, table
 
+from dask_dpmeans.api.synthetic import Kind, Synthetic
 from dask_dpmeans.engine.plan import Kernel, Plan, Reduction, Sink, block_height
 from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.sources import RowSource, as_source
-from dask_dpmeans.synth import Kind, Synthetic
 
 WORKERS = 2
 MOST_SERIAL = 0.10

@@ -22,10 +22,10 @@ import click
 import numpy as np
 from ratios import Line, judged, table
 
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.engine.loop import Step, iterate
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.synth import Synthetic
 
 GRID = (0.85, 0.92, 1.0, 1.08, 1.15, 1.25)
 """Numbers of clusters that Breathing k-means is given, over that of the search."""

@@ -53,10 +53,9 @@ from ratios import Line, judged, same_environment, table
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from dask_dpmeans import DPMeans
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.synth import Synthetic
 
 CORES = 2
 WARM_ROWS = 1_000

@@ -25,11 +25,11 @@ import zarr
 from click.testing import CliRunner
 
 from dask_dpmeans import DPMeans
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.distance import Centers, squared_distances
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.synth import Synthetic
 
 SMALL = assignment.Shape(n=1500, d=6, k=9, most_gemm=1.6, least_lloyd=2.0)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from strategies import contents
 
 from dask_dpmeans import load
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels import compiled
@@ -21,7 +21,6 @@ from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, connect
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
-from dask_dpmeans.synth import Synthetic
 
 ROWS = np.concatenate([rows for _, rows, _ in Synthetic("blobs", 600, 2, 6, 3).parts()])
 WEIGHTS = np.random.default_rng(1).choice([0.0, 0.3, 1.0, 2.7], len(ROWS))

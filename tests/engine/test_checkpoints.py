@@ -18,7 +18,7 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii
 from dask_dpmeans.methods.dpmeans.search import Crossovers, Restart
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import Files
+from dask_dpmeans.storage.step_log import CheckpointFiles
 
 ROWS = np.random.default_rng(0).normal(size=(400, 2))
 METHOD = search.Method(3.0, coreset_rows=0, max_iter=search.NO_LIMIT)
@@ -175,7 +175,7 @@ def test_fits_of_which_a_field_is_missing_begin_anew(name):
 
 def test_files_keep_what_they_are_told_on_disks_and_in_object_stores(tmp_path):
     for place in (Location.at(tmp_path / "a" / "b"), Location.at("memory://journal/b")):
-        shelf = Files(place)
+        shelf = CheckpointFiles(place)
         assert shelf.load("x") is None
         for content in (b"one", b"another"):
             shelf.save("x", content)

@@ -16,11 +16,10 @@ from unittest import mock
 
 import click
 
-from dask_dpmeans import DPMeans, InputError, fit, load, synth
-from dask_dpmeans.api import job
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans import DPMeans, InputError, fit, load
+from dask_dpmeans.api import synthetic as synthetic_rows
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.errors import CorruptStoreError
-from dask_dpmeans.synth import Synthetic
 
 METHOD = DPMeans(16.0, random_state=0)
 DAMAGES = ("flip", "cut", "empty", "delete", "swap", "swap near")
@@ -92,7 +91,7 @@ def answer(run: Path) -> Answer:
 
 def synthetic(path: Path, seed: int) -> None:
     """Rows in several chunks."""
-    with mock.patch.object(synth, "PART_ROWS", PART_ROWS), mock.patch.object(job, "PART_ROWS", PART_ROWS):
+    with mock.patch.object(synthetic_rows, "PART_ROWS", PART_ROWS):
         write_synthetic(Synthetic("blobs", 3000, 2, 5, seed=seed), path)
 
 

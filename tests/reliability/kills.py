@@ -23,12 +23,11 @@ import zarr
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
 from dask_dpmeans.api.export import export
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.report import report
 from dask_dpmeans.selection.penalty import penalty_for, penalty_path, stored_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, write_tree
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}
@@ -196,7 +195,7 @@ class Trials:
         except InputError as error:
             refused = "--force" in str(error) and "never removed" not in str(error)
             store, whole = RunStore.at(out), content(out) is not None
-            mine = whole or (job.resumable and (store.committed() or store.keeps_searches()))
+            mine = whole or (job.resumable and (store.steps.committed() or store.steps.has_checkpoints()))
             # of the old run, of which nothing was removed yet, or a path that is whole
             ended = "other parameters" in str(error) or whole
             if not (refused and (mine if how == "plain" else how == "resume" and ended)):

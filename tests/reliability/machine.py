@@ -4,6 +4,7 @@ import random
 import shutil
 import tempfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,13 +24,16 @@ from hypothesis.stateful import (
 from writes import faulty
 
 from dask_dpmeans import DPMeans
+from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.estimators.spec import CENTERS
 from dask_dpmeans.methods.dpmeans.batch import Method, State
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.lock import NAME
-from dask_dpmeans.storage.manifest import FORMAT
-from dask_dpmeans.storage.run_store import Draft, RunStore
+from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest, ResultManifest
+from dask_dpmeans.storage.output import NewArrays, remove
+from dask_dpmeans.storage.run_store import RunStore
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -54,31 +58,18 @@ def bytes_of(state):
     return {name: np.asarray(value).tobytes() for name, value in vars(state).items()}
 
 
-def manifest(number, n_rows):
-    """Of a result, as `fit` writes it."""
-    return {
-        "format": FORMAT,
-        "kind": "run",
-        "number": number,
-        "method": "dpmeans",
-        "random_state": 0,
-        "converged": True,
-        "checksummed": True,
-        "sources": {"data": None, "groups": None, "sample_weight": None},
-        "versions": {},
-        "learned_features": False,
-        "estimator": {"name": "DPMeans", "parameters": DPMeans(1.0, tol=0.0, max_iter=9).get_params()},
-        "n_passes": 1.0,
-        "parameters": vars(Method(1.0, tol=0.0, max_iter=9)),
-        "input": {
-            "shape": [n_rows, 2],
-            "dtype": "<f8",
-            "columns": None,
-            "scaled": False,
-            "weighted": False,
-            "n_groups": 0,
-        },
-    }
+REQUEST = Manifest(
+    kind="run",
+    method="dpmeans",
+    parameters=vars(Method(1.0, tol=0.0, max_iter=9)),
+    random_state=0,
+    input=InputDescription((10, 2), "<f8", None, scaled=False, weighted=False, block_rows=64, fingerprint="x"),
+    column_names=None,
+    checksummed=True,
+    versions={},
+    estimator=EstimatorDescription("DPMeans", DPMeans(1.0, tol=0.0, max_iter=9).get_params()),
+    sources={"data": None, "groups": None, "sample_weight": None},
+)
 
 
 class Store(RuleBasedStateMachine):
@@ -105,9 +96,9 @@ class Store(RuleBasedStateMachine):
     @rule(fails_at=st.none() | st.integers(1, 2))
     def begin(self, fails_at):
         self.begun += 1
-        there = manifest(self.begun, 10)
+        there = replace(REQUEST, random_state=self.begun)
         with faulty(self.run, number=fails_at or 0) as faults, suppress(OSError):
-            self.store.begin(there)
+            self.store.begin(there.as_json())
         if fails_at is None or faults.writes < fails_at:
             self.manifest, self.state, self.history = there, None, []
 
@@ -115,7 +106,7 @@ class Store(RuleBasedStateMachine):
     @rule(data=st.data())
     def commit(self, data):
         state, history = self.next_step(data)
-        self.store.commit(state, history, False)
+        self.store.steps.commit(state, history, False)
         self.state, self.history = state, history
 
     @precondition(lambda self: self.manifest is not None and self.result is None)
@@ -124,7 +115,7 @@ class Store(RuleBasedStateMachine):
         """Each write of a commit may be the last; only after all of them the step stands."""
         state, history = self.next_step(data)
         with faulty(self.run, number=fails_at) as faults, suppress(OSError):
-            self.store.commit(state, history, False)
+            self.store.steps.commit(state, history, False)
         if faults.writes < fails_at:
             self.state, self.history = state, history
 
@@ -134,10 +125,12 @@ class Store(RuleBasedStateMachine):
             "cluster_weights": (self.state.weights, ("cluster",)),
             "cluster_inertias": (self.state.inertias, ("cluster",)),
         }
-        draft = Draft(self.store)
-        rows = draft.create_rows("labels", (len(labels),), 4, np.int32)
-        draft.keep({"labels": rows}, [Writer((rows,))(0, (labels,))])
-        self.store.finish(draft, arrays, self.history, manifest(self.begun, len(labels)))
+        new = NewArrays(self.store)
+        rows = new.create_rows("labels", (len(labels),), 4, np.int32)
+        new.write_digests({"labels": rows}, [Writer((rows,))(0, (labels,))])
+        read = replace(REQUEST.input, shape=(len(labels), 2))
+        manifest = ResultManifest(**vars(replace(REQUEST, input=read)), converged=True, n_passes=1.0)
+        self.store.finish(new, arrays, self.history, manifest)
 
     @precondition(lambda self: self.state is not None and self.result is None)
     @rule(labels=nst.arrays(np.int32, st.integers(1, 9), elements=st.integers(0, 2)))
@@ -161,12 +154,12 @@ class Store(RuleBasedStateMachine):
     @precondition(lambda self: self.result is not None)
     @rule()
     def reopen(self):
-        self.store.reopen()
+        self.store.unfinish()
         self.result = None
 
     @rule()
     def remove(self):
-        self.store.remove()
+        remove(self.store, run_array_names())
         if self.manifest is not None:
             self.manifest = self.state = self.result = None
             self.history = []
@@ -188,7 +181,7 @@ class Store(RuleBasedStateMachine):
         with suppress(CorruptStoreError, InputError):
             # A damaged file that says what a run is makes it none, which is no other answer.  Nor is the step before,
             # where the one that says that the last is committed is lost: a fit goes on from there to the same end.
-            if self.state is not None and self.store.begun() and self.store.committed() == len(self.history):
+            if self.state is not None and self.store.begun() and self.store.steps.committed() == len(self.history):
                 self.check_state()
         with suppress(CorruptStoreError, InputError):
             if self.result is not None:
@@ -197,18 +190,18 @@ class Store(RuleBasedStateMachine):
         shutil.move(self.folder / "whole", self.run)
 
     def check_state(self):
-        state, history, converged = self.store.restore(State)
+        state, history, converged = self.store.steps.restore(State)
         assert bytes_of(state) == bytes_of(self.state)
         assert (history, converged) == (self.history, False)
 
     def check_result(self):
         state, history, labels = self.result
-        found = self.store.result()
+        found = self.store.result(lambda manifest: CENTERS)
         assert found.arrays["cluster_centers"].tobytes() == state.centers.tobytes()
         assert found.arrays["cluster_weights"].tobytes() == state.weights.tobytes()
         assert found.arrays["cluster_inertias"].tobytes() == state.inertias.tobytes()
         assert found.history == history
-        np.testing.assert_array_equal(found.open_labels()[:], labels)
+        np.testing.assert_array_equal(found.open_rows("labels")[:], labels)
 
     @invariant()
     def says_what_the_model_says(self):
@@ -216,10 +209,10 @@ class Store(RuleBasedStateMachine):
             return
         assert self.store.begun() == (self.manifest is not None)
         assert self.store.finished() == (self.result is not None)
-        assert self.store.committed() == len(self.history)
+        assert self.store.steps.committed() == len(self.history)
         assert self.store.kind() == (None if self.manifest is None else "run")
         if self.manifest is not None:
-            assert self.store.manifest() == self.manifest
+            assert self.store.request() == self.manifest
         if self.state is not None:
             self.check_state()
         if self.result is not None:

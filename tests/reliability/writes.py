@@ -115,15 +115,15 @@ class Reader:
             except CorruptStoreError as error:
                 self.wrong.append(str(error))
             store = RunStore.at(self.run)
-            number = store.committed()
+            number = store.steps.committed()
             if number:
                 try:
-                    state, history, _ = store.restore(State)
+                    state, history, _ = store.steps.restore(State)
                     if not last <= state.step == len(history):
                         self.wrong.append(f"step {state.step} after {last}, {len(history)} records")
                     last = state.step
                 except CorruptStoreError as error:
-                    if store.committed() <= number + 1:  # older steps are removed
+                    if store.steps.committed() <= number + 1:  # older steps are removed
                         self.wrong.append(str(error))
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from strategies import chunkings, grid_problems, seeds, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, reference
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.methods.dpmeans import farthest_first as farthest
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
@@ -30,8 +31,7 @@ from dask_dpmeans.selection.penalty import (
     write_path,
 )
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.storage.output import Output
 
 THIN = pytest.mark.filterwarnings("ignore:at penalties up to .* fits saw a summary of fewer than 32 rows")
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -349,7 +349,7 @@ def test_a_path_that_is_none_or_half_written_is_said(tmp_path, monkeypatch):
     fit(three_gaussians(), tmp_path / "run.zarr", DPMeans(2.0))
     with pytest.raises(InputError, match=r"run\.zarr holds a run, no path of ours"):
         read_path(tmp_path / "run.zarr")
-    monkeypatch.setattr(RunStore, "seal", lambda *_: 1 / 0)
+    monkeypatch.setattr(Output, "finish_with", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError, match="division by zero"):
         write_path(path, tmp_path / "path.zarr")
     with pytest.raises(InputError, match=r"holds a path that has not finished: --resume goes on with it"):

@@ -13,14 +13,13 @@ import zarr
 from distributed import Client, LocalCluster
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load, predict
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.selection.metrics import adjusted_rand_score
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 from dask_dpmeans.sources import layout
 from dask_dpmeans.storage.arrays import Writer, create
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.synth import Synthetic
 
 BLOCK_ROWS = 64
 ROWS = np.random.default_rng(0).uniform(0, 10, (600, 2))
@@ -45,7 +44,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tree(cluster_tree(load(folder / "run"), [50.0, 500.0]), folder / "tree")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dask_dpmeans.api.synthetic.PART_ROWS", 256)
-        patch.setattr("dask_dpmeans.synth.PART_ROWS", 256)
         write_synthetic(Synthetic("blobs", 1000, 2, 3, seed=0), folder / "synth")
     return folder
 

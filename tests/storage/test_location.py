@@ -23,7 +23,8 @@ from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.loading import run_array_names
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
@@ -36,8 +37,8 @@ from dask_dpmeans.sources.safety import guard
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.arrays import create_group
 from dask_dpmeans.storage.location import Location, overlapping
+from dask_dpmeans.storage.output import remove
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
 
 SECRET = "not-to-be-seen"
 
@@ -146,7 +147,7 @@ def test_a_run_goes_on_to_the_same_end(folder: Location, rows: np.ndarray, wante
     data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
     with pytest.raises(InterruptError):
         fit(data, run, model(), on_step=interrupted_after(steps))
-    assert RunStore.at(run).committed() == steps
+    assert RunStore.at(run).steps.committed() == steps
     with pytest.raises(InputError, match="has not finished: --resume goes on with it"):
         load(run)
     with pytest.raises(InputError, match="holds a run: --resume goes on with it, --force removes it first"):
@@ -211,12 +212,12 @@ def test_of_two_jobs_that_commit_the_same_step_one_does(folder: Location, rows: 
     store = RunStore.at(folder / "run.zarr")
     store.begin({"format": 1})
     records = [Record.of(state, 3000, 0.0) for state in (first, second)]
-    store.commit(first, records[:1], False, "one")
-    store.commit(second, records, False, "one")
+    store.steps.commit(first, records[:1], False, "one")
+    store.steps.commit(second, records, False, "one")
     with pytest.raises(LockLostError, match="another job has committed step 2 of"):
-        store.commit(second, records, False, "other")
-    assert store.committed() == 2
-    store.commit(second, records, False, "one")  # as if the answer to the first time had been lost
+        store.steps.commit(second, records, False, "other")
+    assert store.steps.committed() == 2
+    store.steps.commit(second, records, False, "one")  # as if the answer to the first time had been lost
 
 
 def test_what_a_dead_job_left_after_the_last_commit_does_not_count(
@@ -231,7 +232,7 @@ def test_what_a_dead_job_left_after_the_last_commit_does_not_count(
     foreign = {"dask_dpmeans": word["attributes"]["dask_dpmeans"] | {"run": "an older one", "committed": 99}}
     fs.rm_file(f"{where}/steps/000099/zarr.json")
     create_group(run / "steps/000099", foreign)
-    assert RunStore.at(run).committed() == 2
+    assert RunStore.at(run).steps.committed() == 2
     same(fit(data, run, model(None), resume=True), wanted)
     assert not any("000099" in key for key in keys(run))
 
@@ -243,10 +244,10 @@ def test_what_a_job_commits_that_stood_still_while_another_began_anew_counts_for
 
     def stand_still(number: int, *_: Any) -> None:
         if number == 1:
-            manifest = run.manifest()
-            run.remove()
-            run.begin(manifest)
-        assert run.committed() == 0
+            request = run.request()
+            remove(run, run_array_names())
+            run.begin(request.as_json())
+        assert run.steps.committed() == 0
         if number == 2:
             raise InterruptError
 
@@ -260,30 +261,30 @@ def test_a_run_that_was_begun_anew_goes_on_whatever_a_job_left_that_stood_still(
     old, new, last = [step.state for step in iterate(as_source(rows), batch.Method(16.0))][:3]
     old, store = replace(old, step=2), RunStore.at(folder / "run.zarr")
     store.begin({"format": 1})
-    before = store.name()
+    before = store.steps.run_name()
     (store / "steps").remove()
     store.begin({"format": 1})
     records = [Record.of(state, 3000, 0.0) for state in (old, new, last)]
-    store.commit(old, records[:2], False, "old", before)
-    assert store.committed() == 0
-    store.commit(new, records[:2], False, "new")
-    assert store.restore(batch.State)[0].objective == new.objective
+    store.steps.commit(old, records[:2], False, "old", before)
+    assert store.steps.committed() == 0
+    store.steps.commit(new, records[:2], False, "new")
+    assert store.steps.restore(batch.State)[0].objective == new.objective
     with pytest.raises(LockLostError, match="another job has committed step 2 of"):
-        store.commit(old, records[:2], False, "old", before)
+        store.steps.commit(old, records[:2], False, "old", before)
     with pytest.raises(CorruptStoreError, match="steps/000002/state was written over by a job that stood still"):
-        store.restore(batch.State)
-    store.commit(last, records, False, "new")
-    assert store.restore(batch.State)[0].objective == last.objective
+        store.steps.restore(batch.State)
+    store.steps.commit(last, records, False, "new")
+    assert store.steps.restore(batch.State)[0].objective == last.objective
 
 
 def test_a_job_that_stood_still_removes_no_step_of_a_run_begun_anew(folder: Location, rows: np.ndarray) -> None:
     new, old = [step.state for step in iterate(as_source(rows), batch.Method(16.0))][:2]
     store, records = RunStore.at(folder / "run.zarr"), [Record.of(state, 3000, 0.0) for state in (new, old)]
     store.begin({"format": 1})
-    store.commit(new, records[:1], False, "new")
-    store.commit(replace(old, step=9), records, False, "old", "the run before")
-    assert store.committed() == 1
-    assert store.restore(batch.State)[0].objective == new.objective
+    store.steps.commit(new, records[:1], False, "new")
+    store.steps.commit(replace(old, step=9), records, False, "old", "the run before")
+    assert store.steps.committed() == 1
+    assert store.steps.restore(batch.State)[0].objective == new.objective
 
 
 def test_paths_and_trees_are_written(folder: Location, rows: np.ndarray) -> None:
@@ -339,7 +340,7 @@ def test_an_output_that_was_removed_in_part_is_ours_until_it_is_gone(
             assert len(calls) == number
             if number > 1 or not RunStore.at(target).finished():  # else all of the old output is there
                 with pytest.raises(InputError, match="has not finished"):
-                    RunStore.at(target).whole(kind).__enter__()
+                    RunStore.at(target).open(kind).__enter__()
             else:
                 how = {"force": True}
             assert write(target, 16.0, **how) == wanted

@@ -24,7 +24,7 @@ from dask_dpmeans.errors import LockLostError
 from dask_dpmeans.selection.penalty import penalty_for, penalty_path, read_path, stored_path, write_path
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.lock import NAME, Lock, only_job
-from dask_dpmeans.storage.run_store import Files
+from dask_dpmeans.storage.step_log import CheckpointFiles
 
 HOLD = """
 import sys, time
@@ -269,7 +269,7 @@ def refused_command(rows, place):
 @pytest.mark.parametrize("second", SECONDS)
 @pytest.mark.parametrize("first", [choose_path, choose_penalty, write_a_path])
 def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, tmp_path, monkeypatch, first, second):
-    place, refused, save = tmp_path / "kept", [], Files.save
+    place, refused, save = tmp_path / "kept", [], CheckpointFiles.save
 
     def saving(shelf, name, content):
         save(shelf, name, content)
@@ -279,7 +279,7 @@ def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, t
                 SECONDS[second](rows, place)
             refused.append(str(error.value))
 
-    monkeypatch.setattr(Files, "save", saving)
+    monkeypatch.setattr(CheckpointFiles, "save", saving)
     found = first(rows, place)
     monkeypatch.undo()
     assert len(refused) == 2
@@ -293,13 +293,13 @@ def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, t
 
 @pytest.mark.parametrize("first", [choose_path, choose_penalty, write_a_path])
 def test_fits_that_lost_the_lock_are_kept_no_more(rows, tmp_path, monkeypatch, first):
-    place, save = tmp_path / "kept", Files.save
+    place, save = tmp_path / "kept", CheckpointFiles.save
 
     def steal(shelf, name, content):
         Path(place, NAME).write_text(json.dumps({"owner": "other", "host": "elsewhere", "process": 1}))
         save(shelf, name, content)
 
-    monkeypatch.setattr(Files, "save", steal)
+    monkeypatch.setattr(CheckpointFiles, "save", steal)
     with pytest.raises(LockLostError, match="process 1 on elsewhere"):
         first(rows, place)
     assert not (place / "steps" / "searches").exists()

@@ -4,6 +4,7 @@ import json
 import shutil
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dask_dpmeans import CorruptStoreError, DPMeans, InputError, fit, load, predict
 from dask_dpmeans.api.description import fingerprint
-from dask_dpmeans.api.synthetic import write_synthetic
+from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.arrays import MARKER, signed
+from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.manifest import FORMAT
+from dask_dpmeans.storage.output import _is_free
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
+from dask_dpmeans.storage.step_log import StepLog
 
 
 @pytest.fixture
@@ -150,8 +153,8 @@ def test_a_state_comes_back_to_the_bit(tmp_path: Path) -> None:
     store.begin({"format": 1})
     history = [Record.of(step.state, 500, step.seconds) for step in steps]
     for number, step in enumerate(steps, 1):
-        store.commit(step.state, history[:number], step.converged)
-        state, records, converged = store.restore(batch.State)
+        store.steps.commit(step.state, history[:number], step.converged)
+        state, records, converged = store.steps.restore(batch.State)
         assert (records, converged) == (history[:number], step.converged)
         for field, value in vars(step.state).items():
             assert np.asarray(getattr(state, field)).tobytes() == np.asarray(value).tobytes(), field
@@ -163,12 +166,12 @@ def test_a_step_counts_only_once_it_is_committed(tmp_path: Path) -> None:
     store = RunStore.at(tmp_path / "run.zarr")
     store.begin({"format": 1})
     records = [Record.of(state, 500, 0.0) for state in (first, second)]
-    store.commit(first, records[:1], False)
-    store.commit(second, records, False)
-    assert store.committed() == 2
+    store.steps.commit(first, records[:1], False)
+    store.steps.commit(second, records, False)
+    assert store.steps.committed() == 2
     # As if the process had died with the second step's arrays written and the commit not.
     (tmp_path / "run.zarr/steps/000002/zarr.json").unlink()
-    assert store.restore(batch.State)[0].objective == first.objective
+    assert store.steps.restore(batch.State)[0].objective == first.objective
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "delete"])
@@ -501,7 +504,7 @@ def test_a_run_without_a_committed_step_is_begun_anew_unasked_and_one_with_some_
 ) -> None:
     other = tmp_path / "other.zarr"
     with monkeypatch.context() as patch:
-        patch.setattr(RunStore, "commit", lambda *_: (_ for _ in ()).throw(InterruptError))
+        patch.setattr(StepLog, "commit", lambda *_: (_ for _ in ()).throw(InterruptError))
         with pytest.raises(InterruptError):
             fit(data, other, DPMeans(1.0))
     assert RunStore.at(other).begun()
@@ -621,6 +624,6 @@ def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_one(run: Path, d
     with pytest.MonkeyPatch.context() as patch:
         for question in ("cat_file", "ls"):
             patch.setattr(type(fs), question, lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no answer")))
-        for ask in (RunStore.at(target).finished, RunStore.at(target).begun, RunStore.at(target)._is_free):
+        for ask in (RunStore.at(target).finished, RunStore.at(target).begun, partial(_is_free, Location.at(target))):
             with pytest.raises(ConnectionError, match="no answer"):
                 ask()

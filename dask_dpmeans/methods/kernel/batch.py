@@ -333,7 +333,10 @@ class Parameters:
         """The centers of a result, from its arrays."""
         totals, openers = arrays["cluster_totals"], arrays["center_rows"]
         k = len(totals) - len(openers)
-        partition = Partition(arrays["center_labels"], arrays["center_weights"], k)
+        labels = arrays["center_labels"]
+        if (labels >= k).any():
+            raise ValueError(f"the array center_labels holds numbers that are not from -1 to below {k:,}")
+        partition = Partition(labels, arrays["center_weights"], k)
         return ImplicitCenters(self.gram(arrays.get("fitted_rows")), partition, totals, openers)
 
     def objective(self, inertias: Float64Array, k: int) -> float:

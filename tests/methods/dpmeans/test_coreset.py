@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chunkings, contents, seeds
 
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
@@ -17,7 +18,6 @@ from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.coreset import SEEDS, Drawn, Sensitivity, Uniform, d2_seeds
 from dask_dpmeans.methods.dpmeans.search import Method
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.synth import Synthetic
 
 
 def blobs(n, k=12, seed=0):

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from strategies import TAME, chunkings, contents, seeds, spread, tables, weights_of
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, fit, load
+from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.in_memory import HeldRows
 from dask_dpmeans.engine.loop import iterate
@@ -21,7 +22,6 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.search import KINDS, TRIES, Method, Restart, State
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.synth import Synthetic
 
 FEWER = settings(max_examples=12)
 SETS = {
@@ -421,8 +421,8 @@ def test_a_state_comes_back_from_a_store_to_the_bit_and_goes_on_to_the_same_end(
     history = []
     for number, step in enumerate(steps[:-1], 1):
         history.append(Record.of(step.state, len(rows), step.seconds))
-        store.commit(step.state, history, step.converged)
-        state, records, converged = store.restore(State)
+        store.steps.commit(step.state, history, step.converged)
+        state, records, converged = store.steps.restore(State)
         assert (contents(state), records, converged) == (contents(step.state), history, step.converged)
         if number in (1, len(steps) // 2, len(steps) - 1):
             end = list(iterate(source, method, state))[-1]

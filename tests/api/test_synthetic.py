@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dask_dpmeans.synth import BOX, KINDS, PART_ROWS, Synthetic
+from dask_dpmeans.api.synthetic import BOX, KINDS, PART_ROWS, Synthetic
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,51 @@
+"""Names of the files that this package writes into outputs; no other file is ever removed."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import cache
+
+from dask_dpmeans.engine.history import Record
+from dask_dpmeans.storage import lock
+from dask_dpmeans.storage.arrays import TABLES
+
+LOCK = lock.NAME
+"""The file of the lock."""
+STEPS = "steps"
+"""The group of the steps of an output."""
+MARK = f"{STEPS}/zarr.json"
+"""The file that marks an output of this package while it is made or removed."""
+CHECKPOINTS = "searches"
+"""The folder of the checkpoints beside the steps."""
+PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
+"""The end of the names of files that Zarr writes before it renames them; a killed job may leave one."""
+HISTORY = tuple(field.name for field in fields(Record))
+"""Arrays of the history."""
+_ARRAY = r"(zarr\.json|c(/\d+)*)"
+_STEP = rf"{STEPS}/(zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
+
+
+def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:
+    """Return whether a path in an output is one that is written there, if the output has arrays of these names.
+
+    Zarr drops the ending of a file that it has written in part.
+    """
+    pattern = _pattern(frozenset(arrays))
+    partial = PARTIAL.search(entry)
+    if partial is None:
+        return pattern.fullmatch(entry) is not None
+    path = entry[: partial.start()]
+    return pattern.fullmatch(path) is not None or pattern.fullmatch(f"{path}.json") is not None
+
+
+@cache
+def _pattern(arrays: frozenset[str]) -> re.Pattern[str]:
+    member = rf"({'|'.join(sorted(map(re.escape, arrays)))})/{_ARRAY}"
+    found = rf"zarr\.json|{LOCK}|{TABLES}/zarr\.json|{_STEP}"
+    return re.compile(rf"{found}|({TABLES}/)?{member}" if arrays else found)
+
+
+def top_or_path(entry: str, arrays: Iterable[str]) -> str:
+    """Return the folder of a foreign file, or its path if the folder is one that this package writes."""
+    top = entry.partition("/")[0]
+    return entry if top in {"zarr.json", STEPS, TABLES, *arrays} else top

@@ -1,0 +1,396 @@
+"""Outputs: Zarr groups that appear at once when they are finished, and the rules of what may be written where.
+
+While an output is made or removed, the metadata of its group ``steps`` marks it as one of this package.  The mark is
+written first and removed last.  The metadata of the output's root are written when all arrays are: until then it does
+not open as a Zarr group.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+
+from dask_dpmeans import checks
+from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.storage.arrays import (
+    CONTENTS,
+    MARKER,
+    TABLES,
+    Digests,
+    attributes_of,
+    create,
+    create_group,
+    read,
+    verified,
+    write,
+    write_root,
+    write_table,
+)
+from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
+from dask_dpmeans.storage.location import PATTERN, AnyPlace, Location, overlapping, place_of
+from dask_dpmeans.storage.lock import only_job
+from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
+from dask_dpmeans.storage.step_log import StepLog
+
+MOST_NAMED = 5
+"""Foreign files that an error names."""
+WITH_ARTICLE = ("run", "path", "penalty", "tree")
+"""Kinds of outputs that are countable nouns."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output at a path or URL, finished or not, or nothing yet."""
+
+    location: Location
+
+    @classmethod
+    def at(cls, place: AnyPlace, storage_options: Mapping[str, Any] | None = None, name: str = "a place") -> Self:
+        """Return the output at a path or URL, which an error calls `name`."""
+        return cls(Location.at(place, storage_options, name))
+
+    @property
+    def path(self) -> str:
+        """The absolute path, or the URL."""
+        return self.location.url
+
+    @property
+    def shown(self) -> str:
+        """The path without credentials."""
+        return self.location.shown
+
+    @property
+    def steps(self) -> StepLog:
+        """The steps and checkpoints."""
+        return StepLog(self.location)
+
+    def __truediv__(self, name: str) -> Location:
+        return self.location / name
+
+    def finished(self) -> bool:
+        """Return whether a finished output of this package is there."""
+        return "kind" in attributes_of(self.location).get(MARKER, {})
+
+    def begun(self) -> bool:
+        """Return whether an output was begun there and is not in part removed."""
+        mark = self._mark()
+        return mark is not None and "removed" not in mark
+
+    def empty(self) -> bool:
+        """Return whether an output was begun there, or in part removed, and nothing is lost without it."""
+        mark = self._mark()
+        if mark is None or "removed" in mark:
+            return mark is not None
+        if self.steps.has_checkpoints():
+            return False
+        if mark[MARKER].get("kind") != "run":
+            return True
+        return mark[MARKER].get("format") == FORMAT and not (self.finished() or self.steps.committed())
+
+    def _mark(self) -> dict[str, Any] | None:
+        """Return the attributes that mark an output while it is made or removed."""
+        attributes = attributes_of(self / STEPS)
+        # Formats up to 6 had no "run".  A finished output that a user named "steps" has neither attribute.
+        marked = MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
+        return attributes if marked else None
+
+    def kind(self) -> str | None:
+        """Return the kind of the output that is there, was begun or in part removed: "run", "path", "tree" ..."""
+        attributes = attributes_of(self.location) if self.finished() else self._mark()
+        if attributes is None:
+            return None
+        with malformed_as_corrupt(self.location, "output"):
+            return str(attributes[MARKER]["kind"])
+
+    def check_target(self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False) -> None:
+        """Refuse to write over anything but an output of this kind, and that without `force` or `resume`.
+
+        Raises
+        ------
+        InputError
+            Also for an output in or around one of the `inputs`, with `force` too.
+        """
+        checks.switch("force", force)
+        checks.switch("resume", resume)
+        _check_place(self.location, inputs)
+        there = self.kind()
+        if there is None and _is_free(self.location):
+            return
+        if there is None:
+            raise InputError(f"{self.path} exists and is no output of ours, so it is never removed: give another path")
+        if there != kind:
+            raise InputError(
+                f"{self.path} exists and is of another kind, {there}, so it is never removed: give another path"
+            )
+        if self.empty():
+            return
+        if not (force or resume):
+            way = "--force removes it first"
+            if kind == "run" or (kind == "path" and not self.finished()):
+                way = "--resume goes on with it, --force removes it first"
+            raise InputError(f"{self.path} holds {with_article(kind)}: {way}")
+        if resume and self.begun():
+            self.request()  # refuses other formats
+
+    def begin(self, attributes: Mapping[str, Any]) -> None:
+        """Begin an output: write its mark, with the attributes that say what it is."""
+        create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
+
+    def request(self) -> Manifest:
+        """Return the request that `begin` was given."""
+        attributes = checked_attributes(attributes_of(self / STEPS), self.path)
+        with malformed_as_corrupt(self / STEPS):
+            return Manifest.from_json(attributes)
+
+    def finish_with(self, arrays: "NewArrays", attributes: Mapping[str, Any]) -> None:
+        """Write the metadata of the root, with which the output is finished; remove the mark of all but runs."""
+        write_root(self.location, {MARKER: dict(attributes), CONTENTS: arrays.contents}, arrays.names)
+        if attributes["kind"] != "run":
+            self.steps.remove_checkpoints()
+            self.location.remove([MARK])
+
+    def unfinish(self) -> None:
+        """Remove the metadata of the root, so that the output is not finished."""
+        self.location.remove(["zarr.json"])
+
+    @contextmanager
+    def open(self, kind: str) -> Iterator["FinishedOutput"]:
+        """Open a finished output of some kind; malformed attributes that are met inside are an error that says so.
+
+        Raises
+        ------
+        InputError
+            There is no finished output of this kind.
+        CorruptStoreError
+            The attributes were not written by this package.
+        """
+        attributes = attributes_of(self.location)
+        if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
+            raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
+        with malformed_as_corrupt(self.location, kind):
+            yield FinishedOutput(self.location, checked_attributes(attributes, self.path), attributes[CONTENTS])
+
+
+def _check_place(location: Location, inputs: Sequence[Any]) -> None:
+    """Refuse a place that cannot be written, or that lies in or around an input."""
+    path = location.url
+    if location.read_only:
+        raise InputError(f"{path} cannot be written by that protocol: give another output")
+    if location.remote and PATTERN.search(path):
+        raise InputError(f"{path} holds one of * ? [, by which more could be removed: give another output")
+    for each in map(place_of, inputs):
+        if each is not None and overlapping(each, location):
+            raise InputError(f"{path} and the input {each.url} lie one within the other: give another output")
+    if not location.remote and not Path(path).parent.is_dir():
+        raise InputError(f"there is no folder {Path(path).parent} to put {Path(path).name} in")
+
+
+def _is_free(location: Location) -> bool:
+    """Return whether nothing is there but a lock and files that were written in part."""
+    if location.remote:
+        return set(location.names()) <= {LOCK}
+    if not os.path.isdir(location.url):
+        return not os.path.lexists(location.url)
+    return all(entry == LOCK or PARTIAL.search(entry) for entry in location.entries())
+
+
+def _instead_of(output: Output, kind: str) -> str:
+    """Return the words for what is there instead of a finished output of some kind."""
+    there = output.kind()
+    if there is None:
+        return f"no {kind} of ours"
+    if output.finished():
+        return f"{with_article(there)}, no {kind} of ours"
+    way = "make it again with --force"
+    if there in ("run", "path"):
+        way = "--resume goes on with it"
+    return f"{with_article(there)} that has not finished: {way}"
+
+
+def removable(output: Output, names: Iterable[str]) -> bool:
+    """Return whether an output of this package is there.
+
+    Parameters
+    ----------
+    names : names of the arrays that outputs of its kind have
+
+    Raises
+    ------
+    InputError
+        Other files lie in it.
+    """
+    if output.kind() is None:
+        return False
+    _removable_files(output, names)
+    return True
+
+
+def remove(output: Output, names: Iterable[str]) -> None:
+    """Remove the output that is there, if any: the mark by which it is known is removed last.
+
+    Parameters
+    ----------
+    names : names of the arrays that outputs of its kind have
+
+    Raises
+    ------
+    InputError
+        Other files lie in it; nothing was removed.
+    """
+    kind = output.kind()
+    if kind is None:
+        return
+    entries = _removable_files(output, names)
+    mark = {MARKER: {"format": FORMAT, "kind": kind}, "run": uuid4().hex, "removed": True}
+    write_root(output / STEPS, mark, ())  # from here on no step counts
+    output.unfinish()
+    output.location.remove(_without_mark(entries))
+    left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
+    if left:
+        raise OSError(f"{output.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again")
+    output.location.remove([MARK])
+
+
+def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
+    """Return all files of an output.
+
+    Raises
+    ------
+    InputError
+        One of them was not written by this package.
+    """
+    entries = list(output.location.entries())
+    foreign = sorted({top_or_path(entry, names) for entry in entries if not is_written(entry, names)})
+    if not foreign:
+        return entries
+    more = ""
+    if len(foreign) > MOST_NAMED:
+        more = f" and {len(foreign) - MOST_NAMED} more"
+    raise InputError(
+        f"{output.path} also holds {', '.join(foreign[:MOST_NAMED])}{more}, no output of ours: move that away first"
+    )
+
+
+def _without_mark(entries: Iterable[str]) -> list[str]:
+    """Return the files of an output but the mark and the lock, which another thread may be writing."""
+    return [entry for entry in entries if entry != MARK and entry.partition(".")[0] != LOCK]
+
+
+@dataclass(frozen=True)
+class NewArrays:
+    """The arrays that were written of an output that is not finished."""
+
+    output: Output
+    contents: dict[str, str] = field(default_factory=dict)
+    """Digests of the contents of small arrays, and of the tables of the digests of the chunks of others, by name."""
+
+    @property
+    def names(self) -> list[str]:
+        """Groups and arrays that the metadata of the root list."""
+        tables = [name for name in self.contents if name.startswith(f"{TABLES}/")]
+        found = [*self.contents, *(name.removeprefix(f"{TABLES}/") for name in tables)]
+        if tables:
+            found.append(TABLES)
+        return sorted(found)
+
+    def write(self, name: str, values: npt.NDArray[Any], dimensions: tuple[str, ...]) -> None:
+        """Write a small array."""
+        self.contents[name] = write(self.output / name, values, dimensions)
+
+    def create_rows(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        chunk_rows: int,
+        dtype: npt.DTypeLike,
+        dimensions: tuple[str, ...] = ("row",),
+    ) -> "zarr.Array[Any]":
+        """Create an array over the rows, in chunks that tasks write whole."""
+        return create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
+
+    def write_digests(self, arrays: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]) -> None:
+        """Write the tables of the digests of all chunks of arrays over the rows, as their `Writer` returned them."""
+        with suppress(FileExistsError):  # of a fit that was resumed
+            create_group(self.output / TABLES, {})
+        found = np.concatenate(digests)
+        for number, (name, array) in enumerate(arrays.items()):
+            content = write_table(self.output.location, name, array, np.ascontiguousarray(found[:, number]))
+            self.contents[f"{TABLES}/{name}"] = content
+
+
+@dataclass(frozen=True)
+class FinishedOutput:
+    """A finished output: its attributes, and its arrays on demand."""
+
+    location: Location
+    attributes: dict[str, Any]
+    """Its description, as JSON holds it."""
+    contents: dict[str, str]
+    """As in `NewArrays`."""
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """Return a small array."""
+        return read(self.location / name, self.contents[name])[0]
+
+    def verified(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
+        """Return an array over the rows whose chunks are compared with their digests when they are read."""
+        table = f"{TABLES}/{name}"
+        return verified(array, self.location / table, self.contents[table])
+
+    def read_equally_long(self, names: Sequence[str], length: int | None = None) -> list[npt.NDArray[Any]]:
+        """Return small arrays of one length, by default the length of the first."""
+        found = [self.read(name) for name in names]
+        wanted = len(found[0]) if length is None else length
+        for name, values in zip(names, found, strict=True):
+            if len(values) != wanted:
+                raise CorruptStoreError(f"{(self.location / name).url} holds {len(values):,} entries, not {wanted:,}")
+        return found
+
+
+@contextmanager
+def new_output(
+    out: AnyPlace,
+    kind: str,
+    attributes: Mapping[str, Any],
+    names: Iterable[str],
+    *,
+    force: bool,
+    inputs: Sequence[Any] = (),
+) -> Iterator[NewArrays]:
+    """Make an output, whose arrays are written inside; readers see it when it is finished.
+
+    Parameters
+    ----------
+    kind : such as "tree"
+    attributes : its description, as JSON holds it
+    names : names of the arrays that outputs of this kind have
+    force : remove the output of this kind that is there
+    inputs : data that the output may not lie in or around
+
+    Raises
+    ------
+    InputError
+        Anything else is there.
+    """
+    output = Output.at(out)
+    with only_job(output.location) as job:
+        output.check_target(kind, inputs, force=force)
+        remove(output, names)
+        described = {"format": FORMAT, "kind": kind, **attributes}
+        output.begin(described)
+        arrays = NewArrays(output)
+        yield arrays
+        job.check()
+        output.finish_with(arrays, described)
+
+
+def with_article(kind: str | None) -> str:
+    """Return a kind of output with its article, if it has one."""
+    return f"a {kind}" if kind in WITH_ARTICLE else str(kind)

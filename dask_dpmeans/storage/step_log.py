@@ -1,0 +1,201 @@
+"""The steps of a run: each is written, then committed by one write, so that a stopped fit goes on from the last one."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dask_dpmeans.engine.history import INTEGERS, Record
+from dask_dpmeans.errors import CorruptStoreError, LockLostError
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, attributes_of, create_group, open_whole, read, write
+from dask_dpmeans.storage.file_names import CHECKPOINTS, HISTORY, STEPS, is_written
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.lock import Holder
+from dask_dpmeans.storage.manifest import malformed_as_corrupt
+
+State = TypeVar("State", bound=Any)
+
+
+@dataclass(frozen=True)
+class StepLog:
+    """The steps and checkpoints of an output."""
+
+    location: Location
+    """The location of the output."""
+
+    def run_name(self) -> str:
+        """Return the name that tells the run from those that were begun there before or after it."""
+        return str(attributes_of(self.location / STEPS).get("run"))
+
+    def committed(self) -> int:
+        """Return the number of the last committed step; 0 if there is none."""
+        return int(self._last_commit()["committed"])
+
+    def _last_commit(self) -> dict[str, Any]:
+        """Return the attributes of the last commit."""
+        run = self.run_name()
+        for number in sorted(self._numbers(), reverse=True):
+            step = self._step(number)
+            commit = attributes_of(step).get(MARKER, {})
+            if commit.get("run") != run:
+                continue
+            if commit.get("committed") != number:
+                raise CorruptStoreError(f"{step.url}/zarr.json is that of another step")
+            return dict(commit)
+        return {"committed": 0, "converged": False}
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of the steps of which anything is stored."""
+        return [int(name) for name in (self.location / STEPS).names() if name.isdecimal()]
+
+    def _step(self, number: int) -> Location:
+        return self.location / f"{STEPS}/{number:06d}"
+
+    def commit(
+        self, state: Any, history: Sequence[Record], converged: bool, job: str = "", run: str | None = None
+    ) -> None:
+        """Write a state and the history up to it, commit them in one write, and remove older states.
+
+        Parameters
+        ----------
+        state : a dataclass of arrays and numbers, with its number, `step`
+        history : one record for each step
+        converged : whether the step is the last one
+        job : the name of the job, from its lock
+        run : the name of the run that the job works on; by default the one that is there.  A commit by a job that
+            stood still while another job began a new run does not count.
+
+        Raises
+        ------
+        LockLostError
+            Another job has committed this step.
+        """
+        run, step = run or self.run_name(), self._step(state.step)
+        commit = {"committed": state.step, "converged": converged, "run": run, "job": job}
+        commit[CONTENTS] = self._write_step(step, state, history, run)
+        try:
+            create_group(step, {MARKER: commit}, anew=True)
+        except FileExistsError:
+            there = attributes_of(step).get(MARKER, {})
+            if there.get("run") != run and self.run_name() == run:  # of a job that stood still
+                self._remove_step(state.step)
+                self.commit(state, history, converged, job, run)
+            elif there != commit:  # if equal, it was written, but the answer was lost
+                raise LockLostError(f"another job has committed step {state.step} of {self.location.url}") from None
+        if self.run_name() == run:  # else the older steps belong to a new run
+            self._remove_older(state.step)
+
+    def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> dict[str, str]:
+        """Write the arrays of a step; return the digests of their contents."""
+        values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
+        layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
+        packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
+        state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
+        return {"state": state_content, "history": write(step / "history", _table(history))}
+
+    def restore(self, kind: type[State]) -> tuple[State, list[Record], bool]:
+        """Return the last committed state, its history, and whether it is the end."""
+        commit = self._last_commit()
+        step = self._step(commit["committed"])
+        with malformed_as_corrupt(step / "state"):
+            if dict(open_whole(step / "state").attrs).get("run", commit["run"]) != commit["run"]:
+                raise CorruptStoreError(
+                    f"{(step / 'state').url} was written over by a job that stood still: use --force"
+                )
+            packed, attributes = read(step / "state", commit[CONTENTS]["state"])
+            state = kind(**_unpacked(packed, attributes["layout"]))
+            history = records_of(read(step / "history", commit[CONTENTS]["history"])[0])
+        return state, history, bool(commit["converged"])
+
+    def discard_uncommitted(self) -> None:
+        """Remove files that a dead job may have left of steps after the last committed one."""
+        last = self.committed()
+        for number in self._numbers():
+            if number > last:
+                self._remove_step(number)
+
+    def _remove_older(self, newest: int) -> None:
+        """Remove the checkpoints, and the steps up to the last but one."""
+        self.remove_checkpoints()
+        for number in self._numbers():
+            if number < newest - 1:
+                self._remove_step(number)
+
+    def _remove_step(self, number: int) -> None:
+        """Remove the files of a step, its commit first."""
+        step, folder = self._step(number), f"{STEPS}/{number:06d}"
+        entries = [f"{folder}/{entry}" for entry in step.entries()]
+        commit = f"{folder}/zarr.json"
+        self.location.remove(entry for entry in entries if entry == commit)
+        self.location.remove(entry for entry in entries if entry != commit and is_written(entry))
+
+    def checkpoints(self, holder: Holder | None = None) -> "CheckpointFiles":
+        """Return the store of checkpoints, which are kept until a step is committed or the output is finished.
+
+        Nothing is saved once another job than `holder` has the lock.
+        """
+        return CheckpointFiles(self.location / f"{STEPS}/{CHECKPOINTS}", holder)
+
+    def has_checkpoints(self) -> bool:
+        """Return whether any checkpoint is kept."""
+        return any(True for _ in self.checkpoints().location.entries())
+
+    def remove_checkpoints(self) -> None:
+        """Remove all checkpoints."""
+        entries = self.checkpoints().location.entries()
+        self.location.remove([f"{STEPS}/{CHECKPOINTS}/{entry}" for entry in entries])
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """A store of checkpoints: a file for each name."""
+
+    location: Location
+    holder: Holder | None = None
+    """The job that may write there; None for any."""
+
+    def load(self, name: str) -> bytes | None:
+        """Return the checkpoint of this name; None if there is none."""
+        fs, where = (self.location / name).files()
+        fs.invalidate_cache()
+        try:
+            content: bytes = fs.cat_file(where)
+        except FileNotFoundError:
+            return None
+        return content
+
+    def save(self, name: str, content: bytes) -> None:
+        """Write a checkpoint in place of the last one of this name.
+
+        Raises
+        ------
+        LockLostError
+            Another job has the lock.
+        """
+        if self.holder is not None:
+            self.holder.check()
+        (self.location / name).write(content)
+
+
+def _unpacked(packed: Float64Array, layout: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a state from its numbers in a row, and their types and shapes."""
+    sizes = [math.prod(shape) for _, shape in layout.values()]
+    values = {}
+    for part, (name, (dtype, shape)) in zip(np.split(packed, np.cumsum(sizes)[:-1]), layout.items(), strict=True):
+        value = part.astype(dtype).reshape(shape)
+        values[name] = value if shape else value.item()
+    return values
+
+
+def _table(history: Sequence[Record]) -> Float64Array:
+    """Return a history as (steps, figures) float64, which holds integers below 2**53 exactly."""
+    return np.array([[getattr(record, name) for name in HISTORY] for record in history], np.float64)
+
+
+def records_of(table: Float64Array) -> list[Record]:
+    """Return the records of a history from its table, (steps, figures)."""
+    rows = [dict(zip(HISTORY, row, strict=True)) for row in table.tolist()]
+    return [Record(**row | {name: int(row[name]) for name in INTEGERS}) for row in rows]

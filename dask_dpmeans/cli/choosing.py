@@ -20,6 +20,7 @@ from dask_dpmeans.cli.options import (
     READING_OPTIONS,
     SEARCH,
     flag,
+    number,
     penalties_of,
     with_options,
     with_storage,
@@ -152,11 +153,10 @@ def _penalty_line(found: PenaltyFor, read_as: str) -> str:
     SEARCH,
     FULL,
     METRIC,
-    click.option(
+    number(
         "--halvings",
-        default=0,
-        show_default=True,
-        help="How often to split the rows into two halves, fit both, and compare the results.",
+        0,
+        "How often to split the rows in two halves, fit both, and compare the labels.",
     ),
     click.option(
         "--summary-rows",

@@ -21,8 +21,11 @@ from dask_dpmeans.cli.options import (
     SEARCH,
     SEED,
     STOPPING_OPTIONS,
+    choice,
     fit_command_named,
-    penalty_option,
+    flag,
+    number,
+    penalty,
     with_options,
 )
 from dask_dpmeans.cli.progress import progress
@@ -41,9 +44,9 @@ from dask_dpmeans.text import counted
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (
-    click.option("--gamma", type=float, help="Parameter of rbf and poly, 1 / (number of columns) by default."),
-    click.option("--degree", default=3, show_default=True, help="Parameter of poly."),
-    click.option("--coef0", default=1.0, show_default=True, help="Parameter of poly."),
+    click.option("--gamma", type=float, help="Parameter of rbf and poly; default 1 / (number of columns)."),
+    number("--degree", 3, "Parameter of poly."),
+    number("--coef0", 1.0, "Parameter of poly."),
 )
 APPROXIMATION_OPTIONS = (
     click.option(
@@ -51,20 +54,16 @@ APPROXIMATION_OPTIONS = (
         type=click.Choice(["nystroem", "fourier"]),
         help="Cluster features of the rows that approximate the kernel.",
     ),
-    click.option("--components", type=int, help="Number of features of the --approximation, 100 by default."),
+    click.option("--components", type=int, help="Number of features of the --approximation; default 100."),
 )
-
-
-def kernel_option(choices: list[str], help: str) -> Any:
-    """Return the option ``--kernel``."""
-    return click.option("--kernel", type=click.Choice(choices), default="rbf", show_default=True, help=help)
 
 
 @fit_command_named(
     "fit",
-    penalty_option(
-        "Price of a cluster. Without --search, its square root is a radius; with --metric cosine, it is 2 (1 - cosine) "
-        "of an angle."
+    penalty(
+        "--penalty",
+        "By default a radius: a row farther than its square root from every center opens a cluster. "
+        "With --search, the price of a cluster. With --metric cosine, 2 (1 - cosine) of an angle.",
     ),
     SEARCH,
     METRIC,
@@ -75,12 +74,7 @@ def kernel_option(choices: list[str], help: str) -> Any:
         metavar="mean|RUN",
         help="Start from the mean, or from a run.",
     ),
-    click.option(
-        "--dry-run",
-        "dry",
-        is_flag=True,
-        help="Show the cost of the fit, from a few rows; write nothing.",
-    ),
+    flag("--dry-run", "dry", help="Show the cost of the fit, from a few rows; write nothing."),
 )
 def fit_command(
     data: str, run: str, penalty: float, search: bool, metric: str, init: str, dry: bool, **how: Any
@@ -95,16 +89,11 @@ def fit_command(
 @fit_command_named(
     "hdp",
     click.option("--groups", metavar="ARRAY", required=True, help=GROUPS),
-    click.option(
-        "--local-penalty",
-        type=float,
-        required=True,
-        help="Price of each center that a data set uses.",
-    ),
-    click.option("--global-penalty", type=float, required=True, help="Price of a center."),
+    penalty("--local-penalty", "Price of each center that a data set uses."),
+    penalty("--global-penalty", "Price of a center."),
     SEARCH,
     *APPROXIMATION_OPTIONS,
-    kernel_option(KERNELS[:-1], "Kernel function of the --approximation."),
+    choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
     *KERNEL_OPTIONS,
 )
 def hdp_command(data: str, run: str, local_penalty: float, global_penalty: float, search: bool, **how: Any) -> None:
@@ -122,8 +111,8 @@ def hdp_command(data: str, run: str, local_penalty: float, global_penalty: float
 
 @fit_command_named(
     "kernel",
-    penalty_option("Price of a cluster, in units of the kernel."),
-    kernel_option(KERNELS, "Kernel function, or precomputed if DATA is the kernel matrix."),
+    penalty("--penalty", "Price of a cluster, in units of the kernel."),
+    choice("--kernel", KERNELS, "rbf", "Kernel function, or precomputed if DATA is the kernel matrix."),
     *KERNEL_OPTIONS,
     *APPROXIMATION_OPTIONS,
     SEARCH,
@@ -137,43 +126,17 @@ def kernel_command(data: str, run: str, penalty: float, search: bool, **how: Any
 
 @fit_command_named(
     "spectral",
-    penalty_option("Eigenvectors with a larger eigenvalue are used."),
-    click.option(
-        "--affinity",
-        type=click.Choice(AFFINITIES),
-        default="linear",
-        show_default=True,
-        help="Similarity of two rows.",
-    ),
+    penalty("--penalty", "Eigenvectors with a larger eigenvalue are used."),
+    choice("--affinity", AFFINITIES, "linear", "Similarity of two rows."),
     click.option(
         "--gamma",
         type=float,
-        help="Parameter of rbf: exp(-gamma x squared distance); 1 / columns by default.",
+        help="Parameter of rbf: exp(-gamma x squared distance); default 1 / columns.",
     ),
-    click.option(
-        "--neighbors",
-        default=10,
-        show_default=True,
-        help="Number of nearest_neighbors, with the row itself.",
-    ),
-    click.option(
-        "--landmarks",
-        default=1000,
-        show_default=True,
-        help="Number of rows that represent all rows for rbf.",
-    ),
-    click.option(
-        "--max-components",
-        default=256,
-        show_default=True,
-        help="Stop with an error if more eigenvectors are used.",
-    ),
-    click.option(
-        "--threshold",
-        default=0.25,
-        show_default=True,
-        help="Penalty of DP-means on the rows of the eigenvectors.",
-    ),
+    number("--neighbors", 10, "Number of nearest_neighbors, with the row itself."),
+    number("--landmarks", 1000, "Number of rows that represent all rows for rbf."),
+    number("--max-components", 256, "Stop with an error if more eigenvectors are used."),
+    number("--threshold", 0.25, "Penalty of DP-means on the rows of the eigenvectors."),
     SEARCH,
 )
 def spectral_command(data: str, run: str, penalty: float, neighbors: int, landmarks: int, **how: Any) -> None:
@@ -186,20 +149,13 @@ def spectral_command(data: str, run: str, penalty: float, neighbors: int, landma
 
 @fit_command_named(
     "graph",
-    penalty_option("Price of a cluster, negative; for the normalized cut, between -1 and 0."),
-    click.option(
-        "--cut",
-        type=click.Choice(CUTS),
-        default="normalized",
-        show_default=True,
-        help="The cut to minimize.",
-    ),
-    click.option(
+    penalty("--penalty", "Price of a cluster, negative; for the normalized cut, between -1 and 0."),
+    choice("--cut", CUTS, "normalized", "The cut to minimize."),
+    choice(
         "--init",
-        type=click.Choice(list(METHODS)),
-        default="coarsen",
-        show_default=True,
-        help="Start with each node as a cluster (coarsen), or with one cluster as Algorithm 1 does (mean).",
+        METHODS,
+        "coarsen",
+        "Start with each node as a cluster (coarsen), or with one cluster as Algorithm 1 does (mean).",
     ),
     last=(SEED, FILL_MISSING, *COMPUTE_OPTIONS, *STOPPING_OPTIONS),
 )

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -92,8 +92,24 @@ def with_options(*options: Decorator) -> Decorator:
 
 
 def flag(*names: str, help: str) -> Decorator:
-    """Return an option that takes no value."""
+    """Return an option without a value."""
     return click.option(*names, is_flag=True, help=help)
+
+
+def number(name: str, default: float, help: str) -> Decorator:
+    """Return an option for a number of the type of its default."""
+    return click.option(name, default=default, show_default=True, help=help)
+
+
+def choice(name: str, among: Iterable[str], default: str, help: str) -> Decorator:
+    """Return an option for one of some names."""
+    kind = click.Choice(list(among))
+    return click.option(name, type=kind, default=default, show_default=True, help=help)
+
+
+def penalty(name: str, help: str) -> Decorator:
+    """Return a required option for a penalty."""
+    return click.option(name, type=float, required=True, help=help)
 
 
 DATA = (
@@ -179,41 +195,29 @@ FORCE = flag("--force", help="First remove the output that is there, if dask-dpm
 JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for programs to standard output.")
 SEED = click.option("--seed", type=click.IntRange(0), help="Random seed. By default, one is drawn and stored.")
 SEARCH = flag("--search", help="Read penalties as prices, and search for the lowest objective.")
-METRIC = click.option(
+METRIC = choice(
     "--metric",
-    type=click.Choice(list(METRICS)),
-    default="euclidean",
-    show_default=True,
-    help="cosine compares directions: after --scale, rows are brought to unit length, and squared distances are "
-    "2 (1 - cosine).",
+    METRICS,
+    "euclidean",
+    "cosine compares directions: after --scale, rows are brought to unit length, and squared "
+    "distances are 2 (1 - cosine).",
 )
 FULL = flag("--full", help="Fit all rows. By default, a summary is fitted if there are many rows.")
 MAX_CLUSTERS = click.option("--max-clusters", type=int, help="Stop with an error if there are more clusters.")
 READING_OPTIONS = (
     click.option("--weights", metavar="ARRAY", help=f"Weights of the rows: {ARRAY}."),
     click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
-    click.option(
-        "--scale",
-        type=click.Choice(["none", "std"]),
-        default="none",
-        show_default=True,
-        help="std divides each column by its standard deviation.",
-    ),
+    choice("--scale", ["none", "std"], "none", "std divides each column by its standard deviation."),
     SEED,
     FILL_MISSING,
     *COMPUTE_OPTIONS,
 )
 """Options of each command that clusters the rows of a table."""
 STOPPING_OPTIONS = (
-    click.option("--max-iter", default=300, show_default=True, help="Largest number of sweeps or steps."),
-    click.option(
-        "--tol",
-        default=1e-4,
-        show_default=True,
-        help="Stop when the objective falls by less than this share.",
-    ),
+    number("--max-iter", 300, "Largest number of sweeps or steps."),
+    number("--tol", 1e-4, "Stop when the objective falls by less than this share."),
     MAX_CLUSTERS,
-    flag("--resume", help="Continue with the run that is there."),
+    flag("--resume", help="Continue with the run that is there, if there is one."),
     FORCE,
     JSON,
 )
@@ -228,8 +232,3 @@ def fit_command_named(name: str, *options: Decorator, last: tuple[Decorator, ...
     data_and_run = click.argument("data"), click.argument("run")
     epilog = DATA if last is FIT_OPTIONS else None
     return with_options(click.command(name, epilog=epilog), *data_and_run, *options, *last)
-
-
-def penalty_option(help: str) -> Decorator:
-    """Return the option ``--penalty`` of a fit."""
-    return click.option("--penalty", type=float, required=True, help=help)

@@ -1,13 +1,13 @@
-"""What can go wrong that is not a mistake of ours.  No message tells the credentials in a URL."""
+"""Errors of this package.  Messages never contain the credentials of a URL."""
 
 import re
 
 USER, QUERY = re.compile(r"(?<=://)[^/\s]+@"), re.compile(r"(\b\w+://[^\s?'\"]+)\?[^\s'\"]+")
-"""Who a URL asks as, with what password; and what it may be signed with."""
+"""User and password in a URL, and its query, which may contain a signature."""
 
 
 def redacted(text: str) -> str:
-    """A text without the credentials of the URLs in it.
+    """Return a text without the credentials of the URLs in it.
 
     >>> redacted("no array at https://me:secret@host/rows?token=abc 'and so on'")
     "no array at https://***@host/rows?*** 'and so on'"
@@ -16,11 +16,12 @@ def redacted(text: str) -> str:
 
 
 STORES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
-"""Packages that ask object stores; their errors are no `OSError`."""
+"""Client packages of object stores; their errors are not `OSError`."""
 
 
 def of_store(error: BaseException) -> bool:
-    """Whether a store or a disk failed to answer, or refused to, so that a later try may succeed."""
+    """Return whether a store or a disk failed to respond or refused, so that a later try may
+    succeed."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES
 
 
@@ -34,15 +35,15 @@ class InputError(_RedactedError, ValueError):
 
 
 class InputTypeError(InputError, TypeError):
-    """Data of a type that cannot be used; scikit-learn raises a `TypeError` there."""
+    """Data of a type that cannot be used; scikit-learn raises `TypeError` for it."""
 
 
 class TooManyClustersError(_RedactedError, RuntimeError):
-    """The penalty opens more clusters than `max_clusters`.  The steps committed so far stand."""
+    """The penalty opens more clusters than `max_clusters`.  The steps committed so far are kept."""
 
 
 class CorruptStoreError(_RedactedError, RuntimeError):
-    """What a store holds is not what was written."""
+    """A store does not hold the data that was written."""
 
 
 class NoWorkersError(_RedactedError, RuntimeError):
@@ -50,19 +51,22 @@ class NoWorkersError(_RedactedError, RuntimeError):
 
 
 class VersionsDifferError(_RedactedError, RuntimeError):
-    """Scheduler, workers and this process do not run the same versions."""
+    """The scheduler, the workers and this process run different versions."""
 
 
 class ClusterLostError(_RedactedError, RuntimeError):
-    """The scheduler or all workers are gone, or a task ended each worker that took it.  Committed steps stand."""
+    """The scheduler or all workers are gone, or a task ended every worker that ran it.  Committed
+    steps are kept."""
 
 
 class LockLostError(_RedactedError, RuntimeError):
-    """Another job has taken the output that this one was writing.  Its committed steps stand."""
+    """Another job took the output that this job was writing.  The committed steps of this job are
+    kept."""
 
 
 class AbandonedError(RuntimeError):
-    """Nobody waits for what a thread works on: who did was stopped."""
+    """The caller that waited for this thread was stopped, so the result of the thread has no
+    use."""
 
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"

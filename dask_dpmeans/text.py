@@ -1,13 +1,18 @@
-"""Text for people: numbers with their nouns, columns of figures, short reprs."""
+"""Text for people: numbers with nouns, columns of numbers, short reprs."""
 
 from collections.abc import Sized
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+MOST_WHOLE = 10.0**12
+"""Larger numbers are written to some digits, even if they are whole."""
+MOST = 60
+"""Characters of a value in a repr."""
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """Return a number with its noun.
 
     >>> counted(1, "shard"), counted(1000, "shard")
     ('1 shard', '1,000 shards')
@@ -15,27 +20,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def figures(values: Any, digits: int = 6) -> list[str]:
-    """Numbers of one column: whole ones as counts are, with separators; where one is not, all to so many digits.
+def figures(values: ArrayLike, digits: int = 6) -> list[str]:
+    """Format the numbers of one column: all as whole numbers with separators, or all to some
+    digits.
 
     >>> figures([1055.0, 3.0]), figures([1055.372, 3.0])
     (['1,055', '3'], ['1055.37', '3'])
     """
     numbers = np.asarray(values, np.float64).tolist()
-    whole = all(number.is_integer() and abs(number) < MOST_WHOLE for number in numbers)
-    return [f"{number:,.0f}" if whole else f"{number:.{digits}g}" for number in numbers]
+    if all(number.is_integer() and abs(number) < MOST_WHOLE for number in numbers):
+        return [f"{number:,.0f}" for number in numbers]
+    return [f"{number:.{digits}g}" for number in numbers]
 
 
-MOST_WHOLE = 10.0**12
-"""Larger numbers are written to some digits, be they whole."""
-
-
-MOST = 60
-"""Characters of a value that is no array."""
-
-
-def brief(result: Any) -> str:
-    """The `repr` of a dataclass or a named tuple.
+def brief(result: object) -> str:
+    """Return the `repr` of a dataclass or a named tuple, with arrays and long values cut.
 
     >>> from typing import NamedTuple
     >>> class Found(NamedTuple):
@@ -50,10 +49,14 @@ def brief(result: Any) -> str:
     return f"{type(result).__name__}({values})"
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
+    if isinstance(value, np.generic):
+        return repr(value.item())
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return repr(value.item()) if isinstance(value, np.generic) else f"<{value.dtype} {value.shape}>"
-    text = repr(value) if not isinstance(value, Sized) or isinstance(value, str) or len(value) <= MOST else ""
-    if text and len(text) <= MOST:
-        return text
-    return f"<{type(value).__name__} of {len(value):,}>" if isinstance(value, Sized) else f"{text[:MOST]}..."
+        return f"<{value.dtype} {value.shape}>"
+    if isinstance(value, Sized) and not isinstance(value, str) and len(value) > MOST:
+        return f"<{type(value).__name__} of {len(value):,}>"
+    text = repr(value)
+    if len(text) > MOST and isinstance(value, Sized):
+        return f"<{type(value).__name__} of {len(value):,}>"
+    return text if len(text) <= MOST else f"{text[:MOST]}..."

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dask_dpmeans.cli.fitting import fit_from_options
-from dask_dpmeans.cli.options import HOW, with_options
+from dask_dpmeans.cli.options import FIT_OPTIONS, with_options
 from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.estimators.base import CentersMixin
@@ -114,7 +114,7 @@ SPEC = MethodSpec(Lloyd, (Method,), predictor, arrays=(*CENTERS, FIRST_ROWS))
 @click.argument("data")
 @click.argument("run")
 @click.option("--clusters", type=int, default=2)
-@with_options(*HOW)
+@with_options(*FIT_OPTIONS)
 def lloyd_command(data: str, run: str, clusters: int, **how: Any) -> None:
     """Cluster the rows of DATA by k-means."""
     limits = {"max_iter": how.pop("max_iter"), "random_state": how.pop("seed")}

@@ -148,7 +148,7 @@ def test_a_path_ends_with_the_command_that_fits_its_number(how: list[str], folde
     found = dask_dpmeans.selection.penalty.read_path("path.zarr")
     facts = page("path.zarr").facts["Result"]
     shown = call("show", "path.zarr").splitlines()[-1].removeprefix("next: ")
-    assert facts["what fits with it"] == shown
+    assert facts["fit with this price"] == shown
     for number, line in enumerate((said.splitlines()[-1].removeprefix("next: "), shown)):
         _, *proposed = shlex.split(line)
         run = f"run-{number}.zarr"

@@ -19,7 +19,7 @@ from zarr.codecs import ZstdCodec
 from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.api.loading import read_run
 from dask_dpmeans.api.synthetic import Synthetic
-from dask_dpmeans.cli import homes, main, place
+from dask_dpmeans.cli import compute, homes, main
 from dask_dpmeans.cli.progress import PlainLines, TerminalLine, progress
 from dask_dpmeans.engine.history import GAINS, MOVES, Record
 from dask_dpmeans.errors import InputError
@@ -172,7 +172,7 @@ def test_predict_writes_labels_distances_and_rows_beyond(data: str) -> None:
     far = np.concatenate([zarr.open_array(data)[:], np.full((7, 3), 1e3, np.float32)])
     np.save("far.npy", far)
     result = succeed("predict", "run.zarr", "far.npy", "out.zarr")
-    assert "1,007 rows labelled, 7 of them beyond every radius: out.zarr" in result.stdout
+    assert "1,007 rows labeled, 7 of them beyond the radius of every cluster: out.zarr" in result.stdout
     out = xarray.open_zarr("out.zarr")
     np.testing.assert_array_equal(out.label, load("run.zarr").predict(far))
     np.testing.assert_array_equal(np.flatnonzero(out.beyond), np.arange(1000, 1007))
@@ -216,7 +216,7 @@ def test_a_dry_run_says_what_a_fit_would_cost_and_writes_nothing(data: str, tmp_
     assert "advice      no codec has a checksum" in result.stdout
     succeed("fit", data, "run.zarr", "--penalty", 25)
     again = succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run")
-    assert "run.zarr is there: would be refused without --force/--resume" in again.stdout
+    assert "run.zarr is there: a fit needs --force or --resume" in again.stdout
 
 
 def test_a_dry_run_in_json_is_one_event(data: str) -> None:
@@ -291,7 +291,7 @@ def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> 
 def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
     shown = succeed("path", data, "--penalties", "1e9", "--summary-rows", 100, "--seed", 0, "--search").stdout
     assert "of a summary of " in shown
-    assert "no interval is between those of the most clusters and of one: try more penalties" in shown
+    assert "no interval lies between the largest number of clusters and one cluster: try more penalties" in shown
 
 
 @pytest.mark.parametrize(
@@ -307,8 +307,8 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         (["path", "{data}", "--penalties", 9, "--max-clusters", 2], "clusters, more than max_clusters=2: raise the"),
         (["path", "{data}", "--number", 9], "--number says how many penalties lie from --from to --to: give these too"),
         (["path", "{data}", "--penalties", "1,2", "--number", 9], "--number says how many penalties lie"),
-        (["penalty", "{data}", "-k", 2, "--full"], "--full is about fits, and none is asked for: give --fit or"),
-        (["penalty", "{data}", "-k", 2, "--seed", 0], "--seed is about fits, and none is asked for: give --fit or"),
+        (["penalty", "{data}", "-k", 2, "--full"], "--full is an option for fits: give --fit or"),
+        (["penalty", "{data}", "-k", 2, "--seed", 0], "--seed is an option for fits: give --fit or"),
         (["path", "{data}", "--from", 3, "--to", 2], "--from 3 must be > 0 and below --to 2"),
         (["path", "{data}", "{data}/out", "--penalties", "1"], "lie one within the other: give another output"),
     ],
@@ -481,7 +481,7 @@ BOTH = "working in 2 processes, --threads 2 keeps to threads"
 def streamed(data: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> str:
     """Rows of four blocks in many chunks, that no memory keeps, on two cores."""
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
-    monkeypatch.setattr(place, "own_threads", lambda: 2)
+    monkeypatch.setattr(compute, "own_threads", lambda: 2)
     zarr.create_array("many.zarr", data=np.tile(rows, (60, 1)), chunks=(1000, 3))
     return "many.zarr"
 
@@ -493,7 +493,7 @@ class Watched:
         self.trials, self.places = 0, []
         self.trial, self.start = trial, start
         monkeypatch.setattr(Trial, "of", self._of)
-        monkeypatch.setattr(place, "connect", self._connect)
+        monkeypatch.setattr(compute, "connect", self._connect)
 
     def _of(self, *_):
         self.trials += 1
@@ -693,7 +693,7 @@ class Loading:
             os.kill(os.getpid(), {0:d})
             time.sleep(10)
 sys.meta_path.insert(0, Loading())
-from dask_dpmeans.cli import main
+from dask_dpmeans.cli import compute, homes, main
 main()
 """
 

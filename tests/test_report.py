@@ -29,7 +29,7 @@ from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-UNCHECKED = "The input is stored without checksums: a flipped bit in it would not have been seen."
+UNCHECKED = "The input is stored without checksums: a flipped bit in it would not be found."
 METHODS = {
     "fit": ["rows.zarr", "--penalty", "12", "--init", "mean", "--seed", "3", "--columns", "0,2", "--scale", "std"],
     "search": ["rows.zarr", "--penalty", "40", "--search", "--seed", "1", "--weights", "weights.npy"],
@@ -193,7 +193,7 @@ def test_a_page_tells_of_clusters_of_one_row_and_of_an_end_before_convergence(fo
     found = page(tmp_path / "run")
     number = load(tmp_path / "run").cluster_weights_.tolist().index(1.0)
     assert found.warnings[0] == "The fit stopped at max_iter=1 before it converged: raise max_iter, or tol."
-    assert found.warnings[1] == f"1 cluster of one row alone ({number}): outliers, or the penalty is low."
+    assert found.warnings[1] == f"1 cluster of a single row ({number}): outliers, or the penalty is low."
     assert found.facts["Result"]["converged"] == "no"
 
 
@@ -208,9 +208,7 @@ def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_check
     number = model.predict(rows[-1:])[0]
     assert light == f"1 cluster of less than 0.001 of the mean weight ({number}): outliers, or the penalty is low."
     assert unchecked == UNCHECKED
-    assert edge.startswith(
-        "2 rows (0.00022 of all) at the edge of the radius: squared distances above 0.9 of the penalty 4"
-    )
+    assert edge.startswith("2 rows (0.00022 of all) near the radius: squared distances above 0.9 of the penalty 4")
 
 
 def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
@@ -222,7 +220,7 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     assert found.warnings[-1].endswith("type of CPU): they are not shown.")
     assert [picture.title for picture in found.pictures] == PICTURES["fit"][:4]
     np.save(tmp_path / "rows.npy", rows[:-1])
-    assert "are not those of the fit" in page(tmp_path / "run").warnings[-1]
+    assert "are not exactly the rows of the fit" in page(tmp_path / "run").warnings[-1]
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()
@@ -268,7 +266,8 @@ def test_a_table_of_many_clusters_has_the_heaviest(folder, monkeypatch):
     table = run_page.cluster_table(load(folder / "fit-run"), ["column 0", "column 2"])
     weights = load(folder / "fit-run").cluster_weights_
     assert [float(line[1]) for line in table.lines] == sorted(weights, reverse=True)[:1]
-    assert table.caption == f"The heaviest first; {len(weights) - 1} lighter ones are left out, the run has all."
+    left_out = f"{len(weights) - 1} lighter clusters are left out here, but not in the run"
+    assert table.caption == f"The heaviest clusters first; {left_out}."
     assert table.columns[-2:] == ["column 0", "column 2"]
 
 
@@ -302,7 +301,7 @@ def test_a_page_of_many_clusters_says_that_it_leaves_the_tree_out(folder, monkey
     monkeypatch.setattr(run_page, "MOST_LEAVES", 1)
     [tree] = [picture for picture in page(folder / "fit-run", data=False).pictures if picture.title == "Tree"]
     assert tree.source is None
-    assert tree.caption == "Left out, as it takes a while for more than 1 clusters: dask-dpmeans tree makes it."
+    assert tree.caption.startswith("Left out, because it takes long for more than 1 clusters.")
     assert Links(html(page(folder / "fit-run", data=False))).loaded == ["data:,"] * 3
 
 
@@ -360,7 +359,7 @@ def test_a_page_of_a_path_has_its_intervals_and_how_halves_agree(stored):
     assert found.headline == f"6 prices: from {path.n_clusters[0]} clusters to {path.n_clusters[-1]} of 300 rows"
     assert found.warnings == [UNCHECKED]
     assert len(Links(text).loaded) == 1
-    assert [page(stored / each).pictures[0].caption.endswith("longest is shaded.") for each in ("prices", "radii")] == [
+    assert [page(stored / each).pictures[0].caption.endswith("is shaded.") for each in ("prices", "radii")] == [
         True,
         False,
     ]
@@ -379,7 +378,7 @@ def test_a_page_of_a_path_warns_of_a_summary_and_of_rows_in_memory(stored, tmp_p
     found = page(tmp_path / "path.zarr")  # of one penalty, at which no number can stand over any length
     assert found.headline == "1 price: 1 cluster of 300 rows"
     assert [table.title for table in found.tables] == ["Penalties tried"]
-    assert found.warnings[0].startswith("No interval lies between that of the most clusters and that of one")
+    assert found.warnings[0].startswith("No interval lies between the largest number of clusters and one")
     assert found.command is None
     assert "where X are the rows: they were in memory" in html(found)
     exec(found.call, {"X": rows})
@@ -400,7 +399,7 @@ def test_a_tree_of_one_cluster_and_of_a_model_in_memory_has_a_page(tmp_path):
     found = page(tmp_path / "tree.zarr")
     assert found.pictures[0].caption.startswith("Not drawn: the tree has no levels at which clusters join")
     assert found.command is None
-    assert "where model is what was fitted" in html(found)
+    assert "where model is the fitted estimator" in html(found)
 
 
 def test_a_page_of_a_path_reads_no_rows_and_no_page_is_of_predictions(stored, tmp_path):

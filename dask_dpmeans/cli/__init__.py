@@ -1,7 +1,7 @@
 """The command line: each command calls one function of the library.
 
-This module loads little, so that Ctrl-C and SIGTERM are heard before the modules of a command load, which takes
-seconds.
+This module loads little, so that Ctrl-C and SIGTERM work while the modules of a command load, which
+takes seconds.
 """
 
 import click
@@ -16,20 +16,20 @@ CHOOSING, FITTING, MAKING, SHOWING = (
 )
 HOMES = {
     "predict": Home(FITTING, "Label rows with the clusters of a run."),
-    "penalty": Home(CHOOSING, "Find the penalty for about so many clusters."),
-    "path": Home(CHOOSING, "Fit many penalties, and see how many clusters each gives."),
+    "penalty": Home(CHOOSING, "Find the penalty for a number of clusters."),
+    "path": Home(CHOOSING, "Fit at many penalties, and show the number of clusters of each."),
     "tree": Home(CHOOSING, "Cluster the clusters of a run, level by level."),
-    "show": Home(SHOWING, "Say what a run, path or tree was asked and found."),
-    "report": Home(SHOWING, "Write a run, path or tree as a page of HTML."),
+    "show": Home(SHOWING, "Show the parameters and results of a run, path or tree."),
+    "report": Home(SHOWING, "Write a run, path or tree as an HTML page."),
     "export": Home(SHOWING, "Write the clusters of a run as JSON."),
     "synth": Home(MAKING, "Write synthetic rows and their true labels."),
-    "demo": Home(MAKING, "Cluster synthetic rows, and say what was found."),
+    "demo": Home(MAKING, "Cluster synthetic rows, and show the result."),
 }
-"""Commands of no method."""
+"""Commands that do not belong to a method."""
 
 
 def homes() -> dict[str, Home]:
-    """Return where each command is found: those of the methods, and the others."""
+    """Return the module and summary of each command."""
     methods = [each for each in METHODS.values() if each.command is not None]
     return {str(each.command): Home(each.commands, each.summary) for each in methods} | HOMES
 
@@ -37,4 +37,5 @@ def homes() -> dict[str, Home]:
 @click.group("dpmeans", cls=Commands, homes=homes, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dask-dpmeans")
 def main() -> None:
-    """DP-means clustering from Zarr stores to Zarr stores, without a number of clusters to choose."""
+    """Cluster the rows of Zarr stores by DP-means: choose the price of a cluster, not the number of
+    clusters."""

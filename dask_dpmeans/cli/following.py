@@ -1,8 +1,7 @@
-"""The command that goes on from what another found."""
+"""The command that fits with a penalty that another command found."""
 
 import json
 import os
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -11,14 +10,15 @@ from dask_dpmeans.cli.fitting import fit_command
 from dask_dpmeans.errors import redacted
 from dask_dpmeans.selection import commands
 
-SAID_ANEW = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
-"""What the next command says for itself."""
+OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
+"""Options that are not copied to the next command."""
 
 
 def following(data: str, penalty: float, *, search: bool = False, seed: int | None = None) -> str:
-    """Return the command that fits `data` with a penalty that this command found, reading it with the same options."""
+    """Return the command that fits `data` with a penalty; options for reading are copied from this
+    command."""
     context = click.get_current_context()
-    known = {option.name for option in fit_command.params} - set(SAID_ANEW)
+    known = {option.name for option in fit_command.params} - set(OWN_OPTIONS)
     options: list[str] = []
     for option in context.command.params:
         given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
@@ -29,8 +29,9 @@ def following(data: str, penalty: float, *, search: bool = False, seed: int | No
     return commands.next_fit(redacted(data), penalty, search=search, seed=seed, options=options, run=run)
 
 
-def _words(flag: str, value: Any) -> list[str]:
-    """An option as it is given; the values of storage options are told to nobody."""
+def _words(flag: str, value: object) -> list[str]:
+    """Return an option as words; the values of storage options are left out, since they may be
+    secret."""
     if value is True:
         return [flag]
     if isinstance(value, dict):

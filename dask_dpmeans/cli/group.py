@@ -1,4 +1,4 @@
-"""The group of all commands: they load when called, and the library's errors become messages and exit codes."""
+"""The group of all commands; errors of the library become messages and exit codes."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -23,40 +23,40 @@ from dask_dpmeans.errors import (
 
 
 class WrongUseError(click.ClickException):
-    """Something that cannot be used."""
+    """Wrong use or bad input."""
 
     exit_code = 2
 
 
 class StoppedError(click.ClickException):
-    """A command that was stopped, or lost its cluster, and may succeed when it is given again."""
+    """A command that was stopped or lost its cluster; the same command may succeed later."""
 
     exit_code = STOPPED
 
 
 class Home(NamedTuple):
-    """Where a command is found."""
+    """The module of a command, and its summary."""
 
     module: str
-    """The module, which defines `{name}_command`."""
+    """Module that defines `{name}_command`."""
     summary: str
-    """What the list of all commands says of it."""
+    """Line in the list of all commands."""
 
 
 class Commands(click.Group):
-    """A group whose commands load when they are called."""
+    """A group that loads a command only when it is called."""
 
     def __init__(self, *arguments: Any, homes: Callable[[], Mapping[str, Home]], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.homes = homes
-        """Returns where each command is found, by name."""
+        """Returns the commands, by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return sorted(self.homes())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command, its module loaded."""
+        """Load a command."""
         home = self.homes().get(cmd_name)
         if home is None:
             return None
@@ -64,17 +64,18 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of all commands, without loading them."""
+        """Write the list of all commands without loading them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, home.summary) for name, home in sorted(self.homes().items())])
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run the command line; Ctrl-C and SIGTERM are heard from here on."""
+        """Run the command line; Ctrl-C and SIGTERM stop it from here on."""
         with stoppable():
             return super().main(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command: 0 done, 2 wrong use or bad input, 3 stopped, 1 anything else."""
+        """Run a command; exit codes: 0 done, 2 wrong use or bad input, 3 stopped, 1 other
+        errors."""
         with stoppable(), short_logs(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _say_warning
@@ -88,7 +89,7 @@ class Commands(click.Group):
                 raise WrongUseError(str(error)) from error
             except (ClusterLostError, NoWorkersError) as error:
                 raise StoppedError(str(error)) from error
-            except BrokenPipeError:  # who read the output has seen enough
+            except BrokenPipeError:  # the reader of the output has closed it
                 raise
             except (CorruptStoreError, LockLostError) as error:
                 raise click.ClickException(str(error)) from error
@@ -100,7 +101,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that was asked for; once it is loaded, a signal lets it end in order."""
+        """Return the command; from now on, a signal stops it in order."""
         found = super().resolve_command(ctx, args)
         with stoppable() as stopper:
             stopper.working = True

@@ -1,4 +1,4 @@
-"""What Dask logs while a command runs: a line each, without tracebacks."""
+"""Log messages of Dask, as one line each, without tracebacks."""
 
 import logging
 from collections.abc import Iterator
@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from typing import Any
 
 LOGGERS = ("asyncio", "distributed", "tornado")
-"""Packages that log what has gone wrong on a connection with its traceback; the command itself says what follows."""
+"""Packages that log errors of connections with tracebacks; the command itself says what happens
+next."""
 
 
 @contextmanager
 def short_logs() -> Iterator[None]:
-    """Cut what these packages log inside down to its first line."""
+    """Cut messages of these packages to their first line."""
     make = logging.getLogRecordFactory()
 
     def short(*given: Any, **more: Any) -> logging.LogRecord:

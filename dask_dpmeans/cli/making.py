@@ -1,4 +1,4 @@
-"""Commands that make data: synthetic rows, and a first run on some."""
+"""The commands that make data: synthetic rows, and a first run on them."""
 
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from dask_dpmeans.text import counted
 @click.command("synth")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("out")
-@click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1))
-@click.option("--features", default=16, show_default=True, type=click.IntRange(1))
-@click.option("--centers", default=100, show_default=True, type=click.IntRange(1), help="Blobs.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1), help="Number of rows.")
+@click.option("--features", default=16, show_default=True, type=click.IntRange(1), help="Number of columns.")
+@click.option("--centers", default=100, show_default=True, type=click.IntRange(1), help="Number of blobs.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Random seed.")
 @with_storage
 @FORCE
 def synth_command(
@@ -36,7 +36,7 @@ def synth_command(
     storage_options: dict[str, Any],
     force: bool,
 ) -> None:
-    """Write synthetic rows and their true labels: OUT/rows and OUT/truth."""
+    """Write synthetic rows to OUT/rows, and their true labels to OUT/truth."""
     blobs = Synthetic(kind, rows, features, centers, seed)
     write_synthetic(blobs, out, force=force, storage_options=storage_options)
     click.echo(f"{counted(rows, 'row')} of {counted(features, 'column')}: {redacted(out)}/rows")
@@ -45,7 +45,7 @@ def synth_command(
 @click.command("demo")
 @click.argument("folder", default="dask-dpmeans-demo")
 def demo_command(folder: str) -> None:
-    """Make a store of synthetic rows in FOLDER, cluster it on threads, and say what was found and where."""
+    """Write synthetic rows to FOLDER, cluster them, and show the result."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

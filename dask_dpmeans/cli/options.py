@@ -1,10 +1,10 @@
-"""Options, each defined once."""
+"""Options of the commands, each defined once."""
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -12,12 +12,15 @@ from dask_dpmeans.methods.dpmeans.metric import METRICS
 from dask_dpmeans.sources import parse_bytes
 from dask_dpmeans.storage.location import check_options
 
+Decorator = Callable[[Any], Any]
+Command = TypeVar("Command")
+
 MOST_COLUMNS = 10**6
-"""Column numbers that --columns takes, so that a slip of the hand does not fill the memory."""
+"""Column numbers must be less than this, so that a typing error does not fill the memory."""
 
 
 def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[int] | None:
-    """Column numbers of a text such as 0,2-5."""
+    """Return the column numbers of a text such as 0,2-5."""
     if text is None:
         return None
     columns: list[int] = []
@@ -26,39 +29,43 @@ def _columns(_: click.Context, __: click.Parameter, text: str | None) -> list[in
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < MOST_COLUMNS):
             raise click.BadParameter(
-                f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5; names go with the path of a "
-                "Parquet table, as table.parquet#age,income"
+                f"{text!r} is not a list of columns below {MOST_COLUMNS:,} such as 0,2-5. "
+                "Names belong to the path of a Parquet table, as in table.parquet#age,income"
             )
         columns.extend(range(int(first), int(last) + 1))
     return columns
 
 
 def penalties_of(_: click.Context, __: click.Parameter, text: str | None) -> list[float] | None:
-    """Penalties of a text such as 1,2,4."""
+    """Return the penalties of a text such as 1,2,4."""
+    if text is None:
+        return None
     try:
-        return None if text is None else [float(part) for part in text.split(",")]
+        return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is not a list of penalties such as 1,2,4") from error
 
 
 def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-    """Bytes of a text such as 4GB."""
+    """Return the bytes of a text such as 4GB."""
+    if text is None:
+        return None
     try:
-        size = None if text is None else int(parse_bytes(text))
+        size = int(parse_bytes(text))
     except (OverflowError, ValueError) as error:
         raise click.BadParameter(f"{text!r} is not a size such as 4GB") from error
-    if size is not None and size < 1:
-        raise click.BadParameter(f"{text!r} is no memory at all")
+    if size < 1:
+        raise click.BadParameter(f"{text!r} is no memory at all: give a size such as 4GB")
     return size
 
 
 def _storage_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
-    """Options of texts such as anon=true."""
+    """Return the options of texts such as anon=true."""
     options = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise click.BadParameter(f"{text!r} is no option such as anon=true")
+            raise click.BadParameter(f"{text!r} is not an option such as anon=true")
         try:
             options[key] = json.loads(value)
         except ValueError:
@@ -67,31 +74,64 @@ def _storage_options(_: click.Context, __: click.Parameter, texts: tuple[str, ..
 
 
 def _seconds(_: click.Context, __: click.Parameter, number: float) -> float:
-    """Seconds, of which there must be some and an end."""
+    """Return a finite number of seconds > 0."""
     if not 0 < number < math.inf:
         raise click.BadParameter(f"{number} is not a finite number of seconds > 0")
     return number
 
 
+def with_options(*options: Decorator) -> Decorator:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def flag(*names: str, help: str) -> Decorator:
+    """Return an option without a value."""
+    return click.option(*names, is_flag=True, help=help)
+
+
+def number(name: str, default: float, help: str) -> Decorator:
+    """Return an option for a number of the type of its default."""
+    return click.option(name, default=default, show_default=True, help=help)
+
+
+def choice(name: str, among: Iterable[str], default: str, help: str) -> Decorator:
+    """Return an option for one of some names."""
+    kind = click.Choice(list(among))
+    return click.option(name, type=kind, default=default, show_default=True, help=help)
+
+
+def penalty(name: str, help: str) -> Decorator:
+    """Return a required option for a penalty."""
+    return click.option(name, type=float, required=True, help=help)
+
+
 DATA = (
-    "DATA is the path or URL of a Zarr array (store.zarr/group/array) or of a Parquet table, with the columns to use "
-    "(table.parquet#age,income), or a .npy file; or, sparse, of a Zarr group in the layout of anndata (data, indices, "
+    "DATA is the path or URL of a Zarr array (store.zarr/group/array), or of a Parquet table with the columns to use "
+    "(table.parquet#age,income), or a .npy file. Sparse rows are a Zarr group in the layout of anndata (data, indices, "
     "indptr), or a .npz file of scipy."
 )
-"""Below the help of each command that reads rows."""
+"""Text below the help of each command that reads rows."""
+ARRAY = "a one-dimensional Zarr array, .npy file or Parquet column"
 STORAGE = click.option(
     "--storage-option",
     "storage_options",
     multiple=True,
     callback=_storage_options,
     metavar="KEY=VALUE",
-    help="What fsspec takes for the URLs here, such as anon=true; the VALUE is read as JSON where it is some. Other "
-    "users of this machine can see it: keep secrets in the environment.",
+    help="Option of fsspec for URLs, such as anon=true. VALUE may be JSON. Other users of this "
+    "machine can see it: keep secrets in the environment.",
 )
 
 
 def with_storage(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with options of object stores, which are wrong use where nothing is at a URL."""
+    """Add the options of object stores to a command; they are wrong use if no argument is a URL."""
 
     @wraps(command)
     def checked(**given: Any) -> Any:
@@ -101,86 +141,94 @@ def with_storage(command: Callable[..., Any]) -> Callable[..., Any]:
     return STORAGE(checked)
 
 
-WHERE = (
+COMPUTE_OPTIONS = (
     click.option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Work on the Dask cluster of this scheduler; where nothing else is said, of the one that Dask's "
-        "configuration names, as DASK_SCHEDULER_ADDRESS does.",
+        help="Run on the Dask cluster of this scheduler. The default is the scheduler in the configuration of Dask "
+        "(DASK_SCHEDULER_ADDRESS), if there is one and no option asks for this machine.",
     ),
-    click.option("--scheduler-file", metavar="FILE", help="The same, of the scheduler that wrote this file."),
+    click.option(
+        "--scheduler-file",
+        metavar="FILE",
+        help="Run on the cluster whose scheduler wrote this file.",
+    ),
     click.option(
         "--workers",
         type=click.IntRange(1),
-        help="Work in this many processes of this machine. By default threads, "
-        "and processes where a short trial finds that threads wait for one another as they read DATA.",
+        help="Run in this many processes of this machine. The default is threads, or processes if a short trial shows "
+        "that threads wait for each other when they read DATA.",
     ),
-    click.option("--threads", type=click.IntRange(1), help="Threads of this process, or of each of the --workers."),
     click.option(
-        "--memory-limit", callback=_bytes, help="Memory of each of the --workers, or in all without that option: 4GB."
+        "--threads",
+        type=click.IntRange(1),
+        help="Threads of this process, or of each of the --workers.",
+    ),
+    click.option(
+        "--memory-limit",
+        callback=_bytes,
+        help="Memory of each of the --workers, or of this process, such as 4GB.",
     ),
     click.option(
         "--worker-timeout",
         default=60.0,
         callback=_seconds,
         show_default=True,
-        help="Seconds to wait for the scheduler, and for a worker each time that there is none.",
+        help="Seconds to wait for the scheduler, and for a worker whenever there is none.",
     ),
-    click.option("--tls-ca-file", metavar="FILE", help="Authority that certifies the --scheduler, in PEM format."),
-    click.option("--tls-cert", metavar="FILE", help="Certificate that the --scheduler is shown."),
-    click.option("--tls-key", metavar="FILE", help="Private key of that certificate."),
+    click.option(
+        "--tls-ca-file",
+        metavar="FILE",
+        help="Certificate authority of the --scheduler, in PEM format.",
+    ),
+    click.option("--tls-cert", metavar="FILE", help="Certificate to show to the --scheduler."),
+    click.option("--tls-key", metavar="FILE", help="Private key of this certificate."),
     with_storage,
 )
-FILL = click.option(
-    "--fill-missing", is_flag=True, help="Read chunks that are not in the store as its fill value, as Zarr does."
+"""Options for the threads, processes or cluster that do the work."""
+FILL_MISSING = flag(
+    "--fill-missing",
+    help="Read chunks that are missing in the store as the fill value, as Zarr does.",
 )
-GROUPS = "Number of the data set of each row, integers: a one-dimensional Zarr array, .npy file or Parquet column."
-FORCE = click.option("--force", is_flag=True, help="Remove what is there first, if it was written by dask-dpmeans.")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs, to standard output.")
-SEED = click.option("--seed", type=click.IntRange(0), help="Random seed; one is drawn and stored by default.")
-SEARCH = click.option("--search", is_flag=True, help="Take penalties as prices and search for the lowest objective.")
-METRIC = click.option(
+GROUPS = f"Number of the data set of each row, integers from 0: {ARRAY}."
+FORCE = flag("--force", help="First remove the output that is there, if dask-dpmeans wrote it.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for programs to standard output.")
+SEED = click.option("--seed", type=click.IntRange(0), help="Random seed. By default, one is drawn and stored.")
+SEARCH = flag("--search", help="Read penalties as prices, and search for the lowest objective.")
+METRIC = choice(
     "--metric",
-    type=click.Choice(list(METRICS)),
-    default="euclidean",
-    show_default=True,
-    help="cosine compares directions: rows are brought to unit length, after --scale, and squared distances are "
-    "2 (1 - cosine).",
+    METRICS,
+    "euclidean",
+    "cosine compares directions: after --scale, rows are brought to unit length, and squared "
+    "distances are 2 (1 - cosine).",
 )
-SCALES = click.Choice(["none", "std"])
-FULL = click.option("--full", is_flag=True, help="Fit all rows, not only a summary where there are many.")
-READING = (
-    click.option(
-        "--weights",
-        metavar="ARRAY",
-        help="Weights of the rows: a one-dimensional Zarr array, .npy file or Parquet column.",
-    ),
+FULL = flag("--full", help="Fit all rows. By default, a summary is fitted if there are many rows.")
+MAX_CLUSTERS = click.option("--max-clusters", type=int, help="Stop with an error if there are more clusters.")
+READING_OPTIONS = (
+    click.option("--weights", metavar="ARRAY", help=f"Weights of the rows: {ARRAY}."),
     click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
-    click.option(
-        "--scale", type=SCALES, default="none", show_default=True, help="Divide each column by its standard deviation."
-    ),
+    choice("--scale", ["none", "std"], "none", "std divides each column by its standard deviation."),
     SEED,
-    FILL,
-    *WHERE,
+    FILL_MISSING,
+    *COMPUTE_OPTIONS,
 )
-"""Of every command that reads rows to cluster them."""
-ENDS = (
-    click.option("--max-iter", default=300, show_default=True, help="The most sweeps or steps."),
-    click.option("--tol", default=1e-4, show_default=True, help="Converged when J falls by less than this share."),
-    click.option("--max-clusters", type=int, help="Stop with an error where there are more."),
-    click.option("--resume", is_flag=True, help="Go on with the run that is there."),
+"""Options of each command that clusters the rows of a table."""
+STOPPING_OPTIONS = (
+    number("--max-iter", 300, "Largest number of sweeps or steps."),
+    number("--tol", 1e-4, "Stop when the objective falls by less than this share."),
+    MAX_CLUSTERS,
+    flag("--resume", help="Continue with the run that is there, if there is one."),
     FORCE,
     JSON,
 )
-"""How a fit ends, and what becomes of it."""
-HOW = (*READING, *ENDS)
-"""Of every command that fits."""
+"""Options for the end of a fit, and for its output."""
+FIT_OPTIONS = (*READING_OPTIONS, *STOPPING_OPTIONS)
+"""Options of each command that fits the rows of a table."""
 
 
-def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def decorate(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+def fit_command_named(name: str, *options: Decorator, last: tuple[Decorator, ...] = FIT_OPTIONS) -> Decorator:
+    """Return a decorator that makes the command ``name DATA RUN``, with its own options before the
+    shared ones."""
+    data_and_run = click.argument("data"), click.argument("run")
+    epilog = DATA if last is FIT_OPTIONS else None
+    return with_options(click.command(name, epilog=epilog), *data_and_run, *options, *last)

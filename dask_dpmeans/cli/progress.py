@@ -1,4 +1,5 @@
-"""What a fit says while it runs: a line that renews itself on a terminal, plain lines in a log, JSON for programs."""
+"""Progress of a command: one line that is rewritten on a terminal, plain lines in a log, JSON for
+programs."""
 
 import json
 import logging
@@ -18,80 +19,88 @@ from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.sources import Pass
 
 REDRAW = 0.25
-"""Seconds between two looks at what a terminal shows."""
+"""Seconds between two updates of a terminal."""
 QUIET = 30.0
-"""Seconds without a word after which a log is told how far a pass has come."""
+"""Seconds without output after which a log gets a line about the current pass."""
 
 
 @dataclass
 class Pace:
-    """Rows a second, and the time since the start."""
+    """Speed of a fit, in rows a second, and the time since its start."""
 
     started: float = field(default_factory=perf_counter)
     passes: float = 0.0
 
     def describe(self, record: Record, n_rows: int, number: int) -> str:
-        """A step in one line."""
+        """Return a step as one line."""
         rows_read, self.passes = (record.passes - self.passes) * n_rows, record.passes
         pace = rows_read / record.seconds if record.seconds > 0 else 0.0
-        moves = "".join(f"{name}={getattr(record, name):,}  " for name in MOVES if getattr(record, name))
-        local = f"local={record.n_local_clusters:,}  " * bool(record.n_local_clusters)
-        return (
-            f"step {number}: k={record.n_clusters:,}  {local}J={record.objective:.9g}  births={record.births:,}  "
-            f"deaths={record.deaths:,}  {moves}{pace:,.0f} rows/s  {elapsed(perf_counter() - self.started)}"
-        )
+        parts = [f"step {number}: k={record.n_clusters:,}"]
+        if record.n_local_clusters:
+            parts.append(f"local={record.n_local_clusters:,}")
+        parts += [
+            f"J={record.objective:.9g}",
+            f"births={record.births:,}",
+            f"deaths={record.deaths:,}",
+        ]
+        parts += [f"{name}={getattr(record, name):,}" for name in MOVES if getattr(record, name)]
+        parts += [f"{pace:,.0f} rows/s", elapsed(perf_counter() - self.started)]
+        return "  ".join(parts)
 
 
 class Progress:
-    """A consumer of steps and passes, while it is entered.
+    """Output about steps and passes, as a context manager.
 
-    What it is told of passes it only notes; a thread of its own says it, from time to time, so that passes need not
+    Passes are only noted; a thread writes about them from time to time, so that passes need not
     wait.
     """
 
     every: ClassVar[float]
-    """Seconds between looks at what to say of a pass."""
+    """Seconds between two checks of the current pass."""
 
     def __init__(self) -> None:
         self.pace = Pace()
-        self.standing = ""
-        """What the last step, or the last of several fits, came to."""
+        self.last_result = ""
+        """Line about the last step, or about the last of several fits."""
         self.latest: Pass | None = None
-        self.told = self.said = monotonic()
+        self.pass_time = self.output_time = monotonic()
         self._lock, self._over = Lock(), Event()
         self._thread = Thread(target=self._watch, name="dpmeans-progress", daemon=True)
         self._warn = warnings.showwarning
         self._lines = Lines(self)
 
     def step(self, number: int, record: Record, n_rows: int) -> None:
-        """A step was committed."""
+        """Report a committed step."""
         with self._lock:
-            self.standing, self.said = self.pace.describe(record, n_rows, number), monotonic()
+            self.last_result, self.output_time = (
+                self.pace.describe(record, n_rows, number),
+                monotonic(),
+            )
             self.say_step(number, record)
 
     def watch(self, found: Pass) -> None:
-        """A pass begins, goes on or ends."""
-        self.latest, self.told = found, monotonic()
+        """Note that a pass begins, goes on or ends."""
+        self.latest, self.pass_time = found, monotonic()
         if found.unit == "fits":
-            self.standing = describe_pass(found)
+            self.last_result = describe_pass(found)
 
     def say_step(self, number: int, record: Record) -> None:
-        """Say what a step came to."""
+        """Write about a step."""
         raise NotImplementedError
 
     def say_pass(self, found: Pass, since: float) -> None:
-        """Say how far a pass has come, as it was told so many seconds ago."""
+        """Write about a pass, whose state was noted `since` seconds ago."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Nothing more to say."""
+        """Finish the output."""
 
     def warn(self, *warning: Any, **more: Any) -> None:
-        """Say a warning, as it would be said without this."""
+        """Write a warning, as without this object."""
         self._warn(*warning, **more)
 
     def log(self, line: str) -> None:
-        """Say what the log of this package says."""
+        """Write a line of the log of this package."""
         click.echo(line, err=True)
 
     def __enter__(self) -> Self:
@@ -113,53 +122,53 @@ class Progress:
                 with self._lock:
                     found = self.latest
                     if found is not None and not found.over:
-                        self.say_pass(found, monotonic() - self.told)
-            except OSError:  # nobody reads on: the next step says so
+                        self.say_pass(found, monotonic() - self.pass_time)
+            except OSError:  # nobody reads the output: the next step raises the error
                 return
 
     def _line(self, found: Pass, since: float) -> str:
-        """A pass and what was reached before it, in one line."""
-        before = "" if found.unit == "fits" else self.standing
+        """Return a pass and the last result as one line."""
+        before = "" if found.unit == "fits" else self.last_result
         return "  ".join(filter(None, (describe_pass(found, since), before)))
 
 
 def progress(as_json: bool) -> Progress:
-    """The progress that fits where the output goes."""
+    """Return the kind of progress for the kind of output."""
     if as_json:
         return JsonLines()
     return TerminalLine() if sys.stderr.isatty() else PlainLines()
 
 
 class Lines(logging.Handler):
-    """Hands warnings of the log on to a progress."""
+    """Logging handler that passes warnings to a `Progress`."""
 
     def __init__(self, shown: Progress) -> None:
         super().__init__(logging.WARNING)
         self.shown = shown
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say one line."""
+        """Write one line."""
         self.shown.log(record.getMessage())
 
 
 class PlainLines(Progress):
-    """One line a step, to standard error, and one of a pass where nothing was said for half a minute."""
+    """One line a step to standard error, and one about the pass after half a minute of silence."""
 
     every = 1.0
 
     def say_step(self, number: int, record: Record) -> None:
-        """Say what a step came to."""
-        click.echo(self.standing, err=True)
+        """Write the line of a step."""
+        click.echo(self.last_result, err=True)
 
     def say_pass(self, found: Pass, since: float) -> None:
-        """Say how far a pass has come, if it is time to."""
-        if monotonic() >= self.said + QUIET:
-            self.said = monotonic()
+        """Write about a pass after a long silence."""
+        if monotonic() >= self.output_time + QUIET:
+            self.output_time = monotonic()
             click.echo(self._line(found, since), err=True)
 
 
 class TerminalLine(Progress):
-    """One line that each step writes anew, and each pass while it runs."""
+    """One line that each step and each pass rewrites."""
 
     every = REDRAW
 
@@ -168,18 +177,18 @@ class TerminalLine(Progress):
         self._shown = ""
 
     def warn(self, *warning: Any, **more: Any) -> None:
-        """Say a warning above the line."""
+        """Write a warning above the line."""
         with self._above():
             super().warn(*warning, **more)
 
     def log(self, line: str) -> None:
-        """Say a line of the log above the line."""
+        """Write a line of the log above the line."""
         with self._above():
             super().log(line)
 
     @contextmanager
     def _above(self) -> Iterator[None]:
-        """Let something be said where the line stands, which then stands below it."""
+        """Clear the line while something is written, then show it again below."""
         with self._lock:
             shown = self._shown
             self._show("")
@@ -187,18 +196,18 @@ class TerminalLine(Progress):
             self._show(shown)
 
     def say_step(self, number: int, record: Record) -> None:
-        """Say what a step came to."""
-        self._show(self.standing)
+        """Write the line of a step."""
+        self._show(self.last_result)
 
     def say_pass(self, found: Pass, since: float) -> None:
-        """Say how far a pass has come."""
+        """Write about a pass."""
         self._show(self._line(found, since))
 
     def end(self) -> None:
-        """Leave standing what was reached."""
+        """Leave the last result on the terminal."""
         if self._shown:
-            self._show(self.standing)
-            click.echo(err=True, nl=bool(self.standing))
+            self._show(self.last_result)
+            click.echo(err=True, nl=bool(self.last_result))
 
     def _show(self, line: str) -> None:
         shown = line[: shutil.get_terminal_size().columns - 1]
@@ -208,23 +217,24 @@ class TerminalLine(Progress):
 
 
 class JsonLines(Progress):
-    """One JSON object a step, to standard output, and one of a pass where nothing was said for half a minute."""
+    """One JSON object a step to standard output, and one about the pass after half a minute of
+    silence."""
 
     every = 1.0
 
     def say_step(self, number: int, record: Record) -> None:
-        """Say what a step came to."""
+        """Write the line of a step."""
         click.echo(json.dumps({"event": "step", "step": number, **asdict(record)}))
 
     def say_pass(self, found: Pass, since: float) -> None:
-        """Say how far a pass has come, if it is time to."""
-        if monotonic() >= self.said + QUIET:
-            self.said = monotonic()
+        """Write about a pass after a long silence."""
+        if monotonic() >= self.output_time + QUIET:
+            self.output_time = monotonic()
             click.echo(json.dumps({"event": "pass", **asdict(found)}))
 
 
 def describe_pass(found: Pass, since: float = 0.0) -> str:
-    """How far a pass has come, as it was told so many seconds ago, in a few words.
+    """Return the state of a pass, noted `since` seconds ago, as text.
 
     >>> describe_pass(Pass("scan", 3_000_000, 4_000_000, "rows", 30.0), since=1.0)
     'scan 75%  100,000 rows/s  0:00:09 to go'
@@ -239,14 +249,18 @@ def describe_pass(found: Pass, since: float = 0.0) -> str:
         left = found.seconds * (found.total - found.done) / found.done - since
         share, pace = found.done / found.total, found.done / found.seconds if found.seconds else 0.0
         return f"{found.name} {share:.0%}  {pace:,.0f} rows/s  {elapsed(max(0.0, left))} to go"
-    total = "" if found.total is None else f" of {found.total:,}"
-    unit = found.unit.removesuffix("s") if (found.total or found.done) == 1 else found.unit
-    last = f", the last at penalty {found.last['penalty']:.6g}: k={found.last['n_clusters']:,}" if found.last else ""
+    total, last, unit = "", "", found.unit
+    if found.total is not None:
+        total = f" of {found.total:,}"
+    if (found.total or found.done) == 1:
+        unit = unit.removesuffix("s")
+    if found.last:
+        last = f", the last at penalty {found.last['penalty']:.6g}: k={found.last['n_clusters']:,}"
     return f"{found.name}: {found.done:,}{total} {unit}{last}  {elapsed(found.seconds + since)}"
 
 
 def elapsed(seconds: float) -> str:
-    """Hours, minutes and seconds.
+    """Return hours, minutes and seconds.
 
     >>> elapsed(3661.5)
     '1:01:01'

@@ -1,4 +1,4 @@
-"""Commands that show what a run found."""
+"""The commands that show results."""
 
 import json
 from contextlib import ExitStack
@@ -10,9 +10,9 @@ from click.core import ParameterSource
 
 from dask_dpmeans.api.export import export
 from dask_dpmeans.api.loading import open_run
+from dask_dpmeans.cli.compute import ComputeOptions, open_rows
 from dask_dpmeans.cli.group import WrongUseError
-from dask_dpmeans.cli.options import FORCE, JSON, WHERE, with_options, with_storage
-from dask_dpmeans.cli.place import PlaceOptions, placed
+from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
 from dask_dpmeans.errors import redacted
@@ -29,7 +29,7 @@ from dask_dpmeans.storage.output import Output
 @with_storage
 @JSON
 def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> None:
-    """What the run, path or tree in STORE was asked, and what it found."""
+    """Show the parameters and results of the run, path or tree in STORE."""
     place = Location.at(store, storage_options)
     kind = Output.at(place).kind()
     if kind == "path":
@@ -48,9 +48,10 @@ def show_command(store: str, storage_options: dict[str, Any], as_json: bool) -> 
 @with_storage
 @FORCE
 def export_command(run: str, out: str, storage_options: dict[str, Any], force: bool) -> None:
-    """Write the clusters of RUN, one of `fit`, as JSON that needs no Zarr to be read: OUT, a file.
+    """Write the clusters of RUN to the JSON file OUT, which can be read without Zarr.
 
-    Centers, weights, and the columns, scale and metric by which a row finds the nearest center.
+    The file has centers and weights, and the columns, scale and metric that find the nearest center
+    of a row.
     """
     click.echo(f"{redacted(run)}: {export(Location.at(run, storage_options), out, force=force)}")
 
@@ -58,30 +59,36 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
 @click.command("report")
 @click.argument("store")
 @click.argument("out")
-@click.option("--data", help="Rows of a run, where they are no longer where that says, or at a URL.")
-@click.option("--no-data", is_flag=True, help="Leave out what needs the rows.")
-@with_options(*WHERE)
+@click.option("--data", help="Rows of a run, if they have moved or are at a URL.")
+@flag("--no-data", help="Leave out everything that needs the rows.")
+@with_options(*COMPUTE_OPTIONS)
 @FORCE
 def report_command(
-    store: str, out: str, data: str | None, no_data: bool, force: bool, **where: Unpack[PlaceOptions]
+    store: str,
+    out: str,
+    data: str | None,
+    no_data: bool,
+    force: bool,
+    **compute: Unpack[ComputeOptions],
 ) -> None:
-    """Write the run, path or tree in STORE as one page of HTML, OUT, with pictures: for people, without a network.
+    """Write the run, path or tree in STORE as one HTML page with pictures, the file OUT.
 
-    The rows of a run are read, in up to four passes, where they are on this machine or --data names them.
+    The page opens without a network. The rows of a run are read in up to four passes, if they are
+    still on this machine or --data is given.
     """
     if data is not None and no_data:
-        raise click.UsageError("--data says where the rows are, --no-data leaves them out: give one of them")
+        raise click.UsageError("--data gives the rows, --no-data leaves them out: give one of them")
     try:
         from dask_dpmeans import report  # noqa: PLC0415 (of all commands this one needs matplotlib)
     except ImportError as error:
         if error.name not in ("matplotlib", "networkx"):
             raise
         raise WrongUseError(str(error)) from error
-    place = Location.at(store, where["storage_options"])
+    place = Location.at(store, compute["storage_options"])
     report.checked_target(out, place, force)
     run = report.opened(place)
     if no_data or run is None:
-        _check_idle(where)
+        _check_unused(compute)
     rows = None if no_data else data
     if run is not None and not no_data:
         rows = data or report.input_of(run)
@@ -90,16 +97,16 @@ def report_command(
         opened: str | OpenedPath | None = None
         work: dict[str, Any] = {}
         if rows:
-            opened, work = stack.enter_context(placed(rows, False, sparse, **where))
+            opened, work = stack.enter_context(open_rows(rows, False, sparse, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         report.report(run or place, out, data=opened or False, force=force, **work)
     click.echo(f"{redacted(store)}: {Path(out).absolute()}")
 
 
-def _check_idle(where: PlaceOptions) -> None:
-    """Refuse options that say where to work, as there is no work."""
+def _check_unused(compute: ComputeOptions) -> None:
+    """Refuse compute options if no rows are read."""
     source_of = click.get_current_context().get_parameter_source
-    given = [name for name in where if source_of(name) is ParameterSource.COMMANDLINE]
-    idle = [f"--{name.replace('_', '-')}" for name in given if name != "storage_options"]
-    if idle:
-        raise click.UsageError(f"no rows are read for this page: leave out {', '.join(idle)}")
+    given = [name for name in compute if source_of(name) is ParameterSource.COMMANDLINE]
+    unused = [f"--{name.replace('_', '-')}" for name in given if name != "storage_options"]
+    if unused:
+        raise click.UsageError(f"no rows are read for this page: leave out {', '.join(unused)}")

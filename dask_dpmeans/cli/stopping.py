@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what they do to a command."""
+"""Ctrl-C and SIGTERM, which stop a command."""
 
 import os
 import signal
@@ -8,19 +8,20 @@ from contextlib import contextmanager
 from types import FrameType
 
 STOPPED = 3
-"""The exit code of what was stopped."""
+"""Exit code of a stopped command."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopper:
-    """The handler of the signals: a command that works ends in order at the first and at once at the second.
+    """Handler of the signals: the first one stops a command in order, the second one at once.
 
-    Before it works, while modules load, it ends at once: an exception in the middle of an import may be lost.
+    While modules load, the first signal ends the process at once: an exception during an import may
+    be lost.
     """
 
     def __init__(self) -> None:
         self.working = False
-        """Whether the command has begun to work."""
+        """Whether the modules of the command are loaded."""
         self.stopped = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -40,24 +41,25 @@ def end_at_once(why: str) -> None:
 
 
 def _say(line: str) -> None:
-    """Write a line to standard error, below what a terminal shows: a signal may come while another line is written."""
+    """Write a line to standard error; a signal may come while another line is written."""
     start = "\n" if os.isatty(2) else ""
     os.write(2, f"{start}{line}\n".encode())
 
 
 @contextmanager
 def stoppable() -> Iterator[Stopper]:
-    """Let Ctrl-C and SIGTERM stop a command inside; a signal that the process was started to ignore stays ignored."""
-    standing = signal.getsignal(signal.SIGTERM)
-    if isinstance(standing, Stopper):
-        yield standing
+    """Let Ctrl-C and SIGTERM stop a command inside; signals that the process ignores stay
+    ignored."""
+    current = signal.getsignal(signal.SIGTERM)
+    if isinstance(current, Stopper):
+        yield current
         return
     stopper = Stopper()
     if threading.current_thread() is not threading.main_thread():
         yield stopper
         return
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stopper) for number in heard}
+    used = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stopper) for number in used}
     try:
         yield stopper
     finally:

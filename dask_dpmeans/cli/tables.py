@@ -1,4 +1,4 @@
-"""What a run, a path or an estimate comes to: as JSON, and as text for people."""
+"""Runs, paths, trees and estimates, as JSON or as text for people."""
 
 import json
 from collections.abc import Sequence
@@ -82,55 +82,64 @@ def _weights(weights: Float64Array, unit: str | None) -> list[str]:
     return [f"{text} {unit}{'s' * (weight != 1)}" for text, weight in zip(texts, weights.tolist(), strict=True)]
 
 
-def seen(found: PenaltyPath | PenaltyFor) -> str:
-    """The rows that fits saw."""
-    return f"{'all' if found.full else 'a summary of'} {counted(found.rows_used, 'row')}"
+def rows_seen(found: PenaltyPath | PenaltyFor) -> str:
+    """Return a text about the rows that fits saw."""
+    rows = counted(found.rows_used, "row")
+    return f"all {rows}" if found.full else f"a summary of {rows}"
 
 
 def say_path(found: PenaltyPath, out: str | None, as_json: bool, following: str | None) -> None:
-    """Say a path, and what fits with the penalty that it proposes."""
+    """Show a path, and the command that fits with the penalty that it proposes."""
     click.echo(json.dumps(_path_event(found, out)) if as_json else _path_table(found, following))
 
 
 def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
-    """A path as JSON holds it, centers aside."""
-    figures = ("penalties", "n_clusters", "inertias", "objectives")
-    said = ("search", "full", "rows_used", "crowded", "random_state", "longest", "penalty")
+    """Return a path for JSON, without centers."""
+    arrays = ("penalties", "n_clusters", "inertias", "objectives")
+    scalars = ("search", "full", "rows_used", "crowded", "random_state", "longest", "penalty")
     return {
         "event": "path",
         "out": out and redacted(out),
-        **{name: getattr(found, name).tolist() for name in figures},
+        **{name: getattr(found, name).tolist() for name in arrays},
         "stability": None if found.stability is None else found.stability.tolist(),
         "intervals": [interval._asdict() for interval in found.intervals],
-        **{name: getattr(found, name) for name in said},
+        **{name: getattr(found, name) for name in scalars},
     }
 
 
+HEADER = f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}"
+LINE = "{penalty:>13.6g}{n_clusters:>10,}{objective:>16.9g}{inertia:>16.9g}"
+
+
 def _path_table(found: PenaltyPath, following: str | None) -> str:
-    """A path for people."""
-    stability = "" if found.stability is None else f"{'stability':>11}"
-    lines = [f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}{stability}"]
-    for place, penalty in enumerate(found.penalties):
-        index = "" if found.stability is None else f"{found.stability[place]:>11.2f}"
-        lines.append(
-            f"{penalty:>13.6g}{found.n_clusters[place]:>10,}{found.objectives[place]:>16.9g}"
-            f"{found.inertias[place]:>16.9g}{index}"
-        )
-    lines += ["", f"{'from':>13}{'to':>13}{'clusters':>10}{'length':>8}"]
+    """Return a path as text for people."""
+    columns = (found.penalties, found.n_clusters, found.objectives, found.inertias)
+    names = ("penalty", "n_clusters", "objective", "inertia")
+    table = [
+        HEADER,
+        *(LINE.format(**dict(zip(names, line, strict=True))) for line in zip(*columns, strict=True)),
+    ]
+    if found.stability is not None:
+        stability = ["stability", *(f"{index:.2f}" for index in found.stability)]
+        table = [f"{line}{text:>11}" for line, text in zip(table, stability, strict=True)]
+    lines = [*table, "", f"{'from':>13}{'to':>13}{'clusters':>10}{'length':>8}"]
     lines += [
         f"{each.low:>13.6g}{each.high:>13.6g}{each.n_clusters:>10,}{each.length:>8.2f}" for each in found.intervals
     ]
-    lines += ["", f"of {seen(found)}, as {'prices' if found.search else 'radii'}"]
-    lines += [found.caution] * bool(found.caution)
-    if not found.search:
-        return "\n".join(lines)
-    if found.longest is None:
-        return "\n".join([*lines, "no interval is between those of the most clusters and of one: try more penalties"])
-    middle = f"longest: {counted(found.longest, 'cluster')}, the middle is the price {found.penalty:.9g}"
-    return "\n".join([*lines, middle, f"next: {following}"])
+    lines += ["", f"of {rows_seen(found)}, as {'prices' if found.search else 'radii'}"]
+    if found.caution:
+        lines.append(found.caution)
+    if found.search and found.longest is None:
+        lines.append("no interval lies between the largest number of clusters and one cluster: try more penalties")
+    elif found.search:
+        longest = counted(found.longest or 0, "cluster")
+        lines.append(f"longest: {longest}, the middle is the price {found.penalty:.9g}")
+        lines.append(f"next: {following}")
+    return "\n".join(lines)
 
 
 def say_tree(found: ClusterTree, out: str | None, as_json: bool) -> None:
+    """Show a tree."""
     levels = [
         {name: getattr(level, name) for name in ("penalty", "n_clusters", "objective", "inertia")}
         | {"clusters": level.clusters.tolist()}
@@ -138,43 +147,48 @@ def say_tree(found: ClusterTree, out: str | None, as_json: bool) -> None:
     ]
     if as_json:
         click.echo(json.dumps({"event": "tree", "out": out and redacted(out), "levels": levels}))
-        return
-    click.echo(f"{'penalty':>13}{'clusters':>10}{'objective':>16}{'inertia':>16}")
-    for level in levels:
-        click.echo("{penalty:>13.6g}{n_clusters:>10,}{objective:>16.9g}{inertia:>16.9g}".format(**level))
+    else:
+        click.echo("\n".join([HEADER, *(LINE.format(**level) for level in levels)]))
 
 
 TARGETS = {
     "new": "would be written",
-    "refused": "is there: would be refused without --force/--resume",
+    "refused": "is there: a fit needs --force or --resume",
     "removed": "is there: --force would remove it first",
     "resumed": "is there: --resume would go on with it",
 }
 
 
 def say_estimate(found: Estimate, as_json: bool) -> None:
+    """Show the cost of a fit."""
     click.echo(json.dumps({"event": "estimate", **asdict(found)}) if as_json else _estimate_table(found))
 
 
 def _estimate_table(found: Estimate) -> str:
-    """An estimate for people."""
+    """Return an estimate as text for people."""
     stored = "unknown" if found.stored_bytes is None else f"{found.stored_bytes:,}"
-    columns = f"{found.n_features:,} of " * (found.n_features != found.n_columns) + counted(found.n_columns, "column")
-    kept = "read once and kept in memory" if found.resident else "read again in each pass"
-    loading = f", after {_duration(found.load_seconds)} to load the rows" * found.resident
-    lines = [
-        f"run         {found.run} {TARGETS[found.target]}",
-        f"input       {counted(found.n_rows, 'row')} x {columns}, {found.dtype}",
-        f"blocks      {found.n_blocks:,} of {counted(found.block_rows, 'row')}, in "
-        f"{counted(found.n_shards, 'shard')} of {found.shard_rows:,}",
-        f"bytes       {stored} as stored, {found.decoded_bytes:,} as decoded; {kept}",
-        f"memory      planned for {format_bytes(found.worker_memory)} a worker, {format_bytes(found.thread_memory)} a "
-        f"thread ({found.threads:,} in all); rows take {format_bytes(found.thread_bytes)} a thread",
-        f"pass        about {_duration(found.pass_seconds)}{loading}: {found.basis}",
-        *(f"advice      {each}" for each in found.advice),
-        "nothing was written",
-    ]
-    return "\n".join(lines)
+    columns = counted(found.n_columns, "column")
+    if found.n_features != found.n_columns:
+        columns = f"{found.n_features:,} of {columns}"
+    kept, loading = "read again in each pass", ""
+    if found.resident:
+        kept, loading = (
+            "read once and kept in memory",
+            f", after {_duration(found.load_seconds)} to load the rows",
+        )
+    shards = f"{counted(found.n_shards, 'shard')} of {found.shard_rows:,}"
+    memory = f"{format_bytes(found.worker_memory)} a worker, {format_bytes(found.thread_memory)} a thread"
+    lines = {
+        "run": f"{found.run} {TARGETS[found.target]}",
+        "input": f"{counted(found.n_rows, 'row')} x {columns}, {found.dtype}",
+        "blocks": f"{found.n_blocks:,} of {counted(found.block_rows, 'row')}, in {shards}",
+        "bytes": f"{stored} as stored, {found.decoded_bytes:,} as decoded; {kept}",
+        "memory": f"planned for {memory} ({found.threads:,} in all); rows take {format_bytes(found.thread_bytes)} "
+        "a thread",
+        "pass": f"about {_duration(found.pass_seconds)}{loading}: {found.basis}",
+    }
+    advice = [f"{'advice':<12}{each}" for each in found.advice]
+    return "\n".join([*(f"{name:<12}{text}" for name, text in lines.items()), *advice, "nothing was written"])
 
 
 def _duration(seconds: float) -> str:

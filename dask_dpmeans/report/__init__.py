@@ -1,4 +1,4 @@
-"""A run, a path or a tree as one page of HTML that a person would send to a colleague: it opens without a network."""
+"""Reports: a run, a path or a tree as one HTML page that opens without a network."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from dask_dpmeans.storage.output import Output, with_article
 __all__ = ["checked_target", "input_of", "opened", "page", "report"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
-"""What has a page that no rows are read for."""
+"""Kinds of stores whose page needs no rows."""
 
 
 def report(
@@ -28,47 +28,47 @@ def report(
     force: bool = False,
     **where: Unpack[Stored],
 ) -> None:
-    """Write a finished run, a path or a tree as one page of HTML, with its pictures, that opens without a network.
+    """Write a finished run, a path or a tree as one HTML page with pictures, which opens without a
+    network.
 
     Parameters
     ----------
-    store : path or URL of a run of `fit`, a run that was read, or path or URL of what
-        `dask_dpmeans.selection.penalty.write_path` or `dask_dpmeans.selection.tree.write_tree` wrote
+    store : a run that was read, or path or URL of a run of `fit` or of the output of
+        `dask_dpmeans.selection.penalty.write_path` or `dask_dpmeans.selection.tree.write_tree`
     out : path of a new file
-    data : path of the rows, or what `fit` takes; False, optional
-        Of a run alone.  By default where the run says that they were, if they still are there: a path of this machine.
-        From them come the picture of rows and centers, that of a small graph, and the number of rows at the edge of the
-        radius, in up to four passes.  With False they are not read.
-    force : write over a report that is there; nothing but a report of ours is ever written over
-    **where : client, threads, memory_limit, fill_missing, as `dask_dpmeans.fit` takes them
+    data : path of the rows, other input of `fit`, or False; optional, for a run only
+        The default is the path that the run stores, if it still exists on this machine.  The rows
+        are read in up to four passes, for the picture of rows and centers (or of a small graph) and
+        the number of rows near the radius.  With False they are not read.
+    force : replace a report that is there; other files are never replaced
+    **where : client, threads, memory_limit, fill_missing, as for `dask_dpmeans.fit`
 
     Raises
     ------
     InputError
-        Where there is nothing finished of these kinds, or `out` cannot be written.
+        There is no finished run, path or tree, or `out` cannot be written.
     CorruptStoreError
-        Where something in the store is missing or does not match its checksum.
+        Something in the store is missing or does not match its checksum.
     """
-    target = checked_target(out, _place(store), force)
+    target = checked_target(out, _location(store), force)
     outfile.write_whole(target, html(page(store, data=data, **where)))
 
 
 def page(store: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:
-    """What the page of a finished run, of a path or of a tree says; parameters as `report` has them."""
+    """Return the contents of the page of a run, a path or a tree; parameters as for `report`."""
     if isinstance(store, LoadedRun):
         return run_page.page(store, data=data, **where)
     kind = Output.at(store).kind()
     if kind not in WITHOUT_ROWS:
         return run_page.page(store, data=data, **where)
     if where or not (data is None or data is False):
-        raise InputError(
-            f"{Output.at(store).shown} holds {with_article(kind)}, whose page needs no rows: leave out data"
-        )
+        held = f"{Output.at(store).shown} holds {with_article(kind)}"
+        raise InputError(f"{held}, whose page needs no rows: leave out data")
     return WITHOUT_ROWS[kind](store)
 
 
 def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) -> Path:
-    """Where to write, if that is free."""
+    """Return the path of the new file, if nothing is in the way."""
     return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
 
 
@@ -78,9 +78,9 @@ def opened(store: AnyPlace) -> LoadedRun | None:
 
 
 def input_of(run: LoadedRun) -> str | None:
-    """Return the path of the rows of a run, if they still are at a path of this machine."""
+    """Return the path of the rows of a run, if they are still on this machine."""
     return located(run.result.manifest)
 
 
-def _place(store: AnyPlace | LoadedRun) -> AnyPlace:
+def _location(store: AnyPlace | LoadedRun) -> AnyPlace:
     return store.result.store.location if isinstance(store, LoadedRun) else store

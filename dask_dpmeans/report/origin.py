@@ -1,8 +1,9 @@
-"""Where the rows of a run or a path came from, and how a call and a command name them; from its manifest."""
+"""The input of a run or a path, from its manifest: where it is, and how calls and commands name
+it."""
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,57 +13,62 @@ from dask_dpmeans.sources import path_of
 from dask_dpmeans.storage.manifest import Manifest
 
 AGAIN = "again.zarr"
-"""Where the calls and commands of a page write."""
+"""Output of the calls and commands of a page."""
 
 
 def located(manifest: Manifest) -> str | None:
-    """Where the rows are, if they still are at a path of this machine; no URL is asked for."""
+    """Return the path of the rows, if they are still there; URLs are not asked."""
     found = sources(manifest)["data"]
-    return found if found and "://" not in found and os.path.exists(path_of(found)) else None
+    if found and "://" not in found and os.path.exists(path_of(found)):
+        return found
+    return None
 
 
 def rows(manifest: Manifest, row: str = "row") -> dict[str, str]:
-    """Facts about the input by name; `row` is what a row is called."""
+    """Return facts about the input, by name; `row` is the word for a row."""
     given = manifest.input
-    paths = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
-    kind = {
-        "type": np.dtype(given.dtype).name,
-        "stored with checksums": "yes" if manifest.checksummed else "no",
-    }
+    facts = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
+    n_rows, n_columns = given.shape
     if row == "node":
-        return paths | {"nodes": f"{given.shape[0]:,}"} | kind
-    columns = given.columns
-    found = {
-        "rows x columns": f"{given.shape[0]:,} x {given.shape[1]:,}",
-        "columns used": "all" if columns is None else ", ".join(map(str, columns)),
-        "columns scaled by deviation": "yes" if given.scaled else "no",
-        "weights": "yes" if given.weighted else "no",
-    }
-    if given.n_groups:
-        found["data sets"] = f"{given.n_groups:,}"
-    return paths | found | kind
+        facts["nodes"] = f"{n_rows:,}"
+    else:
+        facts["rows x columns"] = f"{n_rows:,} x {n_columns:,}"
+        facts["columns used"] = ", ".join(map(str, given.columns or ["all"]))
+        facts["columns divided by their deviation"] = _yes_or_no(given.scaled)
+        facts["weights"] = _yes_or_no(given.weighted)
+        if given.n_groups:
+            facts["data sets"] = f"{given.n_groups:,}"
+    facts["type"] = np.dtype(given.dtype).name
+    facts["stored with checksums"] = _yes_or_no(manifest.checksummed)
+    return facts
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def warnings(manifest: Manifest) -> list[str]:
-    """What a reader should know of the input."""
+    """Return warnings about the input."""
     if manifest.checksummed:
         return []
-    return ["The input is stored without checksums: a flipped bit in it would not have been seen."]
+    return ["The input is stored without checksums: a flipped bit in it would not be found."]
 
 
 def unknown(manifest: Manifest) -> str | None:
-    """What X is in a call, where the rows have no path."""
-    return "X are the rows: they were in memory" if sources(manifest)["data"] is None else None
+    """Return an explanation of X in a call, if the rows have no path."""
+    if sources(manifest)["data"] is not None:
+        return None
+    return "X are the rows: they were in memory"
 
 
 def data(manifest: Manifest) -> str:
-    """The rows, as a call names them."""
+    """Return the rows as an argument of a call."""
     found = sources(manifest)["data"]
     return "X" if found is None else repr(found)
 
 
-def differing(given: dict[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
-    """Parameters of a function, or of a class, that differ from their defaults, or have none."""
+def differing(given: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the parameters that differ from the defaults of a function or class."""
     usual = inspect.signature(function).parameters
     return {
         name: value for name, value in given.items() if isinstance(value, np.ndarray) or value != usual[name].default
@@ -70,7 +76,7 @@ def differing(given: dict[str, Any], function: Callable[..., Any]) -> dict[str, 
 
 
 def parts(manifest: Manifest) -> list[str]:
-    """The arguments of a call that say how rows are read."""
+    """Return the arguments of a call for weights, columns and scale."""
     given, weights, found = manifest.input, sources(manifest)["sample_weight"], []
     if given.weighted:
         found.append(f"sample_weight={'weights' if weights is None else repr(weights)}")
@@ -79,3 +85,8 @@ def parts(manifest: Manifest) -> list[str]:
     if given.scaled:
         found.append("scale='std'")
     return found
+
+
+def arguments(given: list[str]) -> str:
+    """Return the arguments of a call, one a line."""
+    return "".join(f"    {each},\n" for each in given)

@@ -1,4 +1,4 @@
-"""A page: what it is made of, and how it becomes HTML."""
+"""The parts of a page, and their HTML."""
 
 import base64
 from collections.abc import Callable
@@ -10,29 +10,29 @@ from jinja2 import Environment, StrictUndefined
 from dask_dpmeans.figures import plot
 
 GENERATOR = '<meta name="generator" content="dask-dpmeans report">'
-"""By which a page of ours is known."""
+"""Mark of a page that this package wrote."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing and what it shows."""
+    """A drawing with a caption."""
 
     title: str
     caption: str
-    """A sentence, which also stands for the picture where that is not seen."""
+    """A sentence; it is also the alternative text of the picture."""
     source: str | None
-    """A data URI; None where there is nothing to see but the caption, which says why."""
+    """A data URI; None if there is no drawing, and the caption says why."""
 
     @classmethod
     def of(cls, title: str, caption: str, draw: Callable[[], plot.AnyFigure]) -> "Picture":
-        """A drawing as a data URI."""
+        """Return a picture with its drawing as a data URI."""
         encoded = base64.b64encode(plot.svg(draw()).encode()).decode()
         return cls(title, caption, f"data:image/svg+xml;base64,{encoded}")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Lines of figures, the first of each its name."""
+    """Lines of text; the first text of each line is its name."""
 
     title: str
     caption: str
@@ -42,32 +42,32 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """All that a page says."""
+    """The contents of a page."""
 
     store: str
-    """Where what it is about is."""
+    """Path or URL of the store that the page describes."""
     headline: str
     warnings: list[str]
     facts: dict[str, dict[str, str]]
-    """By name, under a few titles."""
+    """Names and values, under a few titles."""
     pictures: list[Picture]
     tables: list[Table]
     call: str
-    """Python that makes it again."""
+    """Python code that makes the store again."""
     unknown: str | None
-    """What the names in it are that have no path."""
+    """Explanation of the names in the code that stand for data without a path."""
     command: str | None
-    """The command that does; None where a command cannot."""
+    """Command that makes the store again; None if no command can."""
     versions: dict[str, str]
 
 
 def html(page: Page) -> str:
-    """The page; all that comes from a store is escaped."""
+    """Return the page as HTML; all text is escaped."""
     template = files("dask_dpmeans.report").joinpath("page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template).render(page=page, generator=GENERATOR)
 
 
-def lines_of(parts: list[list[str]], most: int | None = None) -> list[list[str]]:
-    """The lines of a table, of its columns; the first ones of many."""
-    return [list(line) for line in zip(*(part[:most] for part in parts), strict=True)]
+def lines_of(columns: list[list[str]], most: int | None = None) -> list[list[str]]:
+    """Return the first lines of a table with these columns."""
+    return [list(line) for line in zip(*(column[:most] for column in columns), strict=True)]

@@ -1,4 +1,4 @@
-"""What the page of a tree says."""
+"""The page of a tree of clusters."""
 
 import shlex
 
@@ -14,87 +14,98 @@ from dask_dpmeans.storage.output import Output
 from dask_dpmeans.text import counted, figures
 
 MOST_LINES, MOST_LEVELS = 100, 12
-"""Clusters of the fit in the table, the heaviest first, and levels that it has room for, the highest."""
-CAPTION = "The penalty, as a price, at which clusters join: DP-means on their centers, by their weights."
+"""Limits of the table of clusters: the heaviest clusters of the fit, and the highest levels."""
+CAPTION = "The price at which clusters join: DP-means on their centers, by weight."
 
 
 def page(store: AnyPlace) -> Page:
-    """What the page of a stored tree says."""
+    """Return the contents of the page of a stored tree."""
     tree = read_tree(store)
+    clusters, levels = (
+        counted(tree.leaves.n_clusters, "cluster"),
+        counted(len(tree.levels), "level"),
+    )
     return Page(
         store=Output.at(store).shown,
-        headline=f"A tree of {counted(tree.leaves.n_clusters, 'cluster')} in {counted(len(tree.levels), 'level')}",
+        headline=f"A tree of {clusters} in {levels}",
         warnings=[],
         facts={"Parameters": _parameters(tree)},
         pictures=[drawn_tree(tree)],
         tables=[_levels(tree), _members(tree)],
         call=call(tree),
-        unknown=None if tree.asked["run"] else "model is what was fitted: the tree was told of no run",
+        unknown=None if tree.asked["run"] else "model is the fitted estimator: the tree has no path to a run",
         command=command(tree),
         versions=tree.asked["versions"],
     )
 
 
 def drawn_tree(tree: ClusterTree) -> Picture:
-    """A tree as a dendrogram, or why there is none."""
+    """Return a tree as a dendrogram, or the reason why there is none."""
     try:
         return Picture.of("Tree", CAPTION, lambda: plot.tree(tree))
-    except InputError as error:  # nothing joins in it
+    except InputError as error:  # no clusters join
         return Picture("Tree", f"Not drawn: {error}.", None)
 
 
 def _parameters(tree: ClusterTree) -> dict[str, str]:
     given = tree.asked["penalties"]
-    penalties = "they double" if given is None else f"{len(given):,} given"
-    found = {"penalties": penalties, "random_state": str(tree.random_state)}
-    return found | ({"run": tree.asked["run"]} if tree.asked["run"] else {})
+    penalties = "doubled from level to level" if given is None else f"{len(given):,} given"
+    facts = {"penalties": penalties, "random_state": str(tree.random_state)}
+    if tree.asked["run"]:
+        facts["run"] = tree.asked["run"]
+    return facts
 
 
 def _levels(tree: ClusterTree) -> Table:
-    """What each level came to."""
+    """Return the table of levels."""
     levels = (tree.leaves, *tree.levels)
-    parts = [figures([level.penalty for level in levels]), [f"{level.n_clusters:,}" for level in levels]]
-    parts += [[f"{getattr(level, name):.9g}" for level in levels] for name in ("objective", "inertia")]
+    columns = [figures([level.penalty for level in levels])]
+    columns.append([f"{level.n_clusters:,}" for level in levels])
+    columns += [[f"{getattr(level, name):.9g}" for level in levels] for name in ("objective", "inertia")]
     caption = (
-        "The first are the clusters of the fit. The objective is inertia + penalty x clusters, of all rows; exact "
-        "where the centers of the fit are the means of their rows, as they are after a fit with tol 0."
+        "The first line is the fit. The objective of all rows is inertia + penalty x clusters. It is exact if the "
+        "centers of the fit are the means of their rows, as after a fit with tol 0."
     )
-    return Table("Levels", caption, ["penalty", "clusters", "objective, J", "inertia"], lines_of(parts))
+    names = ["penalty", "clusters", "objective, J", "inertia"]
+    return Table("Levels", caption, names, lines_of(columns))
 
 
 def _members(tree: ClusterTree) -> Table:
-    """Which cluster of each level the clusters of the fit are in."""
+    """Return the table of the clusters of the fit, with their cluster in each level."""
     order, levels = np.argsort(-tree.leaves.weights, kind="stable"), tree.levels[-MOST_LEVELS:]
-    weights = tree.leaves.weights[order]
-    parts = [[str(each) for each in order], figures(weights)]
-    parts += [[str(each) for each in level.clusters[order]] for level in levels]
-    columns = ["cluster", "weight", *(f"at {level.penalty:.4g}" for level in levels)]
-    left_out = max(0, len(order) - MOST_LINES)
-    more = f"; {left_out:,} lighter ones are left out, the tree has all" * (left_out > 0)
-    lower = len(tree.levels) - len(levels)
-    more += f"; {counted(lower, 'lower level')} left out" * (lower > 0)
-    caption = f"The heaviest clusters of the fit, and the numbers of those that they are in at each penalty{more}."
-    return Table("Clusters", caption, columns, lines_of(parts, MOST_LINES))
+    columns = [[str(each) for each in order], figures(tree.leaves.weights[order])]
+    columns += [[str(each) for each in level.clusters[order]] for level in levels]
+    names = ["cluster", "weight", *(f"at {level.penalty:.4g}" for level in levels)]
+    caption = "The heaviest clusters of the fit, and the number of their cluster at each penalty"
+    if len(order) > MOST_LINES:
+        caption += f"; {len(order) - MOST_LINES:,} lighter clusters are left out here, but not in the tree"
+    if len(tree.levels) > len(levels):
+        caption += f"; {counted(len(tree.levels) - len(levels), 'lower level')} left out"
+    return Table("Clusters", f"{caption}.", names, lines_of(columns, MOST_LINES))
 
 
 # How to make it again
 
 
 def call(tree: ClusterTree) -> str:
-    """Python that makes the tree again."""
+    """Return Python code that makes the tree again."""
     run, given = tree.asked["run"], tree.asked["penalties"]
-    parts = ["model" if run is None else f"load({run!r})"]
-    parts += [] if given is None else [repr(given)]
-    parts += [] if run is None else [f"run={run!r}"]
-    imports = "" if run is None else "from dask_dpmeans import load\n"
-    imports += "from dask_dpmeans.selection.tree import cluster_tree, write_tree\n\n"
-    return f"{imports}tree = cluster_tree({', '.join(parts)})\nwrite_tree(tree, {origin.AGAIN!r})"
+    penalties = "" if given is None else f", {given!r}"
+    code = "from dask_dpmeans.selection.tree import cluster_tree, write_tree\n\n"
+    if run is None:
+        code += f"tree = cluster_tree(model{penalties})"
+    else:
+        loaded = f"load({run!r}){penalties}, run={run!r}"
+        code = f"from dask_dpmeans import load\n{code}tree = cluster_tree({loaded})"
+    return f"{code}\nwrite_tree(tree, {origin.AGAIN!r})"
 
 
 def command(tree: ClusterTree) -> str | None:
-    """The command that makes the tree again; None where its run has no path."""
+    """Return the command that makes the tree again; None if its run has no path."""
     run, given = tree.asked["run"], tree.asked["penalties"]
     if run is None:
         return None
-    penalties = [] if given is None else ["--penalties", ",".join(map(repr, given))]
-    return shlex.join(["dask-dpmeans", "tree", run, origin.AGAIN, *penalties])
+    words = ["dask-dpmeans", "tree", run, origin.AGAIN]
+    if given is not None:
+        words += ["--penalties", ",".join(map(repr, given))]
+    return shlex.join(words)

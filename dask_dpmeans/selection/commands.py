@@ -1,45 +1,54 @@
-"""What was asked, as words of a command, and the command that goes on from what was found."""
+"""Command lines: the arguments of a call as words of a command, and the command that follows a
+result."""
 
 import shlex
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from dask_dpmeans.selection.penalty import PenaltyPath
 from dask_dpmeans.storage.manifest import Manifest
 
-OPTIONS = {"random_state": "seed", "n_neighbors": "neighbors", "n_landmarks": "landmarks", "n_components": "components"}
-"""Parameters that the command line calls something else."""
+OPTIONS = {
+    "random_state": "seed",
+    "n_neighbors": "neighbors",
+    "n_landmarks": "landmarks",
+    "n_components": "components",
+}
+"""Parameters whose option has another name."""
 RUN = "run.zarr"
-"""Where the next command writes."""
+"""Output of the next command."""
 
 
 def path_request(path: PenaltyPath) -> Manifest:
     """Return the request that a path was found for."""
-    return Manifest.from_json({"kind": "path", "method": "path", "random_state": path.random_state, **path.asked})
+    request = {"kind": "path", "method": "path", "random_state": path.random_state}
+    return Manifest.from_json({**request, **path.asked})
 
 
 def sources(manifest: Manifest) -> dict[str, str | None]:
-    """Return the paths of the rows, of their groups and weights; None for unknown ones."""
+    """Return the paths of the rows, groups and weights; None if unknown."""
     return {name: manifest.sources.get(name) for name in ("data", "groups", "sample_weight")}
 
 
-def flags(asked: dict[str, Any]) -> list[str]:
-    """Parameters as a command has them."""
+def flags(parameters: Mapping[str, object]) -> list[str]:
+    """Return parameters as options of a command."""
     found = []
-    for name, value in asked.items():
-        flag = "--" + OPTIONS.get(name, name).replace("_", "-")
-        found += [flag] if value is True else [flag, str(value)]
+    for name, value in parameters.items():
+        found.append("--" + OPTIONS.get(name, name).replace("_", "-"))
+        if value is not True:
+            found.append(str(value))
     return found
 
 
 def words(manifest: Manifest) -> list[str] | None:
-    """The options of a command that do; None where rows or weights have no path."""
-    given, found = manifest.input, sources(manifest)
-    if found["data"] is None or (given.weighted and found["sample_weight"] is None):
+    """Return the options for weights, columns and scale; None if the rows or weights have no
+    path."""
+    given, found, options = manifest.input, sources(manifest), []
+    if found["data"] is None:
         return None
-    options = []
     if given.weighted:
-        options += ["--weights", str(found["sample_weight"])]
+        if found["sample_weight"] is None:
+            return None
+        options += ["--weights", found["sample_weight"]]
     if given.columns is not None:
         options += ["--columns", ",".join(map(str, given.columns))]
     if given.scaled:
@@ -48,25 +57,38 @@ def words(manifest: Manifest) -> list[str] | None:
 
 
 def next_fit(
-    data: str, penalty: float, *, search: bool, seed: int | None, options: Sequence[str], run: str = RUN
+    data: str,
+    penalty: float,
+    *,
+    search: bool,
+    seed: int | None,
+    options: Sequence[str],
+    run: str = RUN,
 ) -> str:
-    """Return the command that fits rows with a penalty that was found, quoted for a shell."""
-    how = ["--search"] * search + ([] if seed is None else ["--seed", str(seed)])
-    return shlex.join(["dask-dpmeans", "fit", data, run, "--penalty", repr(float(penalty)), *how, *options])
+    """Return the command that fits rows with a penalty, quoted for a shell."""
+    command = ["dask-dpmeans", "fit", data, run, "--penalty", repr(float(penalty))]
+    if search:
+        command.append("--search")
+    if seed is not None:
+        command += ["--seed", str(seed)]
+    return shlex.join([*command, *options])
 
 
 def after_path(path: PenaltyPath) -> str | None:
-    """Return what fits with the penalty that a path of prices proposes: a command, or Python for rows without a path.
+    """Return the command that fits with the penalty that a path proposes, or Python code if the
+    rows have no path.
 
-    None where the path proposes none.
+    Only a path of prices proposes a penalty; otherwise return None.
     """
     if path.penalty is None or not path.search:
         return None
     request = path_request(path)
     metric, options = request.parameters["metric"], words(request)
+    plain = metric == "euclidean"
     if options is None:
-        also = "" if metric == "euclidean" else f", metric={metric!r}"
+        also = "" if plain else f", metric={metric!r}"
         return f"DPMeans({path.penalty!r}, search=True{also}, random_state={path.random_state})"
-    options = ([] if metric == "euclidean" else ["--metric", metric]) + options
+    if not plain:
+        options = ["--metric", metric, *options]
     data = str(sources(request)["data"])
     return next_fit(data, path.penalty, search=True, seed=path.random_state, options=options)

@@ -1,10 +1,12 @@
-"""What labels are worth, whoever gave them: their objective, what clusters they make, how well two labelings agree."""
+"""Measures of labels: the clusters they make, their objective, and the agreement of two
+labelings."""
 
 from dataclasses import dataclass
 from math import fsum
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.metrics import mutual_info_score
 
@@ -16,33 +18,36 @@ from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, Labe
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.methods.dpmeans.metric import metric_of
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
+from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.text import brief
 
 # Clusters
 
 
 class Options(Reading, total=False):
-    """What else `inertia` and `objective` may be told, as `partition` has it."""
+    """Keyword options of `inertia` and `objective`, as in `partition`."""
 
     metric: str
 
 
 @dataclass(frozen=True, repr=False)
 class Partition:
-    """The k clusters that labels make of rows; a cluster without weight is none."""
+    """The k clusters of labeled rows; clusters of weight 0 are left out."""
 
     labels: Int64Array
-    """(k,), the label of each, ascending."""
+    """(k,), their labels, rising."""
     sizes: Int64Array
-    """(k,), rows of any weight."""
+    """(k,), numbers of rows, of any weight."""
     weights: Float64Array
     """(k,), sums of the rows' weights."""
     centers: Float64Array
     """(k, d), means of the rows."""
     inertias: Float64Array
-    """(k,), sums of weight times squared distance to the center, in squared units of the rows times weight."""
+    """(k,), sums of weight times squared distance to the center, in squared units of the rows times
+    weight."""
     radii: Float64Array
-    """(k,), the largest distance of a row of positive weight to the center, in units of the rows."""
+    """(k,), the largest distance of a row of positive weight to the center, in units of the
+    rows."""
     deviations: Float64Array
     """(k,), the root of the mean squared distance, by weight, in units of the rows."""
 
@@ -51,32 +56,36 @@ class Partition:
 
     @property
     def inertia(self) -> float:
-        """The squared error of all clusters."""
+        """Squared error of all clusters."""
         return fsum(self.inertias)
 
     def objective(self, penalty: float) -> float:
-        """Inertia + penalty * k (Kulis & Jordan 2012, eq. 1)."""
+        """Return inertia + penalty * k (Kulis & Jordan 2012, eq. 1)."""
         return self.inertia + checked_penalty(penalty) * len(self.labels)
 
 
 def partition(
-    X: Any, labels: Any, sample_weight: Any = None, *, metric: str = "euclidean", **where: Unpack[Reading]
+    X: ArrayLike | AnyPlace,
+    labels: ArrayLike | AnyPlace,
+    sample_weight: ArrayLike | AnyPlace | None = None,
+    *,
+    metric: str = "euclidean",
+    **where: Unpack[Reading],
 ) -> Partition:
-    """The clusters that labels make of rows: sizes, means, squared errors and radii.
+    """Return sizes, means, squared errors and radii of the clusters of labeled rows.
 
-    The squared error is summed from differences of rows and means, never from moments, which cancel.  Three passes over
-    the rows; the answer is the same, to the byte, for any chunking, threads and workers.
+    The squared error is summed from differences between rows and means, not from moments, which
+    would cancel.  This takes three passes over the rows.  The result is the same, to the byte, for
+    any chunking, threads and workers.
 
     Parameters
     ----------
-    X : (n, d) rows as `DPMeans.fit` takes them, or the path or URL of a Zarr array or ``.npy`` file
-    labels : (n,) integers from 0 to below 2**24, NumPy, Dask or Zarr, in any chunks, or a path
-        One a row.  Numbers need not be consecutive.
-    sample_weight : (n,), optional
-        Weights >= 0.
-    metric : "euclidean" or "cosine"
-        As `DPMeans` has it: with "cosine" rows and means have unit length.
-    **where : columns, scale, client, threads, memory_limit, as `dask_dpmeans.fit` takes them
+    X : (n, d) rows, as for `DPMeans.fit`, or the path or URL of a Zarr array or ``.npy`` file
+    labels : (n,) integers from 0 to below 2**24
+        A NumPy, Dask or Zarr array with any chunks, or a path.  Labels need not be consecutive.
+    sample_weight : (n,), optional, weights >= 0
+    metric : "euclidean" or "cosine" as in `DPMeans`; with "cosine" rows and means have unit length
+    **where : columns, scale, client, threads, memory_limit, as for `dask_dpmeans.fit`
 
     Returns
     -------
@@ -85,8 +94,8 @@ def partition(
     Raises
     ------
     InputError
-        Labels that are no integers, not one a row, or negative (such as the -1 of rows that are in no cluster: leave
-        these rows out); rows that `DPMeans.fit` refuses.
+        Labels are not integers, not one a row, or negative.  (If -1 marks rows without a cluster,
+        leave these rows out.)  Rows that `DPMeans.fit` refuses are refused too.
 
     Examples
     --------
@@ -116,53 +125,72 @@ def partition(
     )
 
 
-def inertia(X: Any, labels: Any, sample_weight: Any = None, **options: Unpack[Options]) -> float:
-    """The weighted sum of squared distances of rows to the means of their clusters, of any labels.
+def inertia(
+    X: ArrayLike | AnyPlace,
+    labels: ArrayLike | AnyPlace,
+    sample_weight: ArrayLike | AnyPlace | None = None,
+    **options: Unpack[Options],
+) -> float:
+    """Return the weighted sum of squared distances between rows and the means of their clusters.
 
-    Parameters and errors as `partition` has them.  It is at most the `inertia_` of a fit with these labels, whose
-    centers are those that the rows were assigned to.
+    Parameters and errors are as in `partition`.  The result is at most the `inertia_` of a fit with
+    these labels, because a fit measures to the centers that the rows were assigned to.
     """
     return partition(X, labels, sample_weight, **options).inertia
 
 
-def objective(X: Any, labels: Any, penalty: float, sample_weight: Any = None, **options: Unpack[Options]) -> float:
-    """Inertia + penalty * k of any labels (Kulis & Jordan 2012, eq. 1): of two labelings, the lower is better.
+def objective(
+    X: ArrayLike | AnyPlace,
+    labels: ArrayLike | AnyPlace,
+    penalty: float,
+    sample_weight: ArrayLike | AnyPlace | None = None,
+    **options: Unpack[Options],
+) -> float:
+    """Return inertia + penalty * k of labels (Kulis & Jordan 2012, eq. 1); the lower, the better.
 
-    Parameters and errors as `partition` has them; `penalty` is a number > 0, in squared units of the rows times weight.
+    Parameters and errors are as in `partition`.  `penalty` is a number > 0, in squared units of the
+    rows times weight.
     """
     checked_penalty(penalty)
     return partition(X, labels, sample_weight, **options).objective(penalty)
 
 
 def objective_score(
-    estimator: Any, X: Any, y: Any = None, sample_weight: Any = None, *, penalty: float | None = None
+    estimator: Any,
+    X: Any,
+    y: object = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    penalty: float | None = None,
 ) -> float:
-    """Minus the objective of rows at a fitted estimator's centers: a scorer for `sklearn.model_selection`.
+    """Return minus the objective of rows at the centers of an estimator: a scorer for
+    `sklearn.model_selection`.
 
-    ``score`` is minus the inertia alone, as in `sklearn.cluster.KMeans`, so it is best if each row is a cluster.  This
-    counts the clusters too: ``-(inertia of X + penalty * n_clusters_)``.  Objectives at different penalties, or of
-    different rows, cannot be compared: in a search over penalties give one penalty here, by `functools.partial`, and
-    fit and score all rows, as the one split below does.
+    ``score`` is minus the inertia alone, as in `sklearn.cluster.KMeans`, so it is best if each row
+    is a cluster.  This scorer counts the clusters too: ``-(inertia of X + penalty * n_clusters_)``.
+    Objectives at different penalties, or of different rows, cannot be compared.  In a search over
+    penalties, set one penalty here with `functools.partial`, and fit and score all rows, as with
+    the single split below.
 
     Parameters
     ----------
     estimator : a fitted `DPMeans`, `KernelDPMeans`, `SpectralDPMeans`, `OnlineDPMeans` or `SplitMergeDPMeans`
-    X : (n, d) rows, as its ``score`` takes them
+    X : (n, d) rows, as for its ``score``
     y : ignored
-    sample_weight : (n,), optional
-        Weights >= 0.
+    sample_weight : (n,), optional, weights >= 0
     penalty : number > 0, optional
-        The price of a cluster, by default that of the estimator: of `SpectralDPMeans` the threshold.
+        The price of a cluster.  The default is the penalty of the estimator; for `SpectralDPMeans`,
+        its threshold.
 
     Returns
     -------
     float
-        In squared units of the rows times weight; the greater, the better.
+        In squared units of the rows times weight; the higher, the better.
 
     Raises
     ------
     InputError
-        Where the objective is no sum of an inertia of new rows and a price of clusters.
+        The objective of the estimator is not the inertia of new rows plus a price for clusters.
 
     Examples
     --------
@@ -177,15 +205,14 @@ def objective_score(
     >>> float(found.best_score_), found.best_estimator_.n_clusters_
     (-121.5, 3)
     """
-    if not hasattr(type(estimator), "method") or hasattr(type(estimator), "cut_") or not hasattr(estimator, "score"):
-        raise InputError(
-            f"estimator must be one of this package with centers and a score, got {type(estimator).__name__}"
-        )
+    kind = type(estimator)
+    if not hasattr(kind, "method") or hasattr(kind, "cut_") or not hasattr(estimator, "score"):
+        raise InputError(f"estimator must be one of this package with centers and a score, got {kind.__name__}")
     own = getattr(estimator.method(), "penalty", None)
     if own is None:
         raise InputError(
-            "estimator must price clusters alone: the objective of HDPMeans has a price for those of each data set too,"
-            " which a score does not know"
+            "estimator must have one penalty: HDPMeans also has a price for the clusters of each data set, which a "
+            "score does not know"
         )
     price = own if penalty is None else checked_penalty(penalty)
     squared: float = -estimator.score(X, sample_weight=sample_weight)
@@ -196,42 +223,47 @@ def objective_score(
 
 
 class Contingency(NamedTuple):
-    """How many rows have which two labels."""
+    """Number of rows for each pair of labels."""
 
     table: csr_array
-    """(classes, clusters) int64, rows of each pair; sparse."""
+    """(classes, clusters) int64, sparse: number of rows for each pair."""
     classes: Int64Array
-    """(classes,), the true labels, ascending."""
+    """(classes,), true labels, rising."""
     clusters: Int64Array
-    """(clusters,), the predicted labels, ascending."""
+    """(clusters,), predicted labels, rising."""
 
     def __repr__(self) -> str:
         return brief(self)
 
 
 class Agreement(NamedTuple):
-    """How well two labelings of the same rows agree; 1 where they make the same clusters."""
+    """Agreement of two labelings of the same rows; each measure is 1 if both make the same
+    clusters."""
 
     adjusted_rand: float
-    """The adjusted Rand index (Hubert & Arabie 1985); about 0 for labels at random."""
+    """Adjusted Rand index (Hubert & Arabie 1985); about 0 for random labels."""
     normalized_mutual_information: float
-    """Over the arithmetic mean of the entropies, as Kulis & Jordan 2012 (section 6.1) measure clusterings."""
+    """Mutual information over the arithmetic mean of the entropies, as in Kulis & Jordan 2012,
+    section 6.1."""
     homogeneity: float
-    """1 where each cluster holds one class alone (Rosenberg & Hirschberg 2007)."""
+    """1 if each cluster holds one class only (Rosenberg & Hirschberg 2007)."""
     completeness: float
-    """1 where each class lies in one cluster."""
+    """1 if each class lies in one cluster."""
     v_measure: float
-    """The harmonic mean of the two."""
+    """Harmonic mean of homogeneity and completeness."""
 
 
-def contingency(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> Contingency:
-    """How many rows have which two labels, counted block by block.
+def contingency(
+    labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, **where: Unpack[Where]
+) -> Contingency:
+    """Count the rows for each pair of labels, block by block.
 
     Parameters
     ----------
-    labels_true, labels_pred : (n,) integers, NumPy, Dask or Zarr, in any chunks, or a path
-        Any integers between -2**53 and 2**53; -1 is a label as any other.
-    **where : client, threads, memory_limit, as `dask_dpmeans.fit` takes them
+    labels_true, labels_pred : (n,) integers
+        NumPy, Dask or Zarr arrays with any chunks, or paths.  Labels are between -2**53 and 2**53;
+        -1 is a label like any other.
+    **where : client, threads, memory_limit, as for `dask_dpmeans.fit`
 
     Returns
     -------
@@ -240,16 +272,18 @@ def contingency(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> C
     Raises
     ------
     InputError
-        Labels that are no integers, or not of the same rows.
+        Labels are not integers, or the two arrays differ in length.
     """
     return _table(_counted(labels_true, labels_pred, where))
 
 
-def agreement(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> Agreement:
-    """How well two labelings of the same rows agree, by all measures at once, in two passes over the labels.
+def agreement(
+    labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, **where: Unpack[Where]
+) -> Agreement:
+    """Return all measures of the agreement of two labelings, in two passes over the labels.
 
-    Parameters and errors as `contingency` has them.  The values are those of scikit-learn's functions of the same
-    names, which take labels in memory.
+    Parameters and errors are as in `contingency`.  The values equal the functions of scikit-learn
+    with the same names, which need the labels in memory.
 
     Examples
     --------
@@ -262,36 +296,44 @@ def agreement(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> Agr
     counted = _counted(labels_true, labels_pred, where)
     table = _table(counted).table
     information = float(mutual_info_score(None, None, contingency=table))
-    of_classes, of_clusters = (_entropy(table.sum(axis=axis)) for axis in (1, 0))
-    homogeneity = information / of_classes if of_classes else 1.0
-    completeness = information / of_clusters if of_clusters else 1.0
-    both = homogeneity + completeness
-    mean = (of_classes + of_clusters) / 2
-    return Agreement(
-        counted.adjusted_rand,
-        1.0 if table.shape == (1, 1) else information / mean if information > np.finfo(np.float64).eps else 0.0,
-        homogeneity,
-        completeness,
-        2 * homogeneity * completeness / both if both else 0.0,
-    )
+    class_entropy, cluster_entropy = (_entropy(table.sum(axis=axis)) for axis in (1, 0))
+    homogeneity = _ratio(information, class_entropy)
+    completeness = _ratio(information, cluster_entropy)
+    normalized = 0.0
+    if table.shape == (1, 1):
+        normalized = 1.0
+    elif information > np.finfo(np.float64).eps:
+        normalized = information / ((class_entropy + cluster_entropy) / 2)
+    v_measure = 0.0
+    if homogeneity + completeness:
+        v_measure = 2 * homogeneity * completeness / (homogeneity + completeness)
+    return Agreement(counted.adjusted_rand, normalized, homogeneity, completeness, v_measure)
 
 
-def adjusted_rand_score(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> float:
-    """The adjusted Rand index of two labelings (Hubert & Arabie 1985); parameters as `contingency` has them."""
+def adjusted_rand_score(
+    labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, **where: Unpack[Where]
+) -> float:
+    """Return the adjusted Rand index of two labelings (Hubert & Arabie 1985); parameters as in
+    `contingency`."""
     return _counted(labels_true, labels_pred, where).adjusted_rand
 
 
-def normalized_mutual_info_score(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> float:
-    """Mutual information over the mean entropy of two labelings; parameters as `contingency` has them."""
+def normalized_mutual_info_score(
+    labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, **where: Unpack[Where]
+) -> float:
+    """Return mutual information over the mean entropy of two labelings; parameters as in
+    `contingency`."""
     return agreement(labels_true, labels_pred, **where).normalized_mutual_information
 
 
-def v_measure_score(labels_true: Any, labels_pred: Any, **where: Unpack[Where]) -> float:
-    """The harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007); parameters as `contingency`."""
+def v_measure_score(
+    labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, **where: Unpack[Where]
+) -> float:
+    """Return the harmonic mean of homogeneity and completeness; parameters as in `contingency`."""
     return agreement(labels_true, labels_pred, **where).v_measure
 
 
-def _counted(labels_true: Any, labels_pred: Any, where: Where) -> LabelPairs:
+def _counted(labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, where: Where) -> LabelPairs:
     pairs = label_pairs(labels_true, labels_pred, ("labels_true", "labels_pred"))
     return as_source(pairs, **where).fold(LabelPairCounts(), name="contingency")
 
@@ -303,6 +345,12 @@ def _table(counted: LabelPairs) -> Contingency:
 
 
 def _entropy(counts: Float64Array) -> float:
-    """In nats, of a labeling that gives so many rows to each label."""
+    """Return the entropy, in nats, of a labeling with these numbers of rows."""
     shares = counts / counts.sum()
     return max(0.0, -fsum(shares * np.log(shares)))
+
+
+def _ratio(information: float, entropy: float) -> float:
+    """Return the share of an entropy that the other labeling explains; 1 if there is only one
+    label."""
+    return information / entropy if entropy else 1.0

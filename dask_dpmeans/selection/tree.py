@@ -1,15 +1,17 @@
-"""Clusters of clusters within one data set: weighted DP-means on the centers of a fit, at rising penalties.
+"""A tree of clusters: weighted DP-means on the centers of a fit, at rising penalties.
 
-Maurer (2015, section 4) wishes for base clusters that are clustered into meta clusters, by one joint model:
-mu_ij ~ N(nu_i, sigma I) with nu_i ~ N(0, rho I).  This is no fit of that model: level by level the clusters below stay
-as they are, and no meta cluster moves one of them.
+Maurer (2015, section 4) proposes to cluster base clusters into meta clusters with one joint model,
+mu_ij ~ N(nu_i, sigma I) with nu_i ~ N(0, rho I).  This module does not fit that model: each level
+keeps the clusters of the level below as they are, and a meta cluster never changes them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import versions
@@ -26,36 +28,37 @@ from dask_dpmeans.storage.output import Output, new_output
 from dask_dpmeans.text import brief
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
-OF_CLUSTERS = ("cluster_centers", "cluster_weights", "cluster_inertias")
-SAID = ("random_state", "asked")
-"""Of a stored tree: arrays over levels, arrays over the clusters of all levels, and attributes."""
+CLUSTER_FIGURES = ("cluster_centers", "cluster_weights", "cluster_inertias")
+ATTRIBUTES = ("random_state", "asked")
+"""Arrays over levels, arrays over the clusters of all levels, and attributes of a stored tree."""
 
 
 class Level(NamedTuple):
-    """The clusters of one penalty: unions of those of the level below."""
+    """The clusters of one penalty; each is a union of clusters of the level below."""
 
     penalty: float
     """In squared units of the rows times weight."""
     clusters: npt.NDArray[np.int32]
-    """(clusters of the fit,), the cluster here of each; numbered in the order of the first of these."""
+    """(clusters of the fit,), the cluster of this level for each; numbered in the order of their
+    first members."""
     centers: Float64Array
-    """(k, d), in the units of the fit's centers."""
+    """(k, d), in the units of the centers of the fit."""
     weights: Float64Array
-    """(k,), of the rows."""
+    """(k,), sums of the weights of the rows."""
     inertias: Float64Array
-    """(k,), squared errors of the rows about these centers."""
+    """(k,), squared errors of the rows about the centers."""
 
     def __repr__(self) -> str:
         return brief(self)
 
     @property
     def n_clusters(self) -> int:
-        """K."""
+        """Number of clusters k."""
         return len(self.weights)
 
     @property
     def inertia(self) -> float:
-        """The squared error of all rows."""
+        """Squared error of all rows."""
         return float(self.inertias.sum())
 
     @property
@@ -64,44 +67,48 @@ class Level(NamedTuple):
         return self.inertia + self.penalty * self.n_clusters
 
     def labels(self, labels: Any) -> Any:
-        """The clusters here of rows that have these labels of the fit, (n,); lazy where they are."""
+        """Return the clusters of this level for labels of the fit, both (n,); a Dask array stays
+        lazy."""
         if hasattr(labels, "map_blocks"):
             return labels.map_blocks(self.labels, dtype=self.clusters.dtype)
         return self.clusters[np.asarray(labels)]
 
 
 class ClusterTree(NamedTuple):
-    """Clusters of clusters."""
+    """Levels of clusters."""
 
     leaves: Level
-    """The clusters of the fit; their penalty is 0."""
+    """Clusters of the fit, with penalty 0."""
     levels: tuple[Level, ...]
-    """The penalties rise, the clusters grow fewer."""
+    """Levels with rising penalties and fewer and fewer clusters."""
     random_state: int
     """The seed."""
     asked: dict[str, Any]
-    """`run`, where the clusters are stored; `penalties`, those that were given; `versions`.  As JSON holds it."""
+    """Description of the call, for JSON: `run`, the path of the model; `penalties` as given;
+    `versions`."""
 
     def __repr__(self) -> str:
         return brief(self)
 
 
-def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = None) -> ClusterTree:
-    """A tree of the clusters of a fit: DP-means on its centers, by their weights, then on those of that, and so on.
+def cluster_tree(model: Any, penalties: ArrayLike | None = None, *, run: AnyPlace | None = None) -> ClusterTree:
+    """Build a tree of the clusters of a fit: DP-means on its centers by weight, then on the new
+    centers, and so on.
 
-    Penalties are prices, as with ``search=True``.  No row is read: the squared error of rows about a center of centers
-    is that about these, plus theirs about it.  That is exact where the centers of the fit are the means of their rows,
-    as with ``tol=0``; after fits that ended at the usual tolerance it was up to .0014 of itself off (s1, a1, and
-    20,000 Gaussian rows).
+    Penalties are prices, as with ``search=True``.  No row is read: the squared error about a center
+    of centers is the squared error about the old centers, plus the squared error of the old centers
+    about the new one.  This is exact if the centers of the fit are the means of their rows, as with
+    ``tol=0``.  After fits with the default tolerance, it was wrong by up to .0014 of itself (s1,
+    a1, and 20,000 Gaussian rows).
 
     Parameters
     ----------
-    model : fitted estimator with `cluster_centers_`, or what `load` gives
+    model : fitted estimator with `cluster_centers_`, for example as `load` returns it
     penalties : numbers > 0, rising, optional
-        One level each.  By default they double from what the cheapest merge of two clusters costs on until one
-        cluster is left, and levels at which nothing merges are left out.
+        One level each.  By default they double, starting from the cost of the cheapest merge of two
+        clusters, until one cluster is left; levels without a merge are left out.
     run : path or URL, optional
-        Where the model is stored, for the tree to say what it is of.
+        The store of the model.  The tree keeps it as its source.
 
     Returns
     -------
@@ -110,7 +117,7 @@ def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = No
     Raises
     ------
     InputError
-        A model without centers, and penalties that are none.
+        The model has no centers, or a penalty is not a number > 0.
 
     Examples
     --------
@@ -124,82 +131,96 @@ def cluster_tree(model: Any, penalties: Any = None, *, run: AnyPlace | None = No
     """
     if not all(hasattr(model, f"cluster_{name}_") for name in ("centers", "weights", "inertias")):
         needed = "a tree needs centers, weights and squared errors of clusters"
-        raise InputError(f"{needed}, and {type(model).__name__} has not all of them: fit it, or another method")
-    metric = getattr(model, "metric", "euclidean")
+        raise InputError(f"{needed}, and {type(model).__name__} has not all of them: fit it, or use another method")
     weights, inertias = model.cluster_weights_, model.cluster_inertias_
     numbers = np.arange(len(weights), dtype=np.int32)
     leaves = Level(0.0, numbers, np.asarray(model.cluster_centers_), weights, inertias)
     seed = int(getattr(model, "random_state_", 0))
+    clustering = _Clustering(getattr(model, "metric", "euclidean"), seed)
     given = None if penalties is None else _rising(penalties)
-    levels = _doubling(leaves, metric, seed) if given is None else _given(leaves, given, metric, seed)
-    return ClusterTree(
-        leaves, tuple(levels), seed, {"run": shown_path(run), "penalties": given, "versions": versions()}
-    )
+    levels = clustering.doubling(leaves) if given is None else clustering.at(leaves, given)
+    asked = {"run": shown_path(run), "penalties": given, "versions": versions()}
+    return ClusterTree(leaves, tuple(levels), seed, asked)
 
 
-def _rising(penalties: Any) -> list[float]:
-    given = np.ravel(penalties).tolist() if isinstance(penalties, np.ndarray) else penalties
+def _rising(penalties: ArrayLike) -> list[float]:
+    """Return rising numbers > 0."""
+    given: Any = penalties
+    if isinstance(penalties, np.ndarray):
+        given = np.ravel(penalties).tolist()
+    refusal = f"penalties must be rising numbers > 0, got {checks.shown(penalties)}"
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-        raise InputError(f"penalties must be rising numbers > 0, got {checks.shown(penalties)}")
+        raise InputError(refusal)
     found = [checked_penalty(each, "penalties") for each in given]
     if not found or found != sorted(set(found)):
-        raise InputError(f"penalties must be rising numbers > 0, got {checks.shown(penalties)}")
+        raise InputError(refusal)
     return found
 
 
-def _given(level: Level, penalties: list[float], metric: str, seed: int) -> Iterator[Level]:
-    for penalty in penalties:
-        level = _above(level, penalty, metric, seed)
-        yield level
+@dataclass(frozen=True)
+class _Clustering:
+    """DP-means on the centers of a level."""
 
+    metric: str
+    seed: int
 
-def _doubling(level: Level, metric: str, seed: int) -> Iterator[Level]:
-    penalty = _cheapest(level, metric)
-    while level.n_clusters > 1:
-        penalty *= 2
-        above = _above(level, penalty, metric, seed)
-        if above.n_clusters < level.n_clusters:
-            level = above
+    def at(self, level: Level, penalties: list[float]) -> Iterator[Level]:
+        """Yield one level for each penalty."""
+        for penalty in penalties:
+            level = self.above(level, penalty)
             yield level
 
+    def doubling(self, level: Level) -> Iterator[Level]:
+        """Yield the levels at which clusters merge, with penalties that double, up to one
+        cluster."""
+        penalty = self.cheapest_merge(level)
+        while level.n_clusters > 1:
+            penalty *= 2
+            above = self.above(level, penalty)
+            if above.n_clusters < level.n_clusters:
+                level = above
+                yield level
 
-def _cheapest(level: Level, metric: str) -> float:
-    """What the cheapest merge of two clusters adds to the squared error; more than nothing."""
-    k, masses, least = level.n_clusters, _masses(level, metric), np.inf
-    for number in range(k - 1):
-        pairs = np.column_stack([np.full(k - number - 1, number), np.arange(number + 1, k)])
-        costs = metric_of(metric).rises(masses[pairs], level.centers[pairs])
-        least = min(least, costs[costs > 0].min(initial=np.inf))
-    return float(least) if np.isfinite(least) else 1.0
+    def cheapest_merge(self, level: Level) -> float:
+        """Return the least squared error > 0 that a merge of two clusters adds, or 1 if all centers
+        are equal."""
+        k, masses, least = level.n_clusters, self.masses(level), np.inf
+        for number in range(k - 1):
+            pairs = np.column_stack([np.full(k - number - 1, number), np.arange(number + 1, k)])
+            costs = metric_of(self.metric).rises(masses[pairs], level.centers[pairs])
+            least = min(least, costs[costs > 0].min(initial=np.inf))
+        return float(least) if np.isfinite(least) else 1.0
 
+    def masses(self, level: Level) -> Float64Array:
+        """Return the weights of the centers, (k,); for directions, the lengths of the sums of their
+        rows."""
+        if self.metric == "cosine":
+            return level.weights - level.inertias / 2
+        return level.weights
 
-def _masses(level: Level, metric: str) -> Float64Array:
-    """What centers weigh when they are clustered; of directions the lengths of the sums of rows, as inertias tell."""
-    return level.weights - level.inertias / 2 if metric == "cosine" else level.weights
+    def above(self, below: Level, penalty: float) -> Level:
+        """Return the clusters of the centers of a level; the search starts from each center as one
+        cluster."""
+        source = InMemoryRows(np.ascontiguousarray(below.centers, np.float64), self.masses(below))
+        method = search.Method(penalty, metric=self.metric, centers=below.centers, seed=self.seed)
+        *_, last = iterate(source, method)
+        labels = np.empty(below.n_clusters, np.int32)
 
+        def store(start: int, answer: tuple[npt.NDArray[Any], ...]) -> None:
+            labels[start : start + len(answer[0])] = answer[0]
 
-def _above(below: Level, penalty: float, metric: str, seed: int) -> Level:
-    """The clusters that DP-means makes of centers at a penalty, from each alone: J is no higher than if none merged."""
-    source = InMemoryRows(np.ascontiguousarray(below.centers, np.float64), _masses(below, metric))
-    method = search.Method(penalty, metric=metric, centers=below.centers, seed=seed)
-    *_, last = iterate(source, method)
-    found = np.empty(below.n_clusters, np.int32)
-
-    def note(start: int, answer: tuple[npt.NDArray[Any], ...]) -> None:
-        found[start : start + len(answer[0])] = answer[0]
-
-    source.map(method.labels(source, last.state), note)
-    kept = found[np.sort(np.unique(found, return_index=True)[1])]  # numbered by their first clusters below
-    k, numbers = len(kept), np.empty(found.max() + 1, np.int32)
-    numbers[kept] = np.arange(k)
-    parents = numbers[found]
-    return Level(
-        penalty,
-        parents[below.clusters],
-        last.state.centers[kept],
-        total(parents, below.weights, k),
-        total(parents, below.inertias, k) + last.state.inertias[kept],
-    )
+        source.map(method.labels(source, last.state), store)
+        kept = labels[np.sort(np.unique(labels, return_index=True)[1])]  # in the order of their first members
+        k, numbers = len(kept), np.empty(labels.max() + 1, np.int32)
+        numbers[kept] = np.arange(k)
+        parents = numbers[labels]
+        return Level(
+            penalty,
+            parents[below.clusters],
+            last.state.centers[kept],
+            total(parents, below.weights, k),
+            total(parents, below.inertias, k) + last.state.inertias[kept],
+        )
 
 
 def write_tree(
@@ -211,55 +232,60 @@ def write_tree(
 ) -> None:
     """Write a tree as a Zarr group.
 
-    ``penalty``, ``n_clusters``, ``inertia`` and ``objective`` of the levels; ``clusters``, (level, cluster of the fit);
-    and ``cluster_centers``, ``cluster_weights`` and ``cluster_inertias``, those of one level after the other.
+    The arrays are ``penalty``, ``n_clusters``, ``inertia`` and ``objective`` of the levels;
+    ``clusters`` (level, cluster of the fit); and ``cluster_centers``, ``cluster_weights`` and
+    ``cluster_inertias``, one level after the other.
 
     Parameters
     ----------
-    tree : what `cluster_tree` found
-    out : path or URL of a new group, such as ``run.tree.zarr``
-    force : remove the tree of ours that is there
-    storage_options : what fsspec takes for a URL
+    tree : ClusterTree as `cluster_tree` returns it
+    out : path or URL of a new group, for example ``run.tree.zarr``
+    force : bool, remove a tree that is there
+    storage_options : mapping, optional, options of fsspec for a URL
 
     Raises
     ------
     InputError
-        Where something else is there.
+        Something else is there.
     """
     checks.instance("tree", tree, ClusterTree, "cluster_tree")
     check_options(storage_options, out)
     levels = (tree.leaves, *tree.levels)
-    said = {name: getattr(tree, name) for name in SAID}
-    names = (*FIGURES, "clusters", *OF_CLUSTERS)
-    with new_output(Location.at(out, storage_options), "tree", said, names, force=force) as new:
+    names = (*FIGURES, "clusters", *CLUSTER_FIGURES)
+    attributes = {name: getattr(tree, name) for name in ATTRIBUTES}
+    with new_output(Location.at(out, storage_options), "tree", attributes, names, force=force) as new:
         for name in FIGURES:
             new.write(name, np.array([getattr(level, name) for level in levels]), ("level",))
         new.write("clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
-        for name in OF_CLUSTERS:
+        for name in CLUSTER_FIGURES:
             values = np.concatenate([getattr(level, name.removeprefix("cluster_")) for level in levels])
             new.write(name, values, ("cluster", "feature")[: values.ndim])
 
 
 def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> ClusterTree:
-    """A tree that `write_tree` wrote, to the bit.
+    """Read a tree that `write_tree` wrote, to the bit.
 
     Parameters
     ----------
     path : path or URL of the group
-    storage_options : what fsspec takes for a URL
+    storage_options : mapping, optional, options of fsspec for a URL
+
+    Returns
+    -------
+    ClusterTree
 
     Raises
     ------
     InputError
-        Where there is no whole tree of ours.
+        There is no finished tree.
     CorruptStoreError
-        Where an array is missing, or is not what was written.
+        An array is missing or does not match its checksum.
     """
     check_options(storage_options, path)
     store = Output.at(path, storage_options)
     with store.open("tree") as found:
         penalties, numbers, clusters = found.read_equally_long(("penalty", "n_clusters", "clusters"))
-        places = np.cumsum(numbers)[:-1]
-        each = [np.split(values, places) for values in found.read_equally_long(OF_CLUSTERS, int(numbers.sum()))]
+        ends = np.cumsum(numbers)[:-1]
+        each = [np.split(values, ends) for values in found.read_equally_long(CLUSTER_FIGURES, int(numbers.sum()))]
         leaves, *levels = (Level(*parts) for parts in zip(penalties.tolist(), clusters, *each, strict=True))
-        return ClusterTree(leaves, tuple(levels), **{name: found.attributes[name] for name in SAID})
+        return ClusterTree(leaves, tuple(levels), **{name: found.attributes[name] for name in ATTRIBUTES})

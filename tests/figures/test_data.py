@@ -99,7 +99,7 @@ def test_features_and_clusters_that_differ_least_are_left_out():
     assert (found.features, found.features_left_out) == (["a", "c"], ["b"])
     assert found.clusters.tolist() == [order[1]]
     assert found.clusters_left_out.tolist() == sorted(set(order) - {order[1]})
-    with pytest.raises(InputError, match="feature_names must be 3, one a column of the centers, got 2"):
+    with pytest.raises(InputError, match="feature_names must be 3 names, one for each column of the centers, got 2"):
         data.profile(model, ["a", "b"])
 
 
@@ -122,7 +122,7 @@ def test_equal_centers_of_one_cluster_have_no_scores():
 
 def test_a_model_without_centers_says_so(rows):
     model = KernelDPMeans(0.5).fit(rows[:50])
-    with pytest.raises(InputError, match="KernelDPMeans has no centers among the rows, which a profile is of"):
+    with pytest.raises(InputError, match="KernelDPMeans has no centers of rows, which a profile needs"):
         data.profile(model)
     assert model.description().units == "in the space of the kernel"
 

@@ -19,7 +19,7 @@ from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.methods.dpmeans import farthest_first as farthest
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.selection import penalty
+from dask_dpmeans.selection import trial_fits
 from dask_dpmeans.selection.penalty import (
     PenaltyPath,
     farthest_first,
@@ -169,7 +169,7 @@ def test_three_gaussians_are_three_clusters_over_the_longest_interval():
 
 @pytest.mark.parametrize("search", [False, True])
 def test_usual_penalties_reach_from_one_cluster_to_many(search, monkeypatch):
-    monkeypatch.setattr(penalty, "USUAL_CLUSTERS", 12)
+    monkeypatch.setattr(trial_fits, "USUAL_CLUSTERS", 12)
     path = penalty_path(three_gaussians(), search=search, random_state=0)
     assert len(path.penalties) == 40
     assert path.n_clusters[-1] == 1
@@ -229,7 +229,7 @@ def test_a_summary_is_said_and_its_figures_are_about_those_of_all_rows():
 
 
 def test_a_summary_has_64_rows_for_each_cluster_of_the_lowest_penalty(monkeypatch):
-    monkeypatch.setattr(penalty, "SUMMARY_ROWS", 256)
+    monkeypatch.setattr(trial_fits, "SUMMARY_ROWS", 256)
     rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
     for penalties, most in (([2e2, 1e6], 24), ([1e6], 1)):
         path = penalty_path(rows, penalties, search=True, random_state=0)
@@ -242,8 +242,8 @@ def test_a_summary_has_64_rows_for_each_cluster_of_the_lowest_penalty(monkeypatc
 
 
 def test_a_summary_grows_no_further_than_memory_and_says_so(monkeypatch):
-    monkeypatch.setattr(penalty, "SUMMARY_ROWS", 256)
-    monkeypatch.setattr(penalty, "MOST_BYTES", 8 * 3 * 600)
+    monkeypatch.setattr(trial_fits, "SUMMARY_ROWS", 256)
+    monkeypatch.setattr(trial_fits, "MOST_BYTES", 8 * 3 * 600)
     rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
     with pytest.warns(UserWarning, match="fits saw a summary of fewer than 32 rows a cluster"):
         assert 500 < penalty_path(rows, [2e2], search=True, random_state=0).rows_used < 700
@@ -423,7 +423,7 @@ def test_directions_have_a_path_too():
         ({"penalties": [1.0, np.nan]}, r"penalties must be a list of finite numbers > 0"),
         ({"penalties": [3.0, 5.0], "metric": "cosine"}, r"penalty must be <= 4 where metric='cosine', got 5.0"),
         ({"halvings": -1}, r"halvings must be an integer >= 0, got -1"),
-        ({"summary_rows": 0}, r"summary_rows must be an integer >= 1, got 0"),
+        ({"summary_rows": 0}, r"summary_rows must be an integer >= 1 or None, got 0"),
         ({"search": "yes"}, r"search must be True or False, got 'yes'"),
         ({"full": 1}, r"full must be True or False, got 1"),
         ({"metric": "far"}, r"metric must be one of 'euclidean', 'cosine', got 'far'"),
@@ -446,13 +446,13 @@ def test_as_prices_halves_of_the_rows_weigh_as_much_as_all():
 
 def test_prices_in_full_go_on_in_the_middle_of_those_at_which_clusters_stand(monkeypatch):
     rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
-    tried, at = [], penalty.Prices.at
+    tried, at = [], trial_fits.Prices.at
 
     def noted(fits, source, price, start, **how):
         tried.append((source.plan.n_rows, price))
         return at(fits, source, price, start, **how)
 
-    monkeypatch.setattr(penalty.Prices, "at", noted)
+    monkeypatch.setattr(trial_fits.Prices, "at", noted)
     options = {"search": True, "full": True, "summary_rows": 2000, "random_state": 0}
     path = penalty_path(rows, [500.0, 2000.0], **options)
     assert path.n_clusters.tolist() == [24, 24]

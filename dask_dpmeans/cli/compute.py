@@ -1,0 +1,123 @@
+"""The threads, processes or cluster on which a command runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypedDict, Unpack
+
+import click
+
+from dask_dpmeans.sources import (
+    Columns,
+    Compute,
+    InputArrays,
+    OpenedPath,
+    Requirements,
+    connect,
+    lay_out,
+    own_threads,
+    scheduler_address,
+    why_processes,
+)
+
+
+class ComputeOptions(TypedDict):
+    """Command line options that choose where a command runs."""
+
+    scheduler: str | None
+    scheduler_file: str | None
+    workers: int | None
+    threads: int | None
+    memory_limit: int | None
+    worker_timeout: float
+    tls_ca_file: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    storage_options: dict[str, Any]
+
+
+@contextmanager
+def open_rows(
+    data: str,
+    fill_missing: bool,
+    sparse: bool,
+    scheduler: str | None,
+    scheduler_file: str | None,
+    workers: int | None,
+    threads: int | None,
+    memory_limit: int | None,
+    worker_timeout: float,
+    tls_ca_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    storage_options: dict[str, Any],
+) -> Iterator[tuple[str | OpenedPath, dict[str, Any]]]:
+    """Yield the rows and the compute options of `as_source`.
+
+    Without options, worker processes are used if threads would read `data` slowly.  The rows are
+    then already open.
+    """
+    own, cluster = workers or threads or memory_limit, scheduler or scheduler_file
+    if cluster and own:
+        raise click.UsageError(
+            "--scheduler names a running cluster: --workers, --threads and --memory-limit cannot change it"
+        )
+    if scheduler and scheduler_file:
+        raise click.UsageError("--scheduler and --scheduler-file both name a scheduler: give one of them")
+    if not (cluster or own):
+        cluster = scheduler = scheduler_address()
+    tls = _tls(tls_ca_file, tls_cert, tls_key, is_remote=bool(cluster))
+    stored: dict[str, Any] = {"fill_missing": fill_missing, "storage_options": storage_options}
+    rows: str | OpenedPath = data
+    if not cluster and workers is None and threads is None:
+        threads = own_threads()
+        compute = Compute(threads=threads, memory_limit=memory_limit)
+        layout, _ = lay_out(InputArrays(data), Columns(**stored), Requirements(sparse=sparse), compute)
+        rows = OpenedPath(data, layout.rows)
+        reason = why_processes(layout)
+        if reason is not None:
+            click.echo(
+                f"{reason}; working in {threads} processes, --threads {threads} keeps to threads",
+                err=True,
+            )
+            workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
+    with connect(scheduler, workers, threads, memory_limit, worker_timeout, tls, scheduler_file) as client:
+        if client is None:
+            yield rows, {"threads": threads, "memory_limit": memory_limit, **stored}
+        else:
+            yield rows, {"client": client, "worker_timeout": worker_timeout, **stored}
+
+
+def _tls(ca_file: str | None, cert: str | None, key: str | None, *, is_remote: bool) -> tuple[str, str, str] | None:
+    """Return the files for TLS, which are given all together or not at all."""
+    if not (ca_file or cert or key):
+        return None
+    if not (ca_file and cert and key and is_remote):
+        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler")
+    return ca_file, cert, key
+
+
+@contextmanager
+def open_inputs(
+    data: str,
+    weights: str | None,
+    columns: list[int] | None,
+    scale: str,
+    metric: str,
+    fill_missing: bool,
+    **compute: Unpack[ComputeOptions],
+) -> Iterator[dict[str, Any]]:
+    """Yield the arguments for rows, columns and compute of the functions that choose penalties."""
+    with open_rows(data, fill_missing, False, **compute) as (rows, work):
+        yield {
+            "X": rows,
+            "sample_weight": weights,
+            "metric": metric,
+            "columns": columns,
+            "scale": scale_of(scale),
+            **work,
+        }
+
+
+def scale_of(scale: str) -> str | None:
+    """Return the `scale` of the library for the option ``--scale``."""
+    return None if scale == "none" else scale

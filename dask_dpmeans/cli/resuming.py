@@ -1,0 +1,58 @@
+"""Messages about how a stopped command can continue."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dask_dpmeans.cli.group import StoppedError
+from dask_dpmeans.errors import (
+    ClusterLostError,
+    CorruptStoreError,
+    InputError,
+    NoWorkersError,
+    of_store,
+    redacted,
+)
+from dask_dpmeans.storage.location import Location
+from dask_dpmeans.storage.output import Output
+
+
+@contextmanager
+def resumable(run: Location | None, again: str = "the same command with --resume") -> Iterator[None]:
+    """Raise `StoppedError` with advice if the command inside is stopped, or loses its cluster or
+    its disk.
+
+    `again` describes the command that continues.  Without an output, errors pass unchanged.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, Exception) as error:
+        if run is None or not _can_continue(error, run):
+            raise
+        raise StoppedError(redacted(f"{str(error) or 'stopped'}; {_advice(run, again)}")) from None
+
+
+def _can_continue(error: BaseException, run: Location) -> bool:
+    """Return whether the same command may succeed later."""
+    if not of_store(error):  # `of_store` includes a full disk
+        return isinstance(error, KeyboardInterrupt | ClusterLostError | NoWorkersError)
+    try:
+        return Output.at(run).begun()
+    except OSError:  # the store still does not respond; --resume also begins a new run
+        return True
+
+
+def _advice(run: Location, again: str) -> str:
+    """Return what the same command does next."""
+    store = Output.at(run)
+    try:
+        if store.finished():
+            return f"{run.url} is finished"
+        if not store.begun():
+            return "nothing was written: the same command begins anew"
+        if store.steps.committed():
+            return f"{again} goes on from the last step of {run.url}"
+        if store.steps.has_checkpoints():
+            return f"{again} goes on with the search that is kept in {run.url}"
+    except (OSError, CorruptStoreError, InputError):
+        return f"{again} goes on with {run.url}"
+    return f"no step was committed yet: {again} begins {run.url} anew"

@@ -1,0 +1,41 @@
+"""The numbers of pictures; `dask_dpmeans.figures.plot` draws them."""
+
+from dask_dpmeans.figures.data.clusters import (
+    Profile,
+    Shares,
+    Sizes,
+    profile,
+    sharing,
+    sizes,
+)
+from dask_dpmeans.figures.data.columns import Model, columns_of, feature_names
+from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
+from dask_dpmeans.figures.data.rows import Density, DensityOptions, density, edge, rows_of
+from dask_dpmeans.figures.data.steps import History, history
+from dask_dpmeans.figures.data.trees import Dendrogram, Join, dendrogram, upper
+
+__all__ = [
+    "MOST_NODES",
+    "Dendrogram",
+    "Density",
+    "DensityOptions",
+    "Drawable",
+    "History",
+    "Join",
+    "Model",
+    "Profile",
+    "Shares",
+    "Sizes",
+    "columns_of",
+    "dendrogram",
+    "density",
+    "drawable",
+    "edge",
+    "feature_names",
+    "history",
+    "profile",
+    "rows_of",
+    "sharing",
+    "sizes",
+    "upper",
+]

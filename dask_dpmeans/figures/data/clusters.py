@@ -1,0 +1,150 @@
+"""The clusters of a fit: sizes, profiles of the centers, and their use by data sets."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dask_dpmeans import checks
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.hdp import HDPMeans
+from dask_dpmeans.figures.data.columns import Model, attribute, centers_of, checked_names
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
+
+
+class Sizes(NamedTuple):
+    """Sizes of k clusters, the heaviest first."""
+
+    clusters: Int64Array
+    """(k,), cluster numbers."""
+    weights: Float64Array
+    """(k,), in `unit`."""
+    radii: Float64Array
+    """(k,), root-mean-square distance to the center, by weight, in units of the fit; for a graph,
+    the part of the cut instead."""
+    limit: float | None
+    """Radius of the penalty; None if the penalty is a price."""
+    unit: str
+    """Unit of the weights."""
+    cut: bool
+    """Whether `radii` are parts of a cut."""
+
+
+def sizes(model: Model) -> Sizes:
+    """Return the weights and root-mean-square radii of the clusters of a fitted model."""
+    inertias = attribute(model, "cluster_inertias_", "squared errors of its clusters")
+    weights = model.cluster_weights_
+    order = np.argsort(-weights, kind="stable")
+    words: Description = model.description()
+    radii = inertias if words.radii_are_cuts else np.sqrt(inertias / weights)
+    unit = "sum over rows" if words.row == "row" else f"{words.weight_unit}s"
+    return Sizes(order, weights[order], radii[order], words.radius, unit, words.radii_are_cuts)
+
+
+class Profile(NamedTuple):
+    """Scores of c clusters in the f features in which centers differ most."""
+
+    scores: Float64Array
+    """(c, f), center minus mean of all rows, in standard deviations of the centers, by weight."""
+    clusters: Int64Array
+    """(c,), cluster numbers, rising."""
+    features: list[str]
+    """(f,), names, in the order of the columns."""
+    clusters_left_out: Int64Array
+    """Numbers of the clusters that differ least, rising."""
+    features_left_out: list[str]
+    """Names of the features in which centers differ least, in the units of the fit."""
+
+
+def profile(
+    model: Model,
+    feature_names: Sequence[str] | None = None,
+    *,
+    max_features: int = 40,
+    max_clusters: int = 40,
+) -> Profile:
+    """Return z-scores of the centers: (center - mean) / standard deviation over centers, by weight.
+
+    A score of 2 in a feature means: the center is two standard deviations of the centers above the
+    mean of all rows.  If there are more than `max_features` features, the ones with the largest
+    variance of the centers are kept, in the units of the fit.  If there are more than
+    `max_clusters` clusters, the ones with the largest weight times sum of squared scores are kept.
+
+    Parameters
+    ----------
+    model : a fitted estimator with `cluster_centers_`
+    feature_names : (d,) str, optional
+        The default is the column names of the fitted DataFrame, or numbers.
+    max_features, max_clusters : int >= 1
+
+    Returns
+    -------
+    Profile
+    """
+    max_features = checks.integer("max_features", max_features)
+    max_clusters = checks.integer("max_clusters", max_clusters)
+    centers, weights = centers_of(model, "a profile"), model.cluster_weights_
+    names = checked_names(model, feature_names)
+    share = weights / weights.sum()
+    differences = centers - share @ centers
+    variances = share @ differences**2
+    deviations = np.sqrt(variances)
+    apart = deviations > 1e-12 * np.abs(centers).max(axis=0)  # equal centers differ by rounding only
+    scores = np.divide(differences, deviations, out=np.zeros_like(differences), where=apart)
+    clusters = _largest(weights * (scores**2).sum(axis=1), max_clusters)
+    columns = _largest(variances, max_features)
+    return Profile(
+        scores[np.ix_(clusters, columns)],
+        clusters,
+        [names[column] for column in columns],
+        np.setdiff1d(np.arange(len(centers)), clusters),
+        [names[column] for column in np.setdiff1d(np.arange(len(names)), columns)],
+    )
+
+
+def _largest(values: Float64Array, most: int) -> Int64Array:
+    """Return the numbers of the largest values, rising; of equal values, the first."""
+    return np.sort(np.argsort(-values, kind="stable")[:most])
+
+
+class Shares(NamedTuple):
+    """Use of global centers by data sets: l lines and c columns."""
+
+    shares: Float64Array
+    """(l, c), share of the weight of a data set, or the mean over the data sets of a line."""
+    sets: list[Int64Array]
+    """(l,), numbers of the data sets of each line."""
+    centers: Int64Array
+    """Numbers of the global centers, the heaviest first."""
+    centers_together: Int64Array
+    """Numbers of the lighter centers; the last column has their shares together."""
+
+
+def sharing(model: HDPMeans, *, max_lines: int = 200, max_centers: int = 60) -> Shares:
+    """Return the share of each global center in the weight of each data set of an `HDPMeans`.
+
+    Data sets are ordered by the center with most of their weight, the heaviest center first, and
+    then by its share.  If there are more than `max_lines` data sets, each line is the mean of
+    neighbors in this order.  Empty data sets are left out.
+    """
+    if "sharing" not in model.description().pictures:
+        raise InputError(f"data sets share clusters in HDPMeans, got {type(model).__name__}")
+    max_lines = checks.integer("max_lines", max_lines)
+    max_centers = checks.integer("max_centers", max_centers)
+    check_is_fitted(model)
+    order = np.argsort(-model.cluster_weights_, kind="stable")
+    totals = model.local_clusters_.sum(axis=1)
+    weights = model.local_clusters_[:, order].tocsr()
+    filled = np.flatnonzero(totals > 0)
+    main_center = np.asarray(weights.argmax(axis=1)).ravel()[filled]
+    main_share = weights.max(axis=1).toarray()[filled] / totals[filled]
+    filled = filled[np.lexsort((-main_share, main_center))]
+    lines = np.array_split(filled, min(max_lines, len(filled)))
+    means = [(weights[sets] / totals[sets, np.newaxis]).mean(axis=0) for sets in lines]
+    shares = np.vstack(means)
+    if len(order) > max_centers:
+        others = shares[:, max_centers:].sum(axis=1)
+        shares = np.column_stack([shares[:, :max_centers], others])
+    return Shares(shares, lines, order[:max_centers], order[max_centers:])

@@ -1,0 +1,77 @@
+"""Sizes, styles, axes and files that all pictures share."""
+
+import io
+from typing import Any, TypeAlias
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+from numpy.typing import NDArray
+
+AnyFigure: TypeAlias = Figure | SubFigure
+
+INK, GREY, PALE = "black", "0.5", "0.9"
+FEW = 40
+"""Up to this many clusters or steps have a tick or a marker each."""
+SMALL = 8
+"""Font size, in points, of many labels."""
+NAMED = 60
+"""Number of clusters in a legend."""
+
+
+def new_figure(figure: AnyFigure | None, width: float, height: float) -> AnyFigure:
+    """Return the figure that was given, or a new one, in inches."""
+    if figure is not None:
+        return figure
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def stacked_axes(figure: AnyFigure, names: list[str], heights: list[float] | None = None) -> list[Axes]:
+    """Add panels with names over one shared horizontal axis."""
+    panels = figure.subplots(len(names), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, name in zip(panels, names, strict=True):
+        axes.set_ylabel(name)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.align_ylabels()
+    return list(panels)
+
+
+def scale_values(axes: Axes, values: NDArray[np.generic], *, whole: bool = False) -> None:
+    """Use a logarithmic axis if values differ more than tenfold, and whole ticks for whole
+    numbers."""
+    logarithmic = values.min() > 0 and values.max() > 10 * values.min()
+    if logarithmic:
+        axes.set_yscale("log")
+    if not whole:
+        return
+    if logarithmic:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def within(value: float, low: float, high: float) -> float:
+    """Return the value, or the nearer limit if it is outside."""
+    return max(low, min(high, value))
+
+
+def short_name(name: str, most: int = 24) -> str:
+    """Return a name, without its middle if it is long."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
+
+
+def svg(figure: AnyFigure) -> str:
+    """Return a figure as SVG with letters as shapes, so that no fonts are needed.
+
+    The same figure always gives the same text.
+    """
+    root = figure.get_figure(root=True)
+    assert root is not None
+    settings: dict[Any, Any] = {"svg.hashsalt": "dask_dpmeans", "svg.fonttype": "path"}
+    with rc_context(settings), io.StringIO() as file:
+        root.savefig(file, format="svg", metadata={"Date": None})
+        return file.getvalue()

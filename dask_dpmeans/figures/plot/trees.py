@@ -1,0 +1,66 @@
+"""Dendrograms."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from dask_dpmeans import checks
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.figures import data
+from dask_dpmeans.figures.plot.canvas import FEW, INK, AnyFigure, new_figure, within
+from dask_dpmeans.kernels.block import Int64Array
+from dask_dpmeans.selection.tree import ClusterTree
+from dask_dpmeans.text import counted
+
+MOST_LEAVES = 300
+"""Number of clusters that fit side by side."""
+
+
+def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
+    """Draw a tree of clusters as a dendrogram.
+
+    Parameters
+    ----------
+    tree : as `dask_dpmeans.selection.tree.cluster_tree` returns it
+    figure : Figure or SubFigure, optional
+
+    Returns
+    -------
+    The figure: the clusters of the fit side by side, and above them their joins, at the logarithm
+    of the penalty.  With more than 300 clusters, the lowest levels are left out.
+    """
+    checks.instance("tree", tree, ClusterTree, "cluster_tree")
+    drawn = data.upper(tree, MOST_LEAVES)
+    found = data.dendrogram(drawn)
+    if not found.joins:
+        reason = "the tree has no levels at which clusters join"
+        raise InputError(f"{reason}: it needs two clusters, and higher penalties")
+    figure = new_figure(figure, 7.0, 4.6)
+    axes = figure.subplots()
+    axes.set_yscale("log")
+    bottom = drawn.leaves.penalty or found.joins[0].height / 2
+    width = within(120 / len(found.leaves), 0.3, 1)
+    for join in found.joins:
+        axes.hlines(join.height, join.places.min(), join.places.max(), color=INK, linewidth=width)
+        starts = np.maximum(join.heights, bottom)
+        axes.vlines(join.places, starts, join.height, color=INK, linewidth=width)
+    axes.set_ylim(bottom, 1.5 * found.joins[-1].height)
+    axes.set_xlim(-0.6, len(found.leaves) - 0.4)
+    axes.set_ylabel("penalty, squared units\nof the centers times weight")
+    axes.spines[["top", "right"]].set_visible(False)
+    _label_leaves(axes, tree, drawn, found.leaves)
+    return figure
+
+
+def _label_leaves(axes: Axes, tree: ClusterTree, drawn: ClusterTree, leaves: Int64Array) -> None:
+    """Name each leaf if they are few clusters of the fit, else say what they are."""
+    upper_part = drawn.leaves.penalty > 0
+    if len(leaves) <= FEW and not upper_part:
+        turn = 90 if len(leaves) > FEW / 2 else 0
+        axes.set_xticks(range(len(leaves)), [str(leaf) for leaf in leaves], rotation=turn)
+        axes.set_xlabel("cluster")
+        return
+    axes.set_xticks([])
+    label = counted(drawn.leaves.n_clusters, "cluster")
+    if upper_part:
+        label += f" at penalty {drawn.leaves.penalty:.4g}, of {tree.leaves.n_clusters:,} of the fit"
+    axes.set_xlabel(label)

@@ -1,0 +1,206 @@
+"""Fits at trial penalties, on all rows or on a summary of them in memory."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dask_dpmeans import checks
+from dask_dpmeans.api.description import fingerprint, request_of, sources_of
+from dask_dpmeans.api.job import seed_for
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.base import seed_of
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.methods.dpmeans import batch
+from dask_dpmeans.methods.dpmeans import search as search_algorithm
+from dask_dpmeans.methods.dpmeans.bisection import Aimed, PriceFor, RadiusFor
+from dask_dpmeans.methods.dpmeans.farthest_first import traverse
+from dask_dpmeans.methods.dpmeans.metric import metric_of
+from dask_dpmeans.methods.dpmeans.path import Prices, Radii, Solution, standing, summary_of
+from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint
+from dask_dpmeans.sources import Reading, RowSource, as_source
+from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.manifest import Manifest
+
+SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
+"""Default rows of a summary, in all and for each cluster; the coreset of the search has the same
+defaults."""
+MOST_BYTES = 2**28
+"""Upper limit, in float64, for a summary that grows with the clusters."""
+FEW_ROWS = 32
+"""A summary with fewer rows a cluster gives a warning.  On birch1, k and J of fits of a summary,
+divided by k and J of fits of all rows, were .95 to 1.01 and .98 at 91 and 48 rows a cluster, .93
+and .97 at 27, .91 and .95 at 14, .79 and .96 at 10, .46 and .81 at 4."""
+USUAL_PENALTIES, USUAL_CLUSTERS = 40, 50
+"""Number of default penalties, and about how many clusters the lowest of them gives."""
+
+RandomState = int | np.integer[Any] | np.random.RandomState | None
+Method = batch.Method | search_algorithm.Method
+
+
+@dataclass(frozen=True)
+class TrialFits:
+    """The rows, the rows in memory that the fits use, and the method."""
+
+    source: RowSource
+    mean: Float64Array
+    """(1, d), mean of all rows."""
+    size: int
+    """Number of rows that the summary should have, about."""
+    rows: InMemoryRows
+    """All rows of positive weight, or a summary."""
+    whole: bool
+    """Whether `rows` are all of them."""
+    method: Method
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        X: ArrayLike | AnyPlace,
+        sample_weight: ArrayLike | AnyPlace | None,
+        method: Method,
+        seed: int,
+        summary_rows: int | None,
+        reading: Reading,
+    ) -> "TrialFits":
+        """Return the fits of some rows; `summary_rows` is None for the default size."""
+        size = SUMMARY_ROWS if summary_rows is None else summary_rows
+        checks.integer("summary_rows", size, or_none=" or None")
+        source, mean = rows_and_mean(X, sample_weight, method.metric, reading)
+        return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
+
+    @property
+    def seen(self) -> float:
+        """Rows of the summary that the fits see; infinity if they see all rows."""
+        return math.inf if self.whole else len(self.rows.rows)
+
+    def describe(self, X: object, sample_weight: object, parameters: dict[str, object]) -> dict[str, Any]:
+        """Return the description of a job that a result stores: `parameters`, `sources`, `input`
+        and so on."""
+        source, weighted = self.source, sample_weight is not None
+        request = request_of(self.method, 0, source, scaled=source.scale is not None, weighted=weighted)
+        job = request.as_json()
+        kept = {name: job[name] for name in ("input", "column_names", "checksummed", "versions")}
+        return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
+
+    def saved_in(self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]) -> "TrialFits":
+        """Return these fits with a checkpoint: finished fits are saved in it, and read from it
+        after a stop."""
+        if checkpoint is None:
+            return self
+        asked["input"] |= {"fingerprint": fingerprint(self.source.summary)}
+        request = {"kind": kind, "method": kind, "random_state": self.seed, **asked}
+        checkpoint.begin(Manifest.from_json(request))
+        shelf = checkpoint.store.steps.checkpoints(checkpoint.lock.holder)
+        return replace(self, source=replace(self.source, checkpoints=shelf))
+
+    def with_rows_for_penalty(self, lowest: float) -> "TrialFits":
+        """Return these fits with a summary of enough rows for each cluster that the lowest penalty
+        gives."""
+        if self.whole:
+            return self
+        [found] = self.source.run([self.fits((lowest,))], self.rows, "path")
+        larger = self.with_rows_for(found[0].k)
+        return self if larger is self else larger.with_rows_for_penalty(lowest)
+
+    def with_rows_for(self, k: int) -> "TrialFits":
+        """Return these fits with a summary of enough rows for each of k clusters, within
+        `MOST_BYTES`."""
+        size = min(ROWS_A_CLUSTER * k, MOST_BYTES // (8 * self.source.n_features))
+        if self.whole or size <= self.size:
+            return self
+        rows, whole = summary_of(self.source, size, self.seed)
+        return replace(self, size=size, rows=rows, whole=whole)
+
+    def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
+        """Return the job that fits at some penalties."""
+        for penalty in penalties:
+            replace(self.method, penalty=penalty)  # raises if no row can open a cluster at this penalty
+        if isinstance(self.method, batch.Method):
+            return Radii(self.method, penalties)
+        return Prices(self.method, penalties, 0.0 if self.whole else search_algorithm.OPTIMISM)
+
+    def default_penalties(self) -> tuple[float, ...]:
+        """Return penalties from about `USUAL_CLUSTERS` clusters, or the most possible, to one
+        cluster."""
+        most = traverse(self.rows, self.mean, USUAL_CLUSTERS, fewer=True).squared
+        if not len(most):
+            raise InputError("all rows are equal: there is one cluster at any penalty")
+        if isinstance(self.method, batch.Method):
+            low, high = float(most[-1]), min(float(most[0]), self.method.geometry.farthest)
+        else:
+            high = float(self.source.summary.squares.sum())
+            low = min(high, self.bisect(len(most), on_all_rows=False).penalty)
+        return tuple(np.unique(np.geomspace(low, high, USUAL_PENALTIES)).tolist())
+
+    def bisect(self, wanted: int, *, on_all_rows: bool) -> Aimed:
+        """Return the penalty that gives `wanted` clusters, of the rows in memory or of all rows."""
+        fits = self.fits(())
+        job: RadiusFor | PriceFor
+        if isinstance(fits, Prices):
+            job = PriceFor(fits, wanted)
+        else:
+            job = RadiusFor(fits, wanted, tuple(self.mean[0].tolist()))
+            if on_all_rows:
+                return self.source.here(job, "aim")
+        n_rows = len(self.rows.rows)
+        if wanted > n_rows and not self.whole:
+            raise InputError(
+                f"{wanted:,} clusters are more than the {n_rows:,} rows of the summary: raise summary_rows"
+            )
+        traverse(self.rows, self.mean, wanted)  # raises if fewer rows differ
+        found = self.source.run([job], self.rows, "aim")[0]
+        if not on_all_rows:
+            return found
+        fits = replace(fits, penalties=(found.penalty,))
+        return replace(found, solution=self.refit_all_rows(fits, [found.solution])[0])
+
+    def refit_all_rows(self, fits: Prices | Radii, found: list[Solution]) -> list[Solution]:
+        """Fit all rows, (p,) results.
+
+        As a price, each different solution is the start of one fit, at the middle of the penalties
+        where it is best.  As a radius, each penalty is fitted anew.
+        """
+        if isinstance(fits, Radii):
+            return self.source.here(fits, "path")
+        ends = standing(fits, found)
+        exact = replace(fits, optimism=0.0)
+        last_of = {id(end): number for number, end in enumerate(ends)}
+        refitted = {}
+        for number in sorted(last_of.values()):
+            end = ends[number]
+            best_at = [penalty for penalty, other in zip(fits.penalties, ends, strict=True) if other is end]
+            middle = math.sqrt(best_at[0]) * math.sqrt(best_at[-1])
+            refitted[id(end)] = exact.at(self.source, middle, end)
+        return [refitted[id(end)] for end in ends]
+
+
+def seed_of_job(checkpoint: FitCheckpoint | None, random_state: RandomState) -> int:
+    """Return the seed that was given, the seed of the checkpoint to continue with, or a new one."""
+    is_number = random_state is None or isinstance(random_state, int | np.integer)
+    if checkpoint is None or not is_number:
+        return seed_of(random_state)
+    given = None if random_state is None else seed_of(random_state)
+    return seed_for(checkpoint.store, given, checkpoint.resume)
+
+
+def trial_method(*, search: bool, metric: str, max_clusters: int | None = None) -> Method:
+    """Return the method of trial fits; its penalty is replaced at each trial."""
+    kind = search_algorithm.Method if search else batch.Method
+    return kind(penalty=1.0, metric=metric, max_clusters=max_clusters)
+
+
+def rows_and_mean(
+    X: ArrayLike | AnyPlace,
+    sample_weight: ArrayLike | AnyPlace | None,
+    metric: str,
+    reading: Reading,
+) -> tuple[RowSource, Float64Array]:
+    """Return the rows, and their mean under the metric, (1, d)."""
+    geometry = metric_of(metric)
+    source = as_source(X, sample_weight, features=geometry.features, **reading)
+    return source, geometry.means(source.summary.mean[np.newaxis], np.eye(1, source.n_features))

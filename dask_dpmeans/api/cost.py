@@ -1,4 +1,5 @@
-"""What a fit will cost, from the metadata of its input and a few of its rows; nothing is written."""
+"""What a fit will cost, from the metadata of its input and a few of its rows; nothing is
+written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -44,13 +45,16 @@ SAMPLE_BLOCKS = 8
 SEARCH_ROWS = 2**14
 """Of these rows, the most that are searched, ..."""
 SEARCH_STEPS = 20
-"""... in so many steps; of sift at a penalty that ends with 929 clusters, 917 were there after 18."""
+"""... in so many steps; of sift at a penalty that ends with 929 clusters, 917 were there after
+18."""
 SEARCH_PRODUCTS = 2**31
-"""Multiplications of a step, about, at which the search stops: 1,024 clusters of d = 128; one at 929 took 0.07 s."""
+"""Multiplications of a step, about, at which the search stops: 1,024 clusters of d = 128; one at
+929 took 0.07 s."""
 SEARCH_COLUMNS = 2**7
 """Columns below which a step takes no less time."""
 SMALL_CHUNK = 2**18
-"""Bytes; from chunks of 256 KB rows (d = 64, zstd) were read in 1.5, of 64 KB in 2.1 times the time of 4 MB."""
+"""Bytes; from chunks of 256 KB rows (d = 64, zstd) were read in 1.5, of 64 KB in 2.1 times the time
+of 4 MB."""
 GOOD_CHUNK = 2**22
 """Bytes."""
 FEW_CHUNKS = 16
@@ -61,7 +65,8 @@ TINY = float(np.finfo(np.float64).tiny)
 """The least price."""
 
 Target = Literal["new", "refused", "removed", "resumed"]
-"""What a fit would do to the run that is there: nothing, as there is none; refuse; remove it; go on with it."""
+"""What a fit would do to the run that is there: nothing, as there is none; refuse; remove it; go on
+with it."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ class Estimate:
     threads: int
     """Of all workers."""
     stored_bytes: int | None
-    """Of rows and weights in their stores, metadata included; None where a store cannot say without reading them."""
+    """Of rows and weights in their stores, metadata included; None where a store cannot say without
+    reading them."""
     decoded_bytes: int
     """Of rows and weights."""
     resident: bool
@@ -109,12 +115,13 @@ class Estimate:
     thread_memory: int
     """Bytes, a thread's share of them."""
     thread_bytes: int
-    """Of the rows that a thread holds: its shards, or the piece that it works on and the one read ahead; and of sparse
-    rows a block that is made dense."""
+    """Of the rows that a thread holds: its shards, or the piece that it works on and the one read
+    ahead; and of sparse rows a block that is made dense."""
     sample_rows: int
     """Rows of the first shard that were read and scanned."""
     sample_clusters: int
-    """The first centers and those that these rows open, or what a search of some of them ends with."""
+    """The first centers and those that these rows open, or what a search of some of them ends
+    with."""
     load_seconds: float
     """Reading all rows once, where they are kept; 0 where each pass reads them."""
     pass_seconds: float
@@ -143,7 +150,13 @@ class Sampling:
         reduction: Reduction[Any] = self.method.reduction(centers)
         started = perf_counter()
         rows.fold(reduction)
-        return Sample(self.n_rows, len(centers), clusters_are, read_seconds, perf_counter() - started)
+        return Sample(
+            self.n_rows,
+            len(centers),
+            clusters_are,
+            read_seconds,
+            perf_counter() - started,
+        )
 
 
 def open_centers(rows: HeldRows, method: batch.Method, n_rows: int) -> tuple[Float64Array, str]:
@@ -158,10 +171,11 @@ def open_centers(rows: HeldRows, method: batch.Method, n_rows: int) -> tuple[Flo
 
 
 def search_centers(rows: HeldRows, method: search.Method, n_rows: int) -> tuple[Float64Array, str]:
-    """Return the centers, (k, d), that moves and means lead to on some of the first rows, and words for them.
+    """Return the centers, (k, d), that moves and means lead to on some of the first rows, and words
+    for them.
 
-    Squared error grows with the number of rows, so a cluster of some rows costs their share of the penalty.  It also
-    costs the optimism of their squared error, as on a coreset.
+    Squared error grows with the number of rows, so a cluster of some rows costs their share of the
+    penalty.  It also costs the optimism of their squared error, as on a coreset.
     """
     every = -(-rows.plan.n_rows // SEARCH_ROWS)
     weights = None if rows.weights is None or not rows.weights[::every].any() else rows.weights[::every].copy()
@@ -176,14 +190,21 @@ def search_centers(rows: HeldRows, method: search.Method, n_rows: int) -> tuple[
     method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
     which, end = f"a search of {counted(count, 'row')}", "ends"
     if count < n_rows:
-        which, end = f"{which}, a cluster at their share of the penalty,", "ends; all rows may have more"
+        which, end = (
+            f"{which}, a cluster at their share of the penalty,",
+            "ends; all rows may have more",
+        )
     if len(found.centers) > most:
-        return found.centers, f"at which {which} was stopped; all rows may have many more, and a pass then takes longer"
+        return (
+            found.centers,
+            f"at which {which} was stopped; all rows may have many more, and a pass then takes longer",
+        )
     return found.centers, f"with which {which} {end}"
 
 
 def _apply_moves(rows: HeldRows, method: search.Method, price: float, most: int) -> search.State:
-    """Return the state after a few steps of the search, or once it has more than `most` clusters."""
+    """Return the state after a few steps of the search, or once it has more than `most`
+    clusters."""
     alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
     start = replace(alone.init(rows), share=len(search.SHARES))
     for step in iterate(rows, alone, start):
@@ -212,22 +233,32 @@ def dry_run(
     scale: Float64Array | str | None = None,
     **where: Any,
 ) -> Estimate:
-    """What `run.fit` would work on with these arguments; it takes them all, and refuses what that refuses.
+    """What `run.fit` would work on with these arguments; it takes them all, and refuses what that
+    refuses.
 
-    It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one worker;
-    where it may choose the threads, and each pass would read, it also tries how well these read side by side.
+    It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one
+    worker; where it may choose the threads, and each pass would read, it also tries how well these
+    read side by side.
     """
     store = RunStore.at(run, where.get("storage_options"))
     store.check_target("run", [data, sample_weight], force=True)
     if not (is_stored(data) and is_stored(sample_weight)):
-        raise InputError("a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store")
+        raise InputError(
+            "a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store",
+        )
     layout, executor = lay_out(data, sample_weight, features=method.features, **where)
     check_centers(center_names, layout.column_names, layout.prepare.columns)
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)
     if resume:
         weighted = sample_weight is not None
-        request = description.request_of(method, seed, layout, scaled=scale is not None, weighted=weighted)
+        request = description.request_of(
+            method,
+            seed,
+            layout,
+            scaled=scale is not None,
+            weighted=weighted,
+        )
         runs.check_resumable(store, request)
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, sample_rows(layout), scale)
@@ -289,7 +320,8 @@ def estimated(
 
 
 def shard_seconds(layout: Layout, sample: Sample, storage: Storage | None) -> tuple[float, float]:
-    """Seconds that reading and scanning a shard take a thread; a chunk is decoded whole, however little is wanted."""
+    """Seconds that reading and scanning a shard take a thread; a chunk is decoded whole, however
+    little is wanted."""
     plan, chunk_rows = layout.plan, 1 if storage is None else storage.chunk_rows
     decoded = min(-(-sample.n_rows // chunk_rows) * chunk_rows, plan.n_rows)
     read = sample.read_seconds * decoded_rows(plan, chunk_rows) / plan.n_shards / decoded
@@ -297,10 +329,14 @@ def shard_seconds(layout: Layout, sample: Sample, storage: Storage | None) -> tu
 
 
 def held_rows(layout: Layout) -> int:
-    """Rows that a thread holds: its shards where rows are kept, else a piece and the one that is read ahead."""
+    """Rows that a thread holds: its shards where rows are kept, else a piece and the one that is
+    read ahead."""
     plan = layout.plan
     turns = -(-plan.n_shards // layout.resources.threads)
-    return min(plan.n_rows, turns * plan.shard_rows if layout.resident else 2 * read_rows(layout.rows))
+    return min(
+        plan.n_rows,
+        turns * plan.shard_rows if layout.resident else 2 * read_rows(layout.rows),
+    )
 
 
 def advice(
@@ -318,10 +354,18 @@ def advice(
 
 
 def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
-    plan, d, height, width = layout.plan, layout.stored_columns, storage.chunk_rows, storage.chunk_columns
+    plan, d, height, width = (
+        layout.plan,
+        layout.stored_columns,
+        storage.chunk_rows,
+        storage.chunk_columns,
+    )
     shard_rows = min(plan.shard_rows, plan.n_rows)
     good = min(plan.shard_rows, power_of_two(GOOD_CHUNK // layout.row_bytes))
-    size, count = height * width * layout.stored_dtype.itemsize, -(-shard_rows // height) * -(-d // width)
+    size, count = (
+        height * width * layout.stored_dtype.itemsize,
+        -(-shard_rows // height) * -(-d // width),
+    )
     decodes = decoded_rows(plan, height) / plan.n_rows
     when = "while rows are loaded" if layout.resident else "in each pass"
     found = []

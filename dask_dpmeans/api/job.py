@@ -54,17 +54,19 @@ def fit(
     seed : stored with the run; None to draw one, or to take that of the run that is gone on with
     recipe : what the method is to see in place of the rows
     center_names : what the columns of the method's first centers are called, where that is known
-    resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
+    resume : go on with the run that is there from its last committed step, where there is one; a
+        finished run stays as
         it is, unless it stopped at a lower `max_iter`
     force : remove the run that is there; nothing but a run of ours is ever removed
     on_step : called with the number and record of each committed step, and the number of rows
-    storage_options : what fsspec takes for the URLs among these
-    **where : columns, scale, client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
+    storage_options : what fsspec takes for the URLs among these **where : columns, scale, client,
+        worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
 
     Raises
     ------
     InputError
-        Data, parameters or paths that cannot be used, or another job at work on the run; nothing was written.
+        Data, parameters or paths that cannot be used, or another job at work on the run; nothing
+        was written.
     LockLostError
         Another job has taken the run, as this one stood still for too long.
     """
@@ -76,20 +78,41 @@ def fit(
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
-        store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
+        store.check_target(
+            "run",
+            inputs,
+            force=force,
+            resume=resume,
+        )  # another may have ended just now
         where = where | {"storage_options": storage_options}
-        source = as_source(data, sample_weight, groups=groups, features=method.features, sparse=method.sparse, **where)
+        source = as_source(
+            data,
+            sample_weight,
+            groups=groups,
+            features=method.features,
+            sparse=method.sparse,
+            **where,
+        )
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         request = request_of(
-            method, seed, source, scaled=source.scale is not None, weighted=sample_weight is not None, recipe=recipe
+            method,
+            seed,
+            source,
+            scaled=source.scale is not None,
+            weighted=sample_weight is not None,
+            recipe=recipe,
         )
         n_groups = source.summary.n_groups
         request = replace(
             request,
             estimator=estimator,
-            input=replace(request.input, fingerprint=fingerprint(source.summary), n_groups=n_groups),
+            input=replace(
+                request.input,
+                fingerprint=fingerprint(source.summary),
+                n_groups=n_groups,
+            ),
             sources=sources_of(data, groups, sample_weight),
         )
         if resume:
@@ -98,7 +121,16 @@ def fit(
             if _is_complete(store, method):
                 return
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
-        converged = _fit(store, lock, request, learned, _scale_of(source, learned), method, resume, on_step)
+        converged = _fit(
+            store,
+            lock,
+            request,
+            learned,
+            _scale_of(source, learned),
+            method,
+            resume,
+            on_step,
+        )
     if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
@@ -133,13 +165,26 @@ def _fit(
             history[-1] = replace(history[-1], passes=record.passes)
     new, plan = NewArrays(store), source.plan
     labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
-    new.write_digests({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
+    new.write_digests(
+        {"labels": labels},
+        source.map(method.labels(source, state), Writer((labels,)), "label"),
+    )
     if learned.rows is not None:
         _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
     passes = history[-1].passes + 1 + learned.passes
-    manifest = ResultManifest(**vars(request), converged=converged, n_passes=passes, figures=learned.figures)
-    store.finish(new, {**method.result(source, state), **scale, **learned.arrays}, history, manifest)
+    manifest = ResultManifest(
+        **vars(request),
+        converged=converged,
+        n_passes=passes,
+        figures=learned.figures,
+    )
+    store.finish(
+        new,
+        {**method.result(source, state), **scale, **learned.arrays},
+        history,
+        manifest,
+    )
     return converged
 
 
@@ -155,14 +200,17 @@ def seed_for(store: Output, seed: int | None, resume: bool) -> int:
         return int(np.random.default_rng().integers(2**31)) if seed is None else seed
     begun = store.request().random_state
     if seed not in (None, begun):
-        raise InputError(f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it")
+        raise InputError(
+            f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it",
+        )
     return begun
 
 
 def _begin(
     store: RunStore, request: Manifest, source: Source, method: Algorithm[Any], resume: bool
 ) -> tuple[Any, list[Record], bool]:
-    """The state to go on from, None for the method's start; the history up to it; whether it is the end."""
+    """The state to go on from, None for the method's start; the history up to it; whether it is the
+    end."""
     if resume and store.begun():
         store.steps.discard_uncommitted()
         if not store.steps.committed():
@@ -185,7 +233,8 @@ def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
 
 
 def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:
-    """Refuse rows on which the committed centers give another objective than the one committed, in any bit."""
+    """Refuse rows on which the committed centers give another objective than the one committed, in
+    any bit."""
     objective = method.score(source, state)
     if objective != state.objective:
         raise InputError(
@@ -195,9 +244,12 @@ def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], st
 
 
 def check_resumable(store: Output, request: Manifest) -> None:
-    """Refuse to go on with a run of other data or other parameters, as far as the request knows; limits may change."""
+    """Refuse to go on with a run of other data or other parameters, as far as the request knows;
+    limits may change."""
     if store.finished() and not (store.begun() or store.empty()):
-        raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
+        raise CorruptStoreError(
+            f"{store.path} is a run whose steps are missing: --force removes it and starts anew",
+        )
     if not store.begun():
         return
     there, here = store.request().as_json(), request.as_json()
@@ -207,11 +259,14 @@ def check_resumable(store: Output, request: Manifest) -> None:
         if changed:
             names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
             other = "other parameters" if key == "parameters" else f"another {key}"
-            raise InputError(f"{store.path} was begun with {other}: {names}; use --force to start anew")
+            raise InputError(
+                f"{store.path} was begun with {other}: {names}; use --force to start anew",
+            )
 
 
 def _resumed_names(store: RunStore, here: Names | None) -> Names | None:
-    """Return the names of the columns as the run was begun, if they are known, else as the rows have them."""
+    """Return the names of the columns as the run was begun, if they are known, else as the rows
+    have them."""
     there = None
     if store.begun():
         there = store.request().column_names

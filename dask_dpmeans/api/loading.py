@@ -61,7 +61,8 @@ def read_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) ->
 
 
 def fitted_run(result: Result) -> LoadedRun:
-    """Return a run with its fitted estimator, after a check that no chunk of its labels is missing."""
+    """Return a run with its fitted estimator, after a check that no chunk of its labels is
+    missing."""
     with malformed_as_corrupt(result.store.location):
         run = unfitted_run(result)
         manifest, model = result.manifest, run.model
@@ -94,11 +95,15 @@ def unfitted_run(result: Result) -> LoadedRun:
         stored, expected = manifest.parameters, described_parameters(algorithm, recipe)
         for name in sorted(stored.keys() | expected.keys()):
             if name not in stored or name not in expected or stored[name] != expected[name]:
-                raise ValueError(f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator")
+                raise ValueError(
+                    f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator",
+                )
         facts = {"method": algorithm.name, "learned_features": recipe is not None}
         for name, value in facts.items():
             if getattr(manifest, name) != value:
-                raise ValueError(f"{name} cannot be {shown(getattr(manifest, name))} for that estimator")
+                raise ValueError(
+                    f"{name} cannot be {shown(getattr(manifest, name))} for that estimator",
+                )
         return LoadedRun(result, spec, model, spec.learned_features(result) or algorithm.features)
 
 

@@ -1,4 +1,5 @@
-"""How texts and pictures speak of a fit: each estimator gives one `Description`, and nothing else asks for its type."""
+"""How texts and pictures speak of a fit: each estimator gives one `Description`, and nothing else
+asks for its type."""
 
 import math
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ class Description:
     penalty_name: str = "penalty"
     """The parameter that decides how far a cluster reaches."""
     radius: float | None = None
-    """Distance beyond which a row opens a cluster, in units of the fit; None if the penalty is no radius."""
+    """Distance beyond which a row opens a cluster, in units of the fit; None if the penalty is no
+    radius."""
     inertia_name: str = "inertia, the squared error"
     radii_are_cuts: bool = False
     """Whether the inertias of clusters are what they add to a cut, not squared errors."""
@@ -35,13 +37,15 @@ class Description:
     units: str = "units of the data"
     """Units of the rows as the fit sees them."""
     center_columns: str | None = None
-    """What a column of the centers is called with its number; None if it is a column of the rows."""
+    """What a column of the centers is called with its number; None if it is a column of the
+    rows."""
     nearest_centers: bool = False
     """Whether the label of a row is the nearest of the centers among the rows, and nothing else."""
     has_end: bool = True
     """Whether the method converges; a sampler does not."""
     learned_rows: bool = False
-    """Whether the rows that were clustered are features that the fit has learned from all of them."""
+    """Whether the rows that were clustered are features that the fit has learned from all of
+    them."""
     stored_rows: Any = None
     """(n, r), the rows that were clustered, if they cannot be made of the input again."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +63,8 @@ class Description:
 
 
 def rows_as_fitted(features: Features | None, scale: Float64Array | None) -> dict[str, Any]:
-    """Return the fields `units`, `center_columns` and `learned_rows` for the rows as a fit with centers sees them.
+    """Return the fields `units`, `center_columns` and `learned_rows` for the rows as a fit with
+    centers sees them.
 
     Parameters
     ----------
@@ -67,14 +72,19 @@ def rows_as_fitted(features: Features | None, scale: Float64Array | None) -> dic
     scale : (d,), what the columns were divided by, if anything
     """
     if features is not None and features.n_features is not None:
-        return {"units": "features of the kernel", "center_columns": "feature", "learned_rows": True}
+        return {
+            "units": "features of the kernel",
+            "center_columns": "feature",
+            "learned_rows": True,
+        }
     if features is not None:
         return {"units": "rows of unit length"}
     return {"units": "units of the data" if scale is None else "standard deviations"}
 
 
 def radius_or_price(penalty: float, metric: str, *, search: bool) -> str:
-    """Return how a penalty is read: ", a price", ", a radius of 2", or the angle of the metric "cosine"."""
+    """Return how a penalty is read: ", a price", ", a radius of 2", or the angle of the metric
+    "cosine"."""
     if search:
         return ", a price"
     if metric == "euclidean":

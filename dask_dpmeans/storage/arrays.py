@@ -1,8 +1,9 @@
 """Checked Zarr groups and arrays: every chunk is written, and a missing or damaged one is an error.
 
-A checksum within a chunk does not tell its place, so digests are kept elsewhere.  An array of one chunk has a digest of
-its content; an array over the rows has a table, ``digests/NAME``, with one digest for each chunk.  The metadata of the
-group, written last, hold the digests of the contents of all arrays and tables.
+A checksum within a chunk does not tell its place, so digests are kept elsewhere.  An array of one
+chunk has a digest of its content; an array over the rows has a table, ``digests/NAME``, with one
+digest for each chunk.  The metadata of the group, written last, hold the digests of the contents of
+all arrays and tables.
 """
 
 import hashlib
@@ -74,7 +75,8 @@ def create(
     chunk_rows: int,
     attributes: dict[str, Any] | None = None,
 ) -> "zarr.Array[Any]":
-    """Create an array with `chunk_rows` rows and all columns in a chunk; fill values are NaN, -1 or False."""
+    """Create an array with `chunk_rows` rows and all columns in a chunk; fill values are NaN, -1 or
+    False."""
     return zarr.create_array(
         place.store(),
         shape=shape,
@@ -109,7 +111,9 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
     try:
         array = zarr.open_array(_store_of(place), mode="r", zarr_format=3)
     except Exception as error:  # whatever is wrong with its metadata
-        raise CorruptStoreError(f"{_shown(place)} cannot be opened: {error or type(error).__name__}") from error
+        raise CorruptStoreError(
+            f"{_shown(place)} cannot be opened: {error or type(error).__name__}",
+        ) from error
     missing = array.nchunks - array.nchunks_initialized
     if array.size and missing:
         raise CorruptStoreError(f"{_shown(place)}: {missing} of {array.nchunks} chunks are missing")
@@ -123,7 +127,9 @@ def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, An
     values = CheckedArray(array)[...]
     said = {key: value for key, value in attributes.items() if key not in ("content", "digest")}
     if content != _content(values, said):
-        raise CorruptStoreError(f"{_shown(place)} does not hold what was written there: its content has another digest")
+        raise CorruptStoreError(
+            f"{_shown(place)} does not hold what was written there: its content has another digest",
+        )
     return values, said
 
 
@@ -155,7 +161,8 @@ def attributes_of(place: Place) -> dict[str, Any]:
 def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]) -> None:
     """Write the signed metadata of a group, in one write.
 
-    The metadata of the members of these names are consolidated, so that xarray opens the group without a warning.
+    The metadata of the members of these names are consolidated, so that xarray opens the group
+    without a warning.
     """
     fs, where = place.files()
     written: dict[str, Any] = {}
@@ -179,7 +186,9 @@ def _shown(place: Place) -> str:
 
 def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
     if attributes != signed(attributes):
-        raise CorruptStoreError(f"{_shown(place)}/zarr.json: the attributes do not match their digest")
+        raise CorruptStoreError(
+            f"{_shown(place)}/zarr.json: the attributes do not match their digest",
+        )
     return attributes
 
 
@@ -229,7 +238,9 @@ class CheckedArray:
         except CorruptStoreError:
             raise
         except (ValueError, RuntimeError) as error:
-            raise CorruptStoreError(f"{self.array.store_path}: a chunk does not match its checksum: {error}") from error
+            raise CorruptStoreError(
+                f"{self.array.store_path}: a chunk does not match its checksum: {error}",
+            ) from error
 
 
 class NotedStore(WrapperStore[Store]):
@@ -246,7 +257,8 @@ class NotedStore(WrapperStore[Store]):
 
 
 class VerifiedStore(WrapperStore[Store]):
-    """A store of an array over the rows that compares each chunk with its digest, which also finds misplaced chunks."""
+    """A store of an array over the rows that compares each chunk with its digest, which also finds
+    misplaced chunks."""
 
     def __init__(self, store: Store, digests: Digests, first: int = 0) -> None:
         super().__init__(store)
@@ -274,7 +286,12 @@ class VerifiedStore(WrapperStore[Store]):
         """Bytes of a key."""
         return await self._store.getsize(key)
 
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
         """Return the value of a key."""
         found = await self._store.get(key, prototype, byte_range)
         chunk = CHUNK.fullmatch(key)
@@ -291,7 +308,8 @@ class VerifiedStore(WrapperStore[Store]):
 
 
 def _digest(chunk: Buffer) -> bytes:
-    """Return the digest of an encoded chunk; on two cores sha256 took 500 MB/s of 1 MB chunks, blake2b 250."""
+    """Return the digest of an encoded chunk; on two cores sha256 took 500 MB/s of 1 MB chunks,
+    blake2b 250."""
     return hashlib.sha256(chunk.as_numpy_array().data).digest()[:DIGEST_BYTES]
 
 
@@ -315,7 +333,9 @@ def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:
 def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: Digests) -> str:
     """Write the table of the digests of the chunks of an array; return the digest of the table."""
     if len(digests) != array.nchunks:
-        raise CorruptStoreError(f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written")
+        raise CorruptStoreError(
+            f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written",
+        )
     return write(group / TABLES / name, digests, ("chunk", "byte"), {"layout": layout_of(array)})
 
 
@@ -323,7 +343,9 @@ def verified(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Arra
     """Return an array whose chunks are compared with their digests when they are read."""
     digests, said = read(table, content)
     if said["layout"] != layout_of(array):
-        raise CorruptStoreError(f"{array.store_path} holds another array than the one that was written there")
+        raise CorruptStoreError(
+            f"{array.store_path} holds another array than the one that was written there",
+        )
     return through(array, VerifiedStore(array.store, digests))
 
 
@@ -334,12 +356,17 @@ class Writer:
     arrays: "Sequence[zarr.Array[Any] | np.ndarray[Any, Any]]"
 
     def __call__(self, start: int, answers: tuple[np.ndarray[Any, Any], ...]) -> Digests:
-        """Write answers for whole chunks of rows from `start` on; return the digests, (chunk, array, byte)."""
+        """Write answers for whole chunks of rows from `start` on; return the digests, (chunk,
+        array, byte)."""
         parts = zip(self.arrays, answers, strict=True)
         return np.stack([_write_chunks(array, start, answer) for array, answer in parts], axis=1)
 
 
-def _write_chunks(array: "zarr.Array[Any] | np.ndarray[Any, Any]", start: int, answer: np.ndarray[Any, Any]) -> Digests:
+def _write_chunks(
+    array: "zarr.Array[Any] | np.ndarray[Any, Any]",
+    start: int,
+    answer: np.ndarray[Any, Any],
+) -> Digests:
     """Write whole chunks, and return their digests; an array in memory has none."""
     stop = start + len(answer)
     if isinstance(array, np.ndarray):
@@ -348,7 +375,10 @@ def _write_chunks(array: "zarr.Array[Any] | np.ndarray[Any, Any]", start: int, a
     store, height = NotedStore(array.store), array.chunks[0]
     through(array, store)[start:stop] = answer
     keys = [_key(array, number) for number in range(start // height, -(-stop // height))]
-    return np.frombuffer(b"".join(store.digests[key] for key in keys), np.uint8).reshape(-1, DIGEST_BYTES)
+    return np.frombuffer(b"".join(store.digests[key] for key in keys), np.uint8).reshape(
+        -1,
+        DIGEST_BYTES,
+    )
 
 
 def _key(array: "zarr.Array[Any]", number: int) -> str:

@@ -18,7 +18,8 @@ MARK = f"{STEPS}/zarr.json"
 CHECKPOINTS = "searches"
 """The folder of the checkpoints beside the steps."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
-"""The end of the names of files that Zarr writes before it renames them; a killed job may leave one."""
+"""The end of the names of files that Zarr writes before it renames them; a killed job may leave
+one."""
 HISTORY = tuple(field.name for field in fields(Record))
 """Arrays of the history."""
 _ARRAY = r"(zarr\.json|c(/\d+)*)"
@@ -26,7 +27,8 @@ _STEP = rf"{STEPS}/(zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(sta
 
 
 def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:
-    """Return whether a path in an output is one that is written there, if the output has arrays of these names.
+    """Return whether a path in an output is one that is written there, if the output has arrays of
+    these names.
 
     Zarr drops the ending of a file that it has written in part.
     """
@@ -46,6 +48,7 @@ def _pattern(arrays: frozenset[str]) -> re.Pattern[str]:
 
 
 def top_or_path(entry: str, arrays: Iterable[str]) -> str:
-    """Return the folder of a foreign file, or its path if the folder is one that this package writes."""
+    """Return the folder of a foreign file, or its path if the folder is one that this package
+    writes."""
     top = entry.partition("/")[0]
     return entry if top in {"zarr.json", STEPS, TABLES, *arrays} else top

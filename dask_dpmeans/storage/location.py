@@ -23,7 +23,8 @@ LOCAL = ("file://", "local://")
 PATTERN = re.compile(r"[*?\[]")
 """Characters that remote file systems take for patterns of names when they remove files."""
 DEFAULTS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
-"""Options that are set by default: Zarr reads many chunks at once, and s3fs would ask for the size of each first."""
+"""Options that are set by default: Zarr reads many chunks at once, and s3fs would ask for the size
+of each first."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Location:
         storage_options: Mapping[str, Any] | None = None,
         name: str = "a place",
     ) -> "Location":
-        """Return the location at a path or URL, which an error calls `name`; only URLs have options."""
+        """Return the location at a path or URL, which an error calls `name`; only URLs have
+        options."""
         if isinstance(place, Location):
             return place
         text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
@@ -97,11 +99,19 @@ class Location:
             return sorted(path.rpartition("/")[2] for path in found - {where.rstrip("/")})
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # as the file system connects
-            raise InputError(f"{self.shown} cannot be reached with the storage options given: {error}") from error
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # as the file system connects
+            raise InputError(
+                f"{self.shown} cannot be reached with the storage options given: {error}",
+            ) from error
 
     def entries(self) -> Iterator[str]:
-        """Yield the relative paths of all files in it, and of links to folders, which are not followed."""
+        """Yield the relative paths of all files in it, and of links to folders, which are not
+        followed."""
         fs, where = self.files()
         if self.remote:
             if self.names():  # raises if the store does not answer
@@ -113,7 +123,8 @@ class Location:
                 yield os.path.relpath(os.path.join(folder, name), self.url).replace(os.sep, "/")
 
     def remove(self, entries: Iterable[str] | None = None) -> None:
-        """Remove files in it, by default all, and local folders that are then empty; a missing file is no error."""
+        """Remove files in it, by default all, and local folders that are then empty; a missing file
+        is no error."""
         paths = list(self.entries() if entries is None else entries)
         if self.remote:
             self._remove_objects(paths)
@@ -164,8 +175,8 @@ class Location:
     def create(self, content: bytes) -> None:
         """Write one file that does not exist yet.
 
-        If two writers try at once, one succeeds on stores with conditional writes: S3 and compatible stores, Google
-        Cloud Storage, Azure, and local disks.
+        If two writers try at once, one succeeds on stores with conditional writes: S3 and
+        compatible stores, Google Cloud Storage, Azure, and local disks.
 
         Raises
         ------
@@ -190,7 +201,9 @@ class Location:
 def checked_options(storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return storage options as a dictionary; refuse anything but a mapping or None."""
     if not (storage_options is None or isinstance(storage_options, Mapping)):
-        raise InputError(f"storage_options must be a mapping or None, got {checks.shown(storage_options)}")
+        raise InputError(
+            f"storage_options must be a mapping or None, got {checks.shown(storage_options)}",
+        )
     return dict(storage_options or {})
 
 

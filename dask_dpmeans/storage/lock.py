@@ -1,8 +1,9 @@
 """Locks on outputs: one job at a time, and a killed job does not keep its lock for long.
 
-On local file systems the kernel holds the lock and releases it with the process.  File systems and object stores
-without such locks have heartbeats: the holder writes a new number every few seconds.  Another job watches the number
-for a while, and takes the lock if it does not change.  No clocks are compared.
+On local file systems the kernel holds the lock and releases it with the process.  File systems and
+object stores without such locks have heartbeats: the holder writes a new number every few seconds.
+Another job watches the number for a while, and takes the lock if it does not change.  No clocks are
+compared.
 """
 
 import json
@@ -100,7 +101,9 @@ class Lock:
             else:
                 self._beat()
             if not held:
-                sleep(BEAT / 4)  # another may have begun at the same moment; the last to write has it
+                sleep(
+                    BEAT / 4,
+                )  # another may have begun at the same moment; the last to write has it
             self.check()
         except BaseException:
             self.release()
@@ -109,7 +112,8 @@ class Lock:
         self.beating.start()
 
     def check(self) -> None:
-        """Raise `LockLostError` if another job has taken the lock because this one stood still for too long."""
+        """Raise `LockLostError` if another job has taken the lock because this one stood still for
+        too long."""
         self.holder.check()
 
     @property
@@ -171,7 +175,8 @@ class Lock:
         return held
 
     def _watch(self, there: dict[str, Any]) -> None:
-        """Wait until the holder has shown no heartbeat for `LEASE` seconds; refuse if it shows one."""
+        """Wait until the holder has shown no heartbeat for `LEASE` seconds; refuse if it shows
+        one."""
         end = monotonic() + LEASE
         while monotonic() < end:
             sleep(BEAT / 4)
@@ -227,7 +232,8 @@ class Lock:
 
 
 def read_sign(location: Location) -> dict[str, Any] | None:
-    """Return the last heartbeat of the holder: {} if it is written in part, None if there is no lock."""
+    """Return the last heartbeat of the holder: {} if it is written in part, None if there is no
+    lock."""
     fs, where = location.files()
     fs.invalidate_cache()
     try:

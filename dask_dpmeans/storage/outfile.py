@@ -1,4 +1,5 @@
-"""Local files that are made from a run: they appear when complete, and replace files of this package alone."""
+"""Local files that are made from a run: they appear when complete, and replace files of this
+package alone."""
 
 import os
 from collections.abc import Callable
@@ -14,9 +15,15 @@ HEAD = 2000
 
 
 def checked_target(
-    out: str | os.PathLike[str], run: AnyPlace, what: str, is_ours: Callable[[str], bool], *, force: bool
+    out: str | os.PathLike[str],
+    run: AnyPlace,
+    what: str,
+    is_ours: Callable[[str], bool],
+    *,
+    force: bool,
 ) -> Path:
-    """Return the path to write, if it is free; `is_ours` knows a `what` of this package by its start."""
+    """Return the path to write, if it is free; `is_ours` knows a `what` of this package by its
+    start."""
     checks.switch("force", force)
     text = os.fspath(out) if isinstance(out, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
@@ -31,7 +38,9 @@ def checked_target(
     if not target.exists():
         return target
     if not (target.is_file() and is_ours(target.read_text(encoding="utf-8", errors="replace")[:HEAD])):
-        raise InputError(f"{target} exists and is no {what} of ours, so it is never written over: give another path")
+        raise InputError(
+            f"{target} exists and is no {what} of ours, so it is never written over: give another path",
+        )
     if not force:
         raise InputError(f"{target} holds a {what}: --force writes over it")
     return target

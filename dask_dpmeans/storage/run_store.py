@@ -3,23 +3,24 @@
 Layout::
 
     run.zarr/
-      zarr.json                     written last: until then this is no Zarr group
-      cluster_centers, ...          the arrays that the `MethodSpec` of the run's method lists
-      labels                        (row,)   -1 if not written
-      feature_scale                 (feature,) or (column,)   divisors of the columns, if the fit scaled them
-      objective, inertia, ...       (step,)   the history
-      digests/labels                (chunk, byte)   digests of the chunks of `labels`, and so of other arrays over rows
-      steps/                        attributes: the request of the run, and a name that no other run has
-        searches/                   checkpoints of searches, by their digests, until the first step is committed
-        000007/state                all numbers of a state in a row, below 2**53 if they are integers; the attribute
+      zarr.json                    written last: until then this is no Zarr group cluster_centers,
+      ...          the arrays that the `MethodSpec` of the run's method lists labels
+      (row,)  -1 if not written feature_scale                (feature,) or (column,)  divisors of
+      the columns, if the fit scaled them objective, inertia, ...      (step,)  the history
+      digests/labels                (chunk, byte)  digests of the chunks of `labels`, and so of
+      other arrays over rows steps/                        attributes: the request of the run, and a
+      name that no other run has
+        searches/                  checkpoints of searches, by their digests, until the first step
+        is committed 000007/state                all numbers of a state in a row, below 2**53 if
+        they are integers; the attribute
                                     "layout" has the names, types and shapes
-        000007/history              (step, figure)
-        000007/zarr.json            written last: commits the step; has the job's name and digests of both arrays
+        000007/history              (step, figure) 000007/zarr.json            written last: commits
+        the step; has the job's name and digests of both arrays
 
-Every array is compressed with a checksum and checksummed again.  Every chunk is written, so that a missing one is
-known.  The arrays of a step are written first.  Its commit is one write of one small key, which succeeds only if that
-key does not exist: of two jobs that both took the run, one commits.  Local disks have no such write: there the lock
-keeps the two apart.
+Every array is compressed with a checksum and checksummed again.  Every chunk is written, so that a
+missing one is known.  The arrays of a step are written first.  Its commit is one write of one small
+key, which succeeds only if that key does not exist: of two jobs that both took the run, one
+commits.  Local disks have no such write: there the lock keeps the two apart.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,14 +50,23 @@ class RunStore(Output):
     """A run at a path or URL."""
 
     def finish(
-        self, written: NewArrays, arrays: NamedArrays, history: Sequence[Record], manifest: ResultManifest
+        self,
+        written: NewArrays,
+        arrays: NamedArrays,
+        history: Sequence[Record],
+        manifest: ResultManifest,
     ) -> None:
-        """Write the small arrays of the result and the history, then the metadata with which the run is finished."""
+        """Write the small arrays of the result and the history, then the metadata with which the
+        run is finished."""
         for name, (values, dimensions) in arrays.items():
             written.write(name, values, dimensions)
         for name in HISTORY:
             values = np.array([getattr(record, name) for record in history])
-            written.write(name, values.astype(np.int64 if name in INTEGERS else np.float64), ("step",))
+            written.write(
+                name,
+                values.astype(np.int64 if name in INTEGERS else np.float64),
+                ("step",),
+            )
         self.finish_with(written, replace(manifest, arrays=tuple(sorted(arrays))).as_json())
 
     def result(self, arrays_of: Callable[[ResultManifest], Iterable[ArraySpec]]) -> "Result":
@@ -83,7 +93,8 @@ class RunStore(Output):
 
 
 def _known_sizes(manifest: ResultManifest) -> dict[str, int]:
-    """Return the sizes that the manifest of a run tells; features that were learned may be any number."""
+    """Return the sizes that the manifest of a run tells; features that were learned may be any
+    number."""
     given = manifest.input
     sizes = {"row": given.shape[0], "column": given.n_columns, "group": given.n_groups}
     return sizes if manifest.learned_features else sizes | {"feature": given.n_columns}
@@ -93,7 +104,9 @@ def _read_history(found: FinishedOutput) -> list[Record]:
     table = np.column_stack([found.read(name) for name in HISTORY])
     finite = table[:, [HISTORY.index(name) for name in FINITE]]
     if not (len(table) and np.isfinite(finite).all()):
-        raise ValueError(f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}")
+        raise ValueError(
+            f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}",
+        )
     return records_of(table)
 
 

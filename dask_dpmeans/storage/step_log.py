@@ -1,4 +1,5 @@
-"""The steps of a run: each is written, then committed by one write, so that a stopped fit goes on from the last one."""
+"""The steps of a run: each is written, then committed by one write, so that a stopped fit goes on
+from the last one."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +11,15 @@ import numpy as np
 from dask_dpmeans.engine.history import INTEGERS, Record
 from dask_dpmeans.errors import CorruptStoreError, LockLostError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.storage.arrays import CONTENTS, MARKER, attributes_of, create_group, open_whole, read, write
+from dask_dpmeans.storage.arrays import (
+    CONTENTS,
+    MARKER,
+    attributes_of,
+    create_group,
+    open_whole,
+    read,
+    write,
+)
 from dask_dpmeans.storage.file_names import CHECKPOINTS, HISTORY, STEPS, is_written
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import Holder
@@ -27,7 +36,8 @@ class StepLog:
     """The location of the output."""
 
     def run_name(self) -> str:
-        """Return the name that tells the run from those that were begun there before or after it."""
+        """Return the name that tells the run from those that were begun there before or after
+        it."""
         return str(attributes_of(self.location / STEPS).get("run"))
 
     def committed(self) -> int:
@@ -55,9 +65,15 @@ class StepLog:
         return self.location / f"{STEPS}/{number:06d}"
 
     def commit(
-        self, state: Any, history: Sequence[Record], converged: bool, job: str = "", run: str | None = None
+        self,
+        state: Any,
+        history: Sequence[Record],
+        converged: bool,
+        job: str = "",
+        run: str | None = None,
     ) -> None:
-        """Write a state and the history up to it, commit them in one write, and remove older states.
+        """Write a state and the history up to it, commit them in one write, and remove older
+        states.
 
         Parameters
         ----------
@@ -65,7 +81,8 @@ class StepLog:
         history : one record for each step
         converged : whether the step is the last one
         job : the name of the job, from its lock
-        run : the name of the run that the job works on; by default the one that is there.  A commit by a job that
+        run : the name of the run that the job works on; by default the one that is there.  A commit
+            by a job that
             stood still while another job began a new run does not count.
 
         Raises
@@ -84,11 +101,19 @@ class StepLog:
                 self._remove_step(state.step)
                 self.commit(state, history, converged, job, run)
             elif there != commit:  # if equal, it was written, but the answer was lost
-                raise LockLostError(f"another job has committed step {state.step} of {self.location.url}") from None
+                raise LockLostError(
+                    f"another job has committed step {state.step} of {self.location.url}",
+                ) from None
         if self.run_name() == run:  # else the older steps belong to a new run
             self._remove_older(state.step)
 
-    def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> dict[str, str]:
+    def _write_step(
+        self,
+        step: Location,
+        state: Any,
+        history: Sequence[Record],
+        run: str,
+    ) -> dict[str, str]:
         """Write the arrays of a step; return the digests of their contents."""
         values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
@@ -133,7 +158,8 @@ class StepLog:
         self.location.remove(entry for entry in entries if entry != commit and is_written(entry))
 
     def checkpoints(self, holder: Holder | None = None) -> "CheckpointFiles":
-        """Return the store of checkpoints, which are kept until a step is committed or the output is finished.
+        """Return the store of checkpoints, which are kept until a step is committed or the output
+        is finished.
 
         Nothing is saved once another job than `holder` has the lock.
         """
@@ -184,7 +210,11 @@ def _unpacked(packed: Float64Array, layout: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a state from its numbers in a row, and their types and shapes."""
     sizes = [math.prod(shape) for _, shape in layout.values()]
     values = {}
-    for part, (name, (dtype, shape)) in zip(np.split(packed, np.cumsum(sizes)[:-1]), layout.items(), strict=True):
+    for part, (name, (dtype, shape)) in zip(
+        np.split(packed, np.cumsum(sizes)[:-1]),
+        layout.items(),
+        strict=True,
+    ):
         value = part.astype(dtype).reshape(shape)
         values[name] = value if shape else value.item()
     return values

@@ -1,4 +1,4 @@
-"""The job around the loop: from rows to a run store."""
+"""Fits as jobs: from rows to a run store."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -47,28 +47,28 @@ def fit(
 
     Parameters
     ----------
-    data, groups, sample_weight : what `as_source` takes
+    data, groups, sample_weight : as `as_source` takes them
     run : path or URL of the store
-    method : parameters and steps
-    estimator : name and parameters of the estimator, as `described_estimator` gives them
-    seed : stored with the run; None to draw one, or to take that of the run that is gone on with
-    recipe : what the method is to see in place of the rows
-    center_names : what the columns of the method's first centers are called, where that is known
-    resume : go on with the run that is there from its last committed step, where there is one; a
-        finished run stays as
+    method : parameters and steps of the algorithm
+    estimator : the estimator, as `described_estimator` returns it
+    seed : stored with the run; None to draw one, or to take the seed of the run that is resumed
+    recipe : the features that the method sees instead of the rows, if any
+    center_names : names of the columns of the method's first centers, if they are known
+    resume : go on with the run that is there from its last committed step; a finished run stays as
         it is, unless it stopped at a lower `max_iter`
-    force : remove the run that is there; nothing but a run of ours is ever removed
-    on_step : called with the number and record of each committed step, and the number of rows
-    storage_options : what fsspec takes for the URLs among these **where : columns, scale, client,
-        worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
+    force : remove the run that is there; nothing but a run of this package is ever removed
+    on_step : called with the number and the record of each committed step, and the number of rows
+    storage_options : options of fsspec for the URLs among these
+    **where : columns, scale, client, worker_timeout, threads, memory_limit, on_pass, as `as_source`
+        takes them
 
     Raises
     ------
     InputError
-        Data, parameters or paths that cannot be used, or another job at work on the run; nothing
-        was written.
+        Data, parameters or paths cannot be used, or another job works on the run; nothing was
+        written.
     LockLostError
-        Another job has taken the run, as this one stood still for too long.
+        Another job has taken the run, because this one stood still for too long.
     """
     if not callable(on_step):
         raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
@@ -78,12 +78,8 @@ def fit(
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
-        store.check_target(
-            "run",
-            inputs,
-            force=force,
-            resume=resume,
-        )  # another may have ended just now
+        # Again, as another job may have ended just now.
+        store.check_target("run", inputs, force=force, resume=resume)
         where = where | {"storage_options": storage_options}
         source = as_source(
             data,
@@ -104,15 +100,12 @@ def fit(
             weighted=sample_weight is not None,
             recipe=recipe,
         )
-        n_groups = source.summary.n_groups
+        summary = source.summary
+        digest = fingerprint(summary)
         request = replace(
             request,
             estimator=estimator,
-            input=replace(
-                request.input,
-                fingerprint=fingerprint(source.summary),
-                n_groups=n_groups,
-            ),
+            input=replace(request.input, fingerprint=digest, n_groups=summary.n_groups),
             sources=sources_of(data, groups, sample_weight),
         )
         if resume:
@@ -121,16 +114,8 @@ def fit(
             if _is_complete(store, method):
                 return
         learned = Learned(source) if recipe is None else recipe.learn(source, seed)
-        converged = _fit(
-            store,
-            lock,
-            request,
-            learned,
-            _scale_of(source, learned),
-            method,
-            resume,
-            on_step,
-        )
+        scale = _scale_of(source, learned)
+        converged = _fit(store, lock, request, learned, scale, method, resume, on_step)
     if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
@@ -145,13 +130,13 @@ def _fit(
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
-    """Whether the fit has converged, once its result stands."""
+    """Take the steps and write the result; return whether the fit has converged."""
     source = learned.source
     state, history, converged = _begin(store, request, source, method, resume)
     if store.finished():
         store.unfinish()
     name = store.steps.run_name()
-    lock.check()  # so that it is the name of this job's run
+    lock.check()  # after it, the name is the name of this job's run
     kept = replace(source, shelf=store.steps.checkpoints(lock.holder)) if state is None else source
     for step in () if converged else iterate(kept, method, state):
         state, converged = step.state, step.converged
@@ -173,29 +158,24 @@ def _fit(
         _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
     passes = history[-1].passes + 1 + learned.passes
-    manifest = ResultManifest(
-        **vars(request),
-        converged=converged,
-        n_passes=passes,
-        figures=learned.figures,
-    )
-    store.finish(
-        new,
-        {**method.result(source, state), **scale, **learned.arrays},
-        history,
-        manifest,
-    )
+    manifest = ResultManifest(**vars(request), converged=converged, n_passes=passes)
+    manifest = replace(manifest, figures=learned.figures)
+    arrays = {**method.result(source, state), **scale, **learned.arrays}
+    store.finish(new, arrays, history, manifest)
     return converged
 
 
 def _scale_of(source: RowSource, learned: Learned) -> Arrays:
-    """What columns were divided by, if anything; of features there may be another number."""
-    same = learned.source.prepare.features is None and learned.rows is None
-    return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
+    """Return the scale of the columns as an array of the run, if they were scaled."""
+    if source.scale is None:
+        return {}
+    if learned.source.prepare.features is None and learned.rows is None:
+        return {"feature_scale": (source.scale, ("feature",))}
+    return {"feature_scale": (source.scale, ("column",))}
 
 
 def seed_for(store: Output, seed: int | None, resume: bool) -> int:
-    """The seed given, that of the run to go on with, or one drawn."""
+    """Return the seed that was given, the seed of the run that is resumed, or a drawn one."""
     if not (resume and store.begun()):
         return int(np.random.default_rng().integers(2**31)) if seed is None else seed
     begun = store.request().random_state
@@ -209,8 +189,10 @@ def seed_for(store: Output, seed: int | None, resume: bool) -> int:
 def _begin(
     store: RunStore, request: Manifest, source: Source, method: Algorithm[Any], resume: bool
 ) -> tuple[Any, list[Record], bool]:
-    """The state to go on from, None for the method's start; the history up to it; whether it is the
-    end."""
+    """Return the last state, its history and whether it is the end; begin a run if none is resumed.
+
+    The state is None if no step was committed.
+    """
     if resume and store.begun():
         store.steps.discard_uncommitted()
         if not store.steps.committed():
@@ -225,7 +207,7 @@ def _begin(
 
 
 def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
-    """Whether a result stands that no further step can follow."""
+    """Return whether the run is finished and no step can follow."""
     if not (store.finished() and store.begun()):
         return False
     _, history, converged = store.steps.restore(method.state)
@@ -233,8 +215,7 @@ def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
 
 
 def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:
-    """Refuse rows on which the committed centers give another objective than the one committed, in
-    any bit."""
+    """Refuse rows on which the committed centers give another objective, in any bit."""
     objective = method.score(source, state)
     if objective != state.objective:
         raise InputError(
@@ -244,8 +225,7 @@ def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], st
 
 
 def check_resumable(store: Output, request: Manifest) -> None:
-    """Refuse to go on with a run of other data or other parameters, as far as the request knows;
-    limits may change."""
+    """Refuse to resume a run of other data or other parameters; limits may change."""
     if store.finished() and not (store.begun() or store.empty()):
         raise CorruptStoreError(
             f"{store.path} is a run whose steps are missing: --force removes it and starts anew",

@@ -1,5 +1,4 @@
-"""How texts and pictures speak of a fit: each estimator gives one `Description`, and nothing else
-asks for its type."""
+"""Descriptions of fits: each estimator returns one `Description`, which texts and pictures are made from."""
 
 import math
 from collections.abc import Mapping
@@ -16,9 +15,9 @@ class Description:
     """The words for what a method clusters and minimizes, and what it adds to tables and pages."""
 
     row: str = "row"
-    """What is clustered: a row of a table, or a node of a graph."""
+    """Name of the clustered items: row of a table, or node of a graph."""
     passes_over: str = "rows"
-    """What a pass reads."""
+    """Name of the items that a pass reads."""
     weight_unit: str = "row"
     """Unit of the clusters' weights, in the singular, where no row has a weight of its own."""
     weights_count_rows: bool = True

@@ -25,13 +25,13 @@ class Entry:
     command: str | None = None
     """The command that fits it, if there is one: `{command}_command` of `commands`."""
     summary: str = ""
-    """What the list of all commands says of it."""
+    """Its line in the list of all commands."""
     commands: str = "dask_dpmeans.cli.fitting"
     """The module of the command."""
 
     @property
     def spec(self) -> "MethodSpec":
-        """What the method says of itself."""
+        """The specification of the method."""
         spec: MethodSpec = import_module(self.module).SPEC
         return spec
 

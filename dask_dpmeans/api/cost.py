@@ -251,7 +251,9 @@ def dry_run(
     sample = executor.run([job], layout, "estimate")[0]
     found = estimated(layout, sample, method, store.shown, target)
     free = isinstance(executor, Threads) and where.get("threads") is None
-    why = why_processes(layout) if free else None
+    if not free:
+        return found
+    why = why_processes(layout)
     if why is None:
         return found
     way = f"pass a client of processes, as Client(n_workers={layout.resources.threads}, threads_per_worker=1)"
@@ -402,7 +404,11 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
 
 def _target(store: RunStore, *, resume: bool, force: bool) -> Target:
     if force:
-        return "removed" if removable(store, run_array_names()) else "new"
+        if removable(store, run_array_names()):
+            return "removed"
+        return "new"
     if store.kind() is None or (store.empty() and not (resume and store.begun())):
         return "new"
-    return "resumed" if resume else "refused"
+    if resume:
+        return "resumed"
+    return "refused"

@@ -92,7 +92,7 @@ def as_pipeline(model: Any) -> Pipeline:
     as the fit did, and with the metric cosine bring rows to unit length.  The pipeline needs
     scikit-learn alone.  It labels rows as `model` does, except for rounding: KMeans compares norms
     and products, and may label a row about midway between two centers otherwise.  It compares the
-    number and the names of columns with those of the fit, as `model` does.
+    number and the names of columns with the fit, as `model` does.
 
     Raises
     ------

@@ -81,7 +81,7 @@ def fit(
         run,
         algorithm,
         estimator=described_estimator(method, spec.parameters(method, algorithm)),
-        seed=None if method.random_state is None else seed_of(method.random_state),
+        seed=_seed_of(method),
         groups=groups,
         sample_weight=sample_weight,
         recipe=method._recipe(),
@@ -130,10 +130,16 @@ def dry_run(
         data,
         run,
         method.method(),
-        seed=None if method.random_state is None else seed_of(method.random_state),
+        seed=_seed_of(method),
         sample_weight=sample_weight,
         center_names=method._center_names(),
         resume=resume,
         force=force,
         **options,
     )
+
+
+def _seed_of(method: ClustersMixin) -> int | None:
+    """Return the seed of an estimator; None if it is to be drawn."""
+    given = method.get_params(deep=False)["random_state"]
+    return None if given is None else seed_of(given)

@@ -137,7 +137,9 @@ def _fit(
         store.unfinish()
     name = store.steps.run_name()
     lock.check()  # after it, the name is the name of this job's run
-    kept = replace(source, shelf=store.steps.checkpoints(lock.holder)) if state is None else source
+    kept = source
+    if state is None:
+        kept = replace(source, shelf=store.steps.checkpoints(lock.holder))
     for step in () if converged else iterate(kept, method, state):
         state, converged = step.state, step.converged
         record = Record.of(state, source.plan.n_rows, step.seconds)
@@ -234,7 +236,9 @@ def check_resumable(store: Output, request: Manifest) -> None:
         return
     there, here = store.request().as_json(), request.as_json()
     for key in ("method", "parameters", "input"):
-        before, now = ({"": run[key]} if key == "method" else run[key] for run in (there, here))
+        before, now = there[key], here[key]
+        if key == "method":
+            before, now = {"": before}, {"": now}
         changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
         if changed:
             names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
@@ -245,8 +249,7 @@ def check_resumable(store: Output, request: Manifest) -> None:
 
 
 def _resumed_names(store: RunStore, here: Names | None) -> Names | None:
-    """Return the names of the columns as the run was begun, if they are known, else as the rows
-    have them."""
+    """Return the names of the columns that the run was begun with, else of the rows."""
     there = None
     if store.begun():
         there = store.request().column_names

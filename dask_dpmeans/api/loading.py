@@ -84,7 +84,7 @@ def unfitted_run(result: Result) -> LoadedRun:
     Raises
     ------
     CorruptStoreError
-        The parameters of the algorithm are not those of the estimator.
+        The parameters of the algorithm do not follow from the estimator.
     """
     with malformed_as_corrupt(result.store.location):
         manifest = result.manifest

@@ -54,11 +54,11 @@ def predict(
     Parameters
     ----------
     run : path or URL of a finished run
-    data : what `as_source` takes, with the columns that the run was fitted on
+    data : as `as_source` takes it, with the columns that the run was fitted on
     out : path or URL of a new group
     groups : numbers of the rows' data sets, where the run is of several
-    force : remove the predictions or the run of ours that are there
-    storage_options : what fsspec takes for the URLs among these
+    force : remove the predictions that are there
+    storage_options : options of fsspec for the URLs among these
     **where : client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
 
     Returns

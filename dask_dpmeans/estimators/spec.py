@@ -34,7 +34,7 @@ def as_given(data: Any) -> Any:
 
 
 def no_features(result: Result) -> Features | None:
-    """Return None, for a method whose algorithm says itself what is made of each row."""
+    """Return None, for a method that learns no features."""
     return None
 
 

@@ -16,7 +16,7 @@ class ArraySpec:
 
     name: str
     dimensions: tuple[str, ...]
-    """Names of the dimensions, as the store has them."""
+    """Names of the dimensions, as in the store."""
     dtype: str | type[np.generic] = "float64"
     """The type, or a group of types such as `numpy.floating`."""
     sizes: tuple[str, ...] = ()

@@ -155,7 +155,9 @@ def attributes_of(place: Place) -> dict[str, Any]:
         return {}
     except Exception as error:  # of the package that asks the store
         raise OSError(f"{_shown(place)} does not answer: {error}") from error
-    return _checked(attributes, place) if MARKER in attributes else attributes
+    if MARKER in attributes:
+        return _checked(attributes, place)
+    return attributes
 
 
 def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]) -> None:
@@ -177,11 +179,15 @@ def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]
 
 
 def _store_of(place: Place) -> Any:
-    return place.store() if isinstance(place, Location) else place
+    if isinstance(place, Location):
+        return place.store()
+    return place
 
 
 def _shown(place: Place) -> str:
-    return place.url if isinstance(place, Location) else str(place)
+    if isinstance(place, Location):
+        return place.url
+    return str(place)
 
 
 def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
@@ -384,4 +390,4 @@ def _write_chunks(
 def _key(array: "zarr.Array[Any]", number: int) -> str:
     """Return the key of a chunk of an array over the rows."""
     key = array.metadata.encode_chunk_key((number, *[0] * (array.ndim - 1)))
-    return f"{array.path}/{key}" if array.path else key
+    return f"{array.path}/{key}".removeprefix("/")

@@ -44,11 +44,15 @@ def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:
 def _pattern(arrays: frozenset[str]) -> re.Pattern[str]:
     member = rf"({'|'.join(sorted(map(re.escape, arrays)))})/{_ARRAY}"
     found = rf"zarr\.json|{LOCK}|{TABLES}/zarr\.json|{_STEP}"
-    return re.compile(rf"{found}|({TABLES}/)?{member}" if arrays else found)
+    if arrays:
+        found = rf"{found}|({TABLES}/)?{member}"
+    return re.compile(found)
 
 
 def top_or_path(entry: str, arrays: Iterable[str]) -> str:
     """Return the folder of a foreign file, or its path if the folder is one that this package
     writes."""
     top = entry.partition("/")[0]
-    return entry if top in {"zarr.json", STEPS, TABLES, *arrays} else top
+    if top in {"zarr.json", STEPS, TABLES, *arrays}:
+        return entry
+    return top

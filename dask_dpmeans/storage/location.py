@@ -222,7 +222,9 @@ def place_of(data: Any) -> Location | None:
     if isinstance(data, str | os.PathLike | Location):
         return Location.at(data)
     store = getattr(data, "store", None)
-    return Location.at(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
+    if isinstance(store, LocalStore):
+        return Location.at(Path(store.root, data.path))
+    return None
 
 
 def shown_path(data: Any) -> str | None:

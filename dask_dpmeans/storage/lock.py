@@ -91,9 +91,10 @@ class Lock:
     def take(self) -> None:
         """Take the lock, or raise `InputError`."""
         there = self._read()
-        held = False if self.location.remote else self._take_of_kernel()
+        held = not self.location.remote and self._take_of_kernel()
         try:
-            there = self._read() if held else there
+            if held:
+                there = self._read()
             if there is not None and not (held and not there) and not self._is_dead(there, held):
                 self._watch(there)
             if there is None and not held:
@@ -242,7 +243,9 @@ def read_sign(location: Location) -> dict[str, Any] | None:
         return None
     except ValueError:
         return {}
-    return sign if isinstance(sign, dict) else {}
+    if isinstance(sign, dict):
+        return sign
+    return {}
 
 
 def _named(holder: dict[str, Any]) -> str:

@@ -172,7 +172,9 @@ class Manifest:
             "input": read,
             "column_names": None if names is None else tuple(names),
         }
-        return values if told is None else values | {"estimator": _estimator_of(told)}
+        if told is not None:
+            values["estimator"] = _estimator_of(told)
+        return values
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def _require(fits: bool, name: str, value: object) -> None:
 
 
 def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return what the attributes of an output at a path say, without the version of the format.
+    """Return the description in the attributes of an output at a path.
 
     Raises
     ------

@@ -1,5 +1,4 @@
-"""Outputs: Zarr groups that appear at once when they are finished, and the rules of what may be
-written where.
+"""Outputs: Zarr groups that appear when they are finished, and the rules for writing them.
 
 While an output is made or removed, the metadata of its group ``steps`` marks it as one of this
 package.  The mark is written first and removed last.  The metadata of the output's root are written
@@ -158,7 +157,7 @@ class Output:
             self.request()  # refuses other formats
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
-        """Begin an output: write its mark, with the attributes that say what it is."""
+        """Begin an output: write its mark, with the attributes that describe it."""
         create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
 
     def request(self) -> Manifest:
@@ -446,4 +445,6 @@ def new_output(
 
 def with_article(kind: str | None) -> str:
     """Return a kind of output with its article, if it has one."""
-    return f"a {kind}" if kind in WITH_ARTICLE else str(kind)
+    if kind in WITH_ARTICLE:
+        return f"a {kind}"
+    return str(kind)

@@ -97,7 +97,9 @@ def _known_sizes(manifest: ResultManifest) -> dict[str, int]:
     number."""
     given = manifest.input
     sizes = {"row": given.shape[0], "column": given.n_columns, "group": given.n_groups}
-    return sizes if manifest.learned_features else sizes | {"feature": given.n_columns}
+    if not manifest.learned_features:
+        sizes["feature"] = given.n_columns
+    return sizes
 
 
 def _read_history(found: FinishedOutput) -> list[Record]:
@@ -133,7 +135,9 @@ class Result:
             A chunk is missing, or the array has another type or shape.
         """
         spec = next(each for each in self.specs if each.name == name)
-        shape = (self.manifest.input.shape[0],) if width is None else (self.manifest.input.shape[0], width)
+        shape: tuple[int, ...] = self.manifest.input.shape[:1]
+        if width is not None:
+            shape = (*shape, width)
         place = self.store / name
         array = open_whole(place)
         if array.shape != shape or array.dtype != np.dtype(spec.dtype):

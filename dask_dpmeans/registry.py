@@ -1,7 +1,8 @@
 """Every method, once: nothing else in the package asks an estimator or a run for its type.
 
-To add a method, write its algorithm (`dask_dpmeans.engine.loop.Algorithm`), its estimator with a `SPEC` beside it
-(`dask_dpmeans.estimators.spec.MethodSpec`) and its command, and add one line to `METHODS`.
+To add a method, write its algorithm (`dask_dpmeans.engine.loop.Algorithm`), its estimator with a
+`SPEC` beside it (`dask_dpmeans.estimators.spec.MethodSpec`) and its command, and add one line to
+`METHODS`.
 """
 
 from dataclasses import dataclass
@@ -24,27 +25,43 @@ class Entry:
     command: str | None = None
     """The command that fits it, if there is one: `{command}_command` of `commands`."""
     summary: str = ""
-    """What the list of all commands says of it."""
+    """Its line in the list of all commands."""
     commands: str = "dask_dpmeans.cli.fitting"
     """The module of the command."""
 
     @property
     def spec(self) -> "MethodSpec":
-        """What the method says of itself."""
+        """The specification of the method."""
         spec: MethodSpec = import_module(self.module).SPEC
         return spec
 
 
 METHODS = {
-    "DPMeans": Entry("dask_dpmeans.estimators.dpmeans", "fit", "Cluster rows, by the price of a cluster."),
-    "HDPMeans": Entry("dask_dpmeans.estimators.hdp", "hdp", "Cluster several data sets that share clusters."),
+    "DPMeans": Entry(
+        "dask_dpmeans.estimators.dpmeans",
+        "fit",
+        "Cluster rows, by the price of a cluster.",
+    ),
+    "HDPMeans": Entry(
+        "dask_dpmeans.estimators.hdp",
+        "hdp",
+        "Cluster several data sets that share clusters.",
+    ),
     "KernelDPMeans": Entry(
-        "dask_dpmeans.estimators.kernel", "kernel", "Cluster rows in the space of a kernel function."
+        "dask_dpmeans.estimators.kernel",
+        "kernel",
+        "Cluster rows in the space of a kernel function.",
     ),
     "SpectralDPMeans": Entry(
-        "dask_dpmeans.estimators.spectral", "spectral", "Cluster rows by eigenvectors of their affinity."
+        "dask_dpmeans.estimators.spectral",
+        "spectral",
+        "Cluster rows by eigenvectors of their affinity.",
     ),
-    "GraphCutDPMeans": Entry("dask_dpmeans.estimators.graph_cut", "graph", "Cluster the nodes of a graph by a cut."),
+    "GraphCutDPMeans": Entry(
+        "dask_dpmeans.estimators.graph_cut",
+        "graph",
+        "Cluster the nodes of a graph by a cut.",
+    ),
     "GibbsMixture": Entry("dask_dpmeans.estimators.gibbs"),
 }
 """By the class name of the estimator, which runs keep."""
@@ -60,7 +77,9 @@ def spec_of(model: Any) -> "MethodSpec":
     """
     name = type(model).__name__
     if name not in METHODS:
-        raise TypeError(f"method must be an estimator with a run store ({', '.join(METHODS)}), got {model!r}")
+        raise TypeError(
+            f"method must be an estimator with a run store ({', '.join(METHODS)}), got {model!r}",
+        )
     return METHODS[name].spec
 
 

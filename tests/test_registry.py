@@ -1,16 +1,20 @@
 """The registry: a method that is in one file and one line of it does all that the others do."""
 
+import ast
 import json
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import lloyd
 import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from sklearn.base import BaseEstimator
 from test_odd_calls import ESTIMATORS
 
+import dask_dpmeans
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import CorruptStoreError
@@ -121,3 +125,39 @@ def test_a_run_of_a_method_that_is_gone_is_an_error_that_names_it(tmp_path, data
         fit(data, run, lloyd.Lloyd(2, random_state=0))
     with pytest.raises(CorruptStoreError, match="Lloyd"):
         load(run)
+
+
+PACKAGE = Path(dask_dpmeans.__file__).parent
+OWN_FILES = ("registry.py", "estimators/", "methods/")
+"""Files that may know of one method: the registry, and the files of each method."""
+
+
+def type_tests(tree):
+    """Yield the tests of a syntax tree for the class of an estimator, or for the presence of a parameter."""
+    classes = {each.__name__ for each in class_tree(dask_dpmeans)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            names = {ast.unparse(each).rpartition(".")[2] for each in ast.walk(node.args[1])}
+            if names & classes:
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            searched = ast.unparse(node.comparators[0])
+            yield from [ast.unparse(node)] * searched.endswith(("parameters", "parameters']", "get_params()"))
+
+
+def class_tree(package):
+    """Return the classes of all estimators, and their bases in this package."""
+    models = [getattr(package, name) for name in package.__all__]
+    estimators = [each for each in models if isinstance(each, type) and issubclass(each, BaseEstimator)]
+    return {base for each in estimators for base in each.__mro__ if base.__module__.startswith(package.__name__)}
+
+
+def test_no_other_file_asks_an_estimator_for_its_class_or_a_run_for_a_parameter():
+    files = {file.relative_to(PACKAGE).as_posix(): file for file in PACKAGE.rglob("*.py")}
+    found = {
+        name: list(type_tests(ast.parse(file.read_text())))
+        for name, file in files.items()
+        if not name.startswith(OWN_FILES)
+    }
+    assert {name: tests for name, tests in found.items() if tests} == {}
+    assert list(type_tests(ast.parse("isinstance(x, a.HDPMeans | int), 'penalty' in run.parameters"))) != []

@@ -1,4 +1,4 @@
-"""What a fit will cost, from the metadata of its input and a few of its rows; nothing is written."""
+"""Dry runs: the cost of a fit, from the metadata of its input and a few rows; nothing is written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -46,99 +46,98 @@ from dask_dpmeans.text import counted
 SAMPLE_BLOCKS = 8
 """Blocks of the first shard that are read and scanned, at most."""
 SEARCH_ROWS = 2**14
-"""Of these rows, the most that are searched, ..."""
+"""Most of these rows that are searched."""
 SEARCH_STEPS = 20
-"""... in so many steps; of sift at a penalty that ends with 929 clusters, 917 were there after 18."""
+"""Steps of that search; of sift, at a penalty that ends with 929 clusters, 18 steps gave 917."""
 SEARCH_PRODUCTS = 2**31
-"""Multiplications of a step, about, at which the search stops: 1,024 clusters of d = 128; one at 929 took 0.07 s."""
+"""Multiplications of a step, about, at which the search stops: 1,024 clusters of d = 128."""
 SEARCH_COLUMNS = 2**7
-"""Columns below which a step takes no less time."""
+"""Number of columns below which a step takes no less time."""
 SMALL_CHUNK = 2**18
-"""Bytes; from chunks of 256 KB rows (d = 64, zstd) were read in 1.5, of 64 KB in 2.1 times the time of 4 MB."""
+"""Bytes; chunks of 256 KB (d = 64, zstd) took 1.5, of 64 KB 2.1 times as long to read as of 4 MB."""
 GOOD_CHUNK = 2**22
-"""Bytes."""
+"""Bytes of a chunk that the advice names."""
 FEW_CHUNKS = 16
-"""Of a shard, however small they are."""
+"""Chunks of a shard, of which no size is too small."""
 MOST_DECODES = 1.1
-"""Times that a chunk is decoded, on average."""
+"""Times that a chunk is decoded, on average, before the advice names it."""
 TINY = float(np.finfo(np.float64).tiny)
 """The least price."""
 
 Target = Literal["new", "refused", "removed", "resumed"]
-"""What a fit would do to the run that is there: nothing, as there is none; refuse; remove it; go on with it."""
+"""The way of a fit with the run that is there, if any."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the first rows took one thread."""
+    """The work on the first rows by one thread."""
 
     n_rows: int
     n_clusters: int
-    """Of the pass."""
+    """Number of centers of the pass."""
     clusters_are: str
-    """Where they come from."""
+    """Words for these clusters."""
     read_seconds: float
-    """Reading and decoding."""
+    """Seconds of reading and decoding."""
     scan_seconds: float
-    """One pass in memory at so many clusters."""
+    """Seconds of one pass in memory."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a fit will work on, and what a pass of it will cost."""
+    """The work of a fit, and the cost of one of its passes."""
 
     run: str
     target: Target
     n_rows: int
     n_columns: int
-    """Of the input."""
+    """Columns of the input."""
     n_features: int
     """Columns that are used."""
     dtype: str
-    """Of the input."""
+    """Type of the input."""
     block_rows: int
     n_blocks: int
     shard_rows: int
     n_shards: int
     threads: int
-    """Of all workers."""
+    """Threads of all workers."""
     stored_bytes: int | None
-    """Of rows and weights in their stores, metadata included; None where a store cannot say without reading them."""
+    """Size of rows and weights in their stores with metadata; None if a store cannot tell."""
     decoded_bytes: int
-    """Of rows and weights."""
+    """Size of rows and weights in memory."""
     resident: bool
     """Whether rows are read once and kept in memory; otherwise each pass reads them."""
     worker_memory: int
-    """Bytes that the plan takes a worker to have."""
+    """Bytes of a worker that the plan assumes."""
     thread_memory: int
-    """Bytes, a thread's share of them."""
+    """A thread's share of these bytes."""
     thread_bytes: int
-    """Of the rows that a thread holds: its shards, or the piece that it works on and the one read ahead; and of sparse
-    rows a block that is made dense."""
+    """Bytes of the rows in a thread: its shards, or two pieces; with sparse rows also a dense block."""
     sample_rows: int
     """Rows of the first shard that were read and scanned."""
     sample_clusters: int
-    """The first centers and those that these rows open, or what a search of some of them ends with."""
+    """Number of centers that these rows open, or that a search of some of them ends with."""
     load_seconds: float
-    """Reading all rows once, where they are kept; 0 where each pass reads them."""
+    """Seconds of reading all rows once; 0 if each pass reads them."""
     pass_seconds: float
-    """One pass at `sample_clusters`."""
+    """Seconds of one pass at `sample_clusters`."""
     basis: str
-    """What the seconds are, and how they were scaled."""
+    """Words for the seconds, and for how they were scaled."""
     advice: tuple[str, ...]
-    """What about the input makes a fit slower or less safe than it could be."""
+    """Properties of the input that make a fit slower or less safe than it could be."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Reading the first rows, clustering and scanning them, as a job."""
+    """The job of reading, clustering and scanning the first rows."""
 
     method: batch.Method | search.Method
     n_rows: int
     scale: Float64Array | str | None
 
     def __call__(self, layout: Layout) -> Sample:
-        """What it took."""
+        """Return the work that was done."""
         started = perf_counter()
         shard = layout.first(self.n_rows)
         read_seconds = perf_counter() - started
@@ -147,7 +146,13 @@ class Sampling:
         reduction: Reduction[Any] = self.method.reduction(centers)
         started = perf_counter()
         rows.fold(reduction)
-        return Sample(self.n_rows, len(centers), clusters_are, read_seconds, perf_counter() - started)
+        return Sample(
+            self.n_rows,
+            len(centers),
+            clusters_are,
+            read_seconds,
+            perf_counter() - started,
+        )
 
 
 def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple[Float64Array, str]:
@@ -164,8 +169,8 @@ def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple
 def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> tuple[Float64Array, str]:
     """Return the centers, (k, d), that moves and means lead to on some of the first rows, and words for them.
 
-    Squared error grows with the number of rows, so a cluster of some rows costs their share of the penalty.  It also
-    costs the optimism of their squared error, as on a coreset.
+    Squared error grows with the number of rows, so a cluster of some rows costs their share of the
+    penalty.  It also costs the optimism of their squared error, as on a coreset.
     """
     every = -(-rows.plan.n_rows // SEARCH_ROWS)
     weights = None if rows.weights is None or not rows.weights[::every].any() else rows.weights[::every].copy()
@@ -180,9 +185,15 @@ def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> tu
     method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
     which, end = f"a search of {counted(count, 'row')}", "ends"
     if count < n_rows:
-        which, end = f"{which}, a cluster at their share of the penalty,", "ends; all rows may have more"
+        which, end = (
+            f"{which}, a cluster at their share of the penalty,",
+            "ends; all rows may have more",
+        )
     if len(found.centers) > most:
-        return found.centers, f"at which {which} was stopped; all rows may have many more, and a pass then takes longer"
+        return (
+            found.centers,
+            f"at which {which} was stopped; all rows may have many more, and a pass then takes longer",
+        )
     return found.centers, f"with which {which} {end}"
 
 
@@ -216,10 +227,10 @@ def dry_run(
     columns: Columns,
     compute: Compute,
 ) -> Estimate:
-    """What `run.fit` would work on with these arguments; it takes them all, and refuses what that refuses.
+    """Return the estimate of a fit with these arguments; refuse those that `job.fit` refuses.
 
-    It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one worker;
-    where it may choose the threads, and each pass would read, it also tries how well these read side by side.
+    It reads metadata and at most `SAMPLE_BLOCKS` blocks of the first shard, on one thread of one
+    worker.  If it may choose the threads and each pass reads, it also tries parallel reading.
     """
     store = RunStore.at(run, columns.storage_options)
     store.check_target("run", [data, sample_weight], force=True)
@@ -246,7 +257,7 @@ def dry_run(
 
 
 def sample_rows(layout: Layout) -> int:
-    """Rows of the first shard that are read: whole blocks, that a thread may hold."""
+    """Return the number of rows of the first shard that are read: whole blocks that fit a thread."""
     height = layout.plan.block_rows
     blocks = min(SAMPLE_BLOCKS, layout.plan.shard_blocks, layout.sampled_blocks)
     return min(blocks * height, layout.plan.n_rows)
@@ -255,12 +266,15 @@ def sample_rows(layout: Layout) -> int:
 def estimated(
     layout: Layout, sample: Sample, method: batch.Method | search.Method, run: str, target: Target
 ) -> Estimate:
-    """The estimate that follows from a layout and a sample."""
+    """Return the estimate that follows from a layout and a sample."""
     plan, resources, storage = layout.plan, layout.resources, Storage.of(layout.rows)
     arrays = [array for array in (layout.rows, layout.weights) if array is not None]
     sizes = [stored_bytes(array) for array in arrays]
     read, scanned = shard_seconds(layout, sample, storage)
     turns = -(-plan.n_shards // resources.threads)
+    load_seconds, pass_seconds = 0.0, turns * (read + scanned)
+    if layout.resident:
+        load_seconds, pass_seconds = turns * read, turns * scanned
     return Estimate(
         run=run,
         target=target,
@@ -281,8 +295,8 @@ def estimated(
         thread_bytes=held_rows(layout) * layout.row_bytes + layout.block_bytes,
         sample_rows=sample.n_rows,
         sample_clusters=sample.n_clusters,
-        load_seconds=turns * read if layout.resident else 0.0,
-        pass_seconds=turns * (scanned if layout.resident else read + scanned),
+        load_seconds=load_seconds,
+        pass_seconds=pass_seconds,
         basis=(
             f"one pass at {counted(sample.n_clusters, 'cluster')}, {sample.clusters_are}; the first "
             f"{counted(sample.n_rows, 'row')} were read, then scanned, on one thread, and the time scaled by rows to a "
@@ -293,25 +307,30 @@ def estimated(
 
 
 def shard_seconds(layout: Layout, sample: Sample, storage: Storage | None) -> tuple[float, float]:
-    """Seconds that reading and scanning a shard take a thread; a chunk is decoded whole, however little is wanted."""
-    plan, chunk_rows = layout.plan, 1 if storage is None else storage.chunk_rows
+    """Return the seconds of a thread to read and to scan a shard; chunks are decoded as a whole."""
+    plan, chunk_rows = layout.plan, 1
+    if storage is not None:
+        chunk_rows = storage.chunk_rows
     decoded = min(-(-sample.n_rows // chunk_rows) * chunk_rows, plan.n_rows)
     read = sample.read_seconds * decoded_rows(plan, chunk_rows) / plan.n_shards / decoded
     return read, sample.scan_seconds * min(plan.shard_rows, plan.n_rows) / sample.n_rows
 
 
 def held_rows(layout: Layout) -> int:
-    """Rows that a thread holds: its shards where rows are kept, else a piece and the one that is read ahead."""
+    """Return the rows in a thread: its shards if rows are kept, else a piece and the next one."""
     plan = layout.plan
-    turns = -(-plan.n_shards // layout.resources.threads)
-    return min(plan.n_rows, turns * plan.shard_rows if layout.resident else 2 * read_rows(layout.rows))
+    if not layout.resident:
+        return min(plan.n_rows, 2 * read_rows(layout.rows))
+    return min(plan.n_rows, -(-plan.n_shards // layout.resources.threads) * plan.shard_rows)
 
 
 def advice(
     layout: Layout, storage: Storage | None, sample: Sample, method: batch.Method | search.Method
 ) -> tuple[str, ...]:
-    """What about the input makes a fit slower or less safe than it could be."""
-    found = [] if storage is None else [*_on_chunks(layout, storage), *_on_codecs(layout, storage, sample)]
+    """Return advice on an input that makes a fit slower or less safe than it could be."""
+    found: list[str] = []
+    if storage is not None:
+        found += _on_chunks(layout, storage) + _on_codecs(layout, storage, sample)
     most = method.max_clusters
     if method.name == batch.Method.name and most is not None and sample.n_clusters > most:
         found.append(
@@ -322,10 +341,18 @@ def advice(
 
 
 def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
-    plan, d, height, width = layout.plan, layout.stored_columns, storage.chunk_rows, storage.chunk_columns
+    plan, d, height, width = (
+        layout.plan,
+        layout.stored_columns,
+        storage.chunk_rows,
+        storage.chunk_columns,
+    )
     shard_rows = min(plan.shard_rows, plan.n_rows)
     good = min(plan.shard_rows, power_of_two(GOOD_CHUNK // layout.row_bytes))
-    size, count = height * width * layout.stored_dtype.itemsize, -(-shard_rows // height) * -(-d // width)
+    size, count = (
+        height * width * layout.stored_dtype.itemsize,
+        -(-shard_rows // height) * -(-d // width),
+    )
     decodes = decoded_rows(plan, height) / plan.n_rows
     when = "while rows are loaded" if layout.resident else "in each pass"
     found = []
@@ -373,7 +400,11 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
 
 def _target(store: RunStore, *, resume: bool, force: bool) -> Target:
     if force:
-        return "removed" if removable(store, run_array_names()) else "new"
+        if removable(store, run_array_names()):
+            return "removed"
+        return "new"
     if store.kind() is None or (store.empty() and not (resume and store.begun())):
         return "new"
-    return "resumed" if resume else "refused"
+    if resume:
+        return "resumed"
+    return "refused"

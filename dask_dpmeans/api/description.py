@@ -27,7 +27,8 @@ def request_of(
     weighted: bool,
     feature_map: FeatureMap | None = None,
 ) -> Manifest:
-    """Return the request of a run, without the estimator, the paths and the fingerprint of the rows."""
+    """Return the request of a run, without the estimator, the paths and the fingerprint of the
+    rows."""
     columns, names = source.prepare.columns, source.column_names
     return Manifest(
         kind="run",
@@ -51,7 +52,11 @@ def request_of(
 
 def sources_of(data: Any, groups: Any, sample_weight: Any) -> dict[str, str | None]:
     """Return the paths of the input, without credentials; None for data in memory, or for none."""
-    return {"data": shown_path(data), "groups": shown_path(groups), "sample_weight": shown_path(sample_weight)}
+    return {
+        "data": shown_path(data),
+        "groups": shown_path(groups),
+        "sample_weight": shown_path(sample_weight),
+    }
 
 
 def fingerprint(summary: Summary) -> str:
@@ -60,7 +65,10 @@ def fingerprint(summary: Summary) -> str:
     The least value of a column with zeros of both signs may be either zero; both are taken as +0.
     """
     figures = [summary.sums, summary.squares, summary.lowest, summary.highest]
-    figures += [np.array([summary.weight, summary.n_groups]), np.array([summary.groups_sum], np.uint64)]
+    figures += [
+        np.array([summary.weight, summary.n_groups]),
+        np.array([summary.groups_sum], np.uint64),
+    ]
     return hashlib.sha256(b"".join((figure + 0).tobytes() for figure in figures)).hexdigest()
 
 

@@ -51,12 +51,13 @@ def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -
 
 
 def as_json(model: Any) -> str:
-    """Return the clusters of a fitted `DPMeans` as JSON, from which rows are labelled by arithmetic alone.
+    """Return the clusters of a fitted `DPMeans` as JSON, from which rows are labelled by arithmetic
+    alone.
 
-    A row has `n_columns` columns, named `column_names` (null if the fit had no names).  Take its `columns` (all if
-    null), and divide each by its `scale` (if not null).  With the metric cosine divide the row by its length.  The
-    label is the number of the nearest of the `centers`, the lowest among equally near ones.  Numbers are written so
-    that they are read back to the last bit.
+    A row has `n_columns` columns, named `column_names` (null if the fit had no names).  Take its
+    `columns` (all if null), and divide each by its `scale` (if not null).  With the metric cosine
+    divide the row by its length.  The label is the number of the nearest of the `centers`, the
+    lowest among equally near ones.  Numbers are written so that they are read back to the last bit.
 
     Raises
     ------
@@ -84,12 +85,14 @@ def as_json(model: Any) -> str:
 
 
 def as_pipeline(model: Any) -> Pipeline:
-    """Return a fitted `sklearn.pipeline.Pipeline` that ends in a `sklearn.cluster.KMeans` with a model's centers.
+    """Return a fitted `sklearn.pipeline.Pipeline` that ends in a `sklearn.cluster.KMeans` with a
+    model's centers.
 
-    Centers are the same to the bit.  The steps before make rows float64, choose and divide columns as the fit did, and
-    with the metric cosine bring rows to unit length.  The pipeline needs scikit-learn alone.  It labels rows as `model`
-    does, except for rounding: KMeans compares norms and products, and may label a row about midway between two centers
-    otherwise.  It compares the number and the names of columns with those of the fit, as `model` does.
+    Centers are the same to the bit.  The steps before make rows float64, choose and divide columns
+    as the fit did, and with the metric cosine bring rows to unit length.  The pipeline needs
+    scikit-learn alone.  It labels rows as `model` does, except for rounding: KMeans compares norms
+    and products, and may label a row about midway between two centers otherwise.  It compares the
+    number and the names of columns with the fit, as `model` does.
 
     Raises
     ------
@@ -100,7 +103,9 @@ def as_pipeline(model: Any) -> Pipeline:
     columns, scale, width = model.feature_columns_, model.feature_scale_, model.n_features_in_
     steps: list[Any] = [_column_check(width, _names(model))]
     if columns is not None:
-        steps.append(ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width))))
+        steps.append(
+            ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width))),
+        )
     if scale is not None:
         steps.append(_divider(scale))
     if model.get_params().get("metric") == "cosine":
@@ -125,9 +130,13 @@ def _names(model: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _column_check(width: int, names: np.ndarray[Any, Any] | None) -> FunctionTransformer:
-    """Return a transformer that compares the number and names of columns, and makes rows float64."""
+    """Return a transformer that compares the number and names of columns, and makes rows
+    float64."""
     checked = FunctionTransformer(
-        check_array, kw_args={"accept_sparse": "csr", "dtype": "float64"}, validate=True, accept_sparse=True
+        check_array,
+        kw_args={"accept_sparse": "csr", "dtype": "float64"},
+        validate=True,
+        accept_sparse=True,
     )
     checked.n_features_in_ = width
     if names is not None:
@@ -145,7 +154,10 @@ def _divider(scale: Float64Array) -> MaxAbsScaler:
 def _kmeans(centers: Float64Array) -> KMeans:
     """Return a fitted KMeans with these centers, (k, d), to the bit: its own fit rounds them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of centers so near that it merges them
+        warnings.simplefilter(
+            "ignore",
+            ConvergenceWarning,
+        )  # of centers so near that it merges them
         kmeans = KMeans(len(centers), init=centers, n_init=1, max_iter=1).fit(centers)
     kmeans.cluster_centers_ = centers.copy()
     return kmeans

@@ -40,7 +40,8 @@ def fit(
     Parameters
     ----------
     data : path, URL or array
-        A Zarr array, a Zarr group of CSR rows, a ``.npy`` or ``.npz`` file, or any X of `DPMeans.fit`.
+        A Zarr array, a Zarr group of CSR rows, a ``.npy`` or ``.npz`` file, or any X of
+        `DPMeans.fit`.
     run : path or URL of the run store to write
     method : estimator
         Its parameters are used; its callbacks are not called.
@@ -52,11 +53,12 @@ def fit(
     force : bool
         Remove the run that is there; nothing but a run of this package is ever removed.
     **options
-        columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout (seconds to wait for a
-        worker if the cluster has none), threads, memory_limit (bytes of this process), storage_options (options of
-        fsspec for URLs: endpoints, credentials), on_step (called after each step with its number, its
-        `dask_dpmeans.engine.history.Record` and the number of rows), on_pass (called while a pass runs, up to four
-        times a second, with a `dask_dpmeans.sources.Pass`)
+        columns (sequence of int), scale ("std"), client (distributed.Client), worker_timeout
+        (seconds to wait for a worker if the cluster has none), threads, memory_limit (bytes of this
+        process), storage_options (options of fsspec for URLs: endpoints, credentials), on_step
+        (called after each step with its number, its `dask_dpmeans.engine.history.Record` and the
+        number of rows), on_pass (called while a pass runs, up to four times a second, with a
+        `dask_dpmeans.sources.Pass`)
 
     Returns
     -------
@@ -65,14 +67,21 @@ def fit(
     check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     spec.check_arguments({"groups": groups, "sample_weight": sample_weight, **options})
-    check_options(options.get("storage_options"), data, run, groups, sample_weight, getattr(method, "init", None))
+    check_options(
+        options.get("storage_options"),
+        data,
+        run,
+        groups,
+        sample_weight,
+        getattr(method, "init", None),
+    )
     algorithm = method.method()
     job.fit(
         spec.read(data),
         run,
         algorithm,
         estimator=described_estimator(method, spec.parameters(method, algorithm)),
-        seed=None if method.random_state is None else seed_of(method.random_state),
+        seed=_seed_of(method),
         groups=groups,
         sample_weight=sample_weight,
         feature_map=method._feature_map(),
@@ -83,7 +92,9 @@ def fit(
         compute=Compute.of(options),
         on_step=options.get("on_step", lambda number, record, n_rows: None),
     )
-    fitted: AnyModel = load(Location.at(run, options.get("storage_options")))  # of the class of `method`
+    fitted: AnyModel = load(
+        Location.at(run, options.get("storage_options")),
+    )  # of the class of `method`
     return fitted
 
 
@@ -97,10 +108,12 @@ def dry_run(
     force: bool = False,
     **options: Unpack[Reading],
 ) -> Estimate:
-    """Estimate the work and the time of a pass that `fit` would take with the same arguments; write nothing.
+    """Estimate the work and the time of a pass that `fit` would take with the same arguments; write
+    nothing.
 
-    Arguments that `fit` refuses are refused, as far as the metadata and the first rows tell.  At most 8 blocks of the
-    first shard are read and scanned, with the clusters that they open.  An existing run is noted, not refused.
+    Arguments that `fit` refuses are refused, as far as the metadata and the first rows tell.  At
+    most 8 blocks of the first shard are read and scanned, with the clusters that they open.  An
+    existing run is noted, not refused.
 
     Parameters
     ----------
@@ -113,12 +126,14 @@ def dry_run(
     """
     check_option_names("dry_run", options, Reading)
     if not can_dry_run(method):
-        raise InputError(f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}")
+        raise InputError(
+            f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}",
+        )
     return cost.dry_run(
         data,
         run,
         method.method(),
-        seed=None if method.random_state is None else seed_of(method.random_state),
+        seed=_seed_of(method),
         sample_weight=sample_weight,
         center_names=method._center_names(),
         resume=resume,
@@ -126,3 +141,9 @@ def dry_run(
         columns=Columns.of(options),
         compute=Compute.of(options),
     )
+
+
+def _seed_of(method: ClustersMixin) -> int | None:
+    """Return the seed of an estimator; None if it is to be drawn."""
+    given = method.get_params(deep=False)["random_state"]
+    return None if given is None else seed_of(given)

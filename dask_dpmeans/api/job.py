@@ -1,4 +1,4 @@
-"""The job around the loop: from rows to a run store."""
+"""Fits as jobs: from rows to a run store."""
 
 import warnings
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def fit(
 
     Parameters
     ----------
-    data, groups, sample_weight : what `as_source` takes
+    data, groups, sample_weight : as `as_source` takes them
     run : path or URL of the store
     method : parameters and steps
     estimator : name and parameters of the estimator, as `described_estimator` gives them
@@ -74,9 +74,10 @@ def fit(
     Raises
     ------
     InputError
-        Data, parameters or paths that cannot be used, or another job at work on the run; nothing was written.
+        Data, parameters or paths cannot be used, or another job works on the run; nothing was
+        written.
     LockLostError
-        Another job has taken the run, as this one stood still for too long.
+        Another job has taken the run, because this one stood still for too long.
     """
     if not callable(on_step):
         raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
@@ -100,11 +101,12 @@ def fit(
             weighted=sample_weight is not None,
             feature_map=feature_map,
         )
-        n_groups = source.summary.n_groups
+        summary = source.summary
+        digest = fingerprint(summary)
         request = replace(
             request,
             estimator=estimator,
-            input=replace(request.input, fingerprint=fingerprint(source.summary), n_groups=n_groups),
+            input=replace(request.input, fingerprint=digest, n_groups=summary.n_groups),
             sources=sources_of(data, groups, sample_weight),
         )
         if resume:
@@ -152,7 +154,7 @@ def _fit(
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
-    """Whether the fit has converged, once its result stands."""
+    """Take the steps and write the result; return whether the fit has converged."""
     source = learned.source
     start = _begin(store, request, source, method, resume)
     if store.finished():
@@ -166,7 +168,10 @@ def _fit(
     state = end.state
     new, plan = NewArrays(store), source.plan
     labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
-    new.write_digests({"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label"))
+    new.write_digests(
+        {"labels": labels},
+        source.map(method.labels(source, state), Writer((labels,)), "label"),
+    )
     if learned.rows is not None:
         _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
@@ -183,12 +188,14 @@ def _scale_of(source: RowSource, learned: MappedRows) -> Arrays:
 
 
 def seed_for(store: Output, seed: int | None, resume: bool) -> int:
-    """The seed given, that of the run to go on with, or one drawn."""
+    """Return the seed that was given, the seed of the run that is resumed, or a drawn one."""
     if not (resume and store.begun()):
         return int(np.random.default_rng().integers(2**31)) if seed is None else seed
     begun = store.request().random_state
     if seed not in (None, begun):
-        raise InputError(f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it")
+        raise InputError(
+            f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it",
+        )
     return begun
 
 
@@ -210,7 +217,7 @@ def _begin(
 
 
 def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
-    """Whether a result stands that no further step can follow."""
+    """Return whether the run is finished and no step can follow."""
     if not (store.finished() and store.begun()):
         return False
     _, history, converged = store.steps.restore(method.state)
@@ -218,7 +225,7 @@ def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
 
 
 def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:
-    """Refuse rows on which the committed centers give another objective than the one committed, in any bit."""
+    """Refuse rows on which the committed centers give another objective, in any bit."""
     objective = method.score(source, state)
     if objective != state.objective:
         raise InputError(
@@ -228,23 +235,29 @@ def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], st
 
 
 def check_resumable(store: Output, request: Manifest) -> None:
-    """Refuse to go on with a run of other data or other parameters, as far as the request knows; limits may change."""
+    """Refuse to resume a run of other data or other parameters; limits may change."""
     if store.finished() and not (store.begun() or store.empty()):
-        raise CorruptStoreError(f"{store.path} is a run whose steps are missing: --force removes it and starts anew")
+        raise CorruptStoreError(
+            f"{store.path} is a run whose steps are missing: --force removes it and starts anew",
+        )
     if not store.begun():
         return
     there, here = store.request().as_json(), request.as_json()
     for key in ("method", "parameters", "input"):
-        before, now = ({"": run[key]} if key == "method" else run[key] for run in (there, here))
+        before, now = there[key], here[key]
+        if key == "method":
+            before, now = {"": before}, {"": now}
         changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
         if changed:
             names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
             other = "other parameters" if key == "parameters" else f"another {key}"
-            raise InputError(f"{store.path} was begun with {other}: {names}; use --force to start anew")
+            raise InputError(
+                f"{store.path} was begun with {other}: {names}; use --force to start anew",
+            )
 
 
 def _resumed_names(store: RunStore, here: Names | None) -> Names | None:
-    """Return the names of the columns as the run was begun, if they are known, else as the rows have them."""
+    """Return the names of the columns that the run was begun with, else of the rows."""
     there = None
     if store.begun():
         there = store.request().column_names

@@ -61,7 +61,8 @@ def read_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) ->
 
 
 def fitted_run(result: Result) -> LoadedRun:
-    """Return a run with its fitted estimator, after a check that no chunk of its labels is missing."""
+    """Return a run with its fitted estimator, after a check that no chunk of its labels is
+    missing."""
     with malformed_as_corrupt(result.store.location):
         run = unfitted_run(result)
         manifest, model = result.manifest, run.model
@@ -83,7 +84,7 @@ def unfitted_run(result: Result) -> LoadedRun:
     Raises
     ------
     CorruptStoreError
-        The parameters of the algorithm are not those of the estimator.
+        The parameters of the algorithm do not follow from the estimator.
     """
     with malformed_as_corrupt(result.store.location):
         manifest = result.manifest
@@ -98,7 +99,9 @@ def unfitted_run(result: Result) -> LoadedRun:
         facts = {"method": algorithm.name, "learned_features": feature_map is not None}
         for name, value in facts.items():
             if getattr(manifest, name) != value:
-                raise ValueError(f"{name} cannot be {shown(getattr(manifest, name))} for that estimator")
+                raise ValueError(
+                    f"{name} cannot be {shown(getattr(manifest, name))} for that estimator",
+                )
         return LoadedRun(result, spec, model, spec.learned_features(result) or algorithm.features)
 
 

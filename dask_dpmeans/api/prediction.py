@@ -46,18 +46,19 @@ def predict(
 ) -> Predicted:
     """Label the rows of `data` with the clusters of a run.
 
-    Writes a Zarr group at `out` with arrays over the rows: ``label`` (int32), ``squared_distance`` (float64, in squared
-    units of the fit) and ``beyond`` (bool: farther than the square root of the penalty from every center; of several
-    data sets, whether a center of its own would cost a row less).
+    Writes a Zarr group at `out` with arrays over the rows: ``label`` (int32), ``squared_distance``
+    (float64, in squared units of the fit) and ``beyond`` (bool: farther than the square root of the
+    penalty from every center; of several data sets, whether a center of its own would cost a row
+    less).
 
     Parameters
     ----------
     run : path or URL of a finished run
-    data : what `as_source` takes, with the columns that the run was fitted on
+    data : as `as_source` takes it, with the columns that the run was fitted on
     out : path or URL of a new group
     groups : numbers of the rows' data sets, where the run is of several
-    force : remove the predictions or the run of ours that are there
-    storage_options : what fsspec takes for the URLs among these
+    force : remove the predictions that are there
+    storage_options : options of fsspec for the URLs among these
     **where : client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them
 
     Returns
@@ -67,7 +68,15 @@ def predict(
     check_option_names("predict", where, Opening)
     check_options(storage_options, run, data, out, groups)
     result = read_run(run, storage_options)
-    return predict_with(result, data, out, groups=groups, force=force, storage_options=storage_options, **where)
+    return predict_with(
+        result,
+        data,
+        out,
+        groups=groups,
+        force=force,
+        storage_options=storage_options,
+        **where,
+    )
 
 
 def predict_with(
@@ -105,7 +114,14 @@ def predict_with(
     attributes = {"run": result.store.shown, "versions": versions()}
     names = [spec.name for spec in PREDICTED]
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
-    with new_output(target.location, "predictions", attributes, names, force=force, inputs=inputs) as new:
+    with new_output(
+        target.location,
+        "predictions",
+        attributes,
+        names,
+        force=force,
+        inputs=inputs,
+    ) as new:
         arrays = {spec.name: new.create_rows(spec.name, (n,), chunk_rows, spec.dtype) for spec in PREDICTED}
         new.write_digests(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
     beyond = arrays["beyond"]

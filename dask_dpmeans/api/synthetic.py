@@ -25,8 +25,9 @@ class Synthetic:
     """A data set, drawn from its seed."""
 
     kind: Kind
-    """blobs: Gaussian clusters of unit deviation around centers uniform in a cube of side 30; outliers: the same, with
-    one row in a thousand uniform in a cube of side 300 around it; uniform: no clusters, the cube alone."""
+    """blobs: Gaussian clusters of unit deviation around centers uniform in a cube of side 30;
+    outliers: the same, with one row in a thousand uniform in a cube of side 300 around it; uniform:
+    no clusters, the cube alone."""
     n_rows: int
     n_features: int
     n_centers: int
@@ -35,10 +36,15 @@ class Synthetic:
     @property
     def centers(self) -> npt.NDArray[np.float64]:
         """(n_centers, d), where the blobs stand."""
-        return np.random.default_rng([self.seed, 0]).uniform(0.0, BOX, (self.n_centers, self.n_features))
+        return np.random.default_rng([self.seed, 0]).uniform(
+            0.0,
+            BOX,
+            (self.n_centers, self.n_features),
+        )
 
     def parts(self) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.int32]]]:
-        """First row, rows (m, d) and true labels (m,) of each part; -1 where a row belongs to no blob."""
+        """First row, rows (m, d) and true labels (m,) of each part; -1 where a row belongs to no
+        blob."""
         centers = self.centers
         for start in range(0, self.n_rows, PART_ROWS):
             height = min(PART_ROWS, self.n_rows - start)
@@ -60,15 +66,26 @@ class Synthetic:
 
 
 def write_synthetic(
-    data: Synthetic, out: AnyPlace, *, force: bool = False, storage_options: Mapping[str, Any] | None = None
+    data: Synthetic,
+    out: AnyPlace,
+    *,
+    force: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group: ``rows`` and ``truth``."""
+    """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group:
+    ``rows`` and ``truth``."""
     check_options(storage_options, out)
     store = Output.at(out, storage_options)
     store.check_target("synthetic data", [], force=force)  # before a folder is made
     shape = (data.n_rows, data.n_features)
     attributes = {"data": asdict(data)}
-    with new_output(store.location, "synthetic data", attributes, ("rows", "truth"), force=force) as new:
+    with new_output(
+        store.location,
+        "synthetic data",
+        attributes,
+        ("rows", "truth"),
+        force=force,
+    ) as new:
         rows = new.create_rows("rows", shape, PART_ROWS, np.float32, ("row", "feature"))
         truth = new.create_rows("truth", shape[:1], PART_ROWS, np.int32)
         write_part = Writer((rows, truth))

@@ -34,7 +34,7 @@ def as_given(data: Any) -> Any:
 
 
 def no_features(result: Result) -> Features | None:
-    """Return None, for a method whose algorithm says itself what is made of each row."""
+    """Return None, for a method that learns no features."""
     return None
 
 
@@ -46,22 +46,25 @@ def plain_parameters(model: Any, method: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method from store to store: its estimator, its algorithms, its arrays, and how its runs predict."""
+    """A method from store to store: its estimator, its algorithms, its arrays, and how its runs
+    predict."""
 
     estimator: type[Any]
     """The scikit-learn estimator.  `load` makes one with the parameters that the run keeps."""
     algorithms: tuple[type[Algorithm[Any]], ...]
-    """Classes of the values that `estimator.method()` may return; their names are stored in runs."""
+    """Classes of the values that `estimator.method()` may return; their names are stored in
+    runs."""
     predictor: Callable[[Result], Kernel]
-    """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that cannot be."""
+    """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that
+    cannot be."""
     learned_features: Callable[[Result], Features | None] = no_features
     """Features that a run learned from its rows; None if it learned none."""
     arrays: tuple[ArraySpec, ...] = CENTERS
-    """Arrays that `Algorithm.result`, and features that were learned, add to a run.  Other arrays are not read, and a
-    store that holds others is not removed."""
+    """Arrays that `Algorithm.result`, and features that were learned, add to a run.  Other arrays
+    are not read, and a store that holds others is not removed."""
     parameters: Callable[[Any, Any], Mapping[str, Any]] = plain_parameters
-    """The parameters of an estimator that a run keeps, given it and its algorithm.  Values are what JSON holds, or an
-    `ArrayParameter`."""
+    """The parameters of an estimator that a run keeps, given it and its algorithm.  Values are what
+    JSON holds, or an `ArrayParameter`."""
     read: Callable[[Any], Any] = as_given
     """Turns the data of a job into what `dask_dpmeans.sources.as_source` takes."""
     sparse: bool = False
@@ -86,4 +89,6 @@ class MethodSpec:
             raise InputError(f"groups number the data sets of HDPMeans, {name} has no use for them")
         refused = [each for each in self.refuses if given.get(each) is not None]
         if refused:
-            raise InputError(f"{' and '.join(refused)} cannot be used on {self.refuses[refused[0]]}")
+            raise InputError(
+                f"{' and '.join(refused)} cannot be used on {self.refuses[refused[0]]}",
+            )

@@ -16,11 +16,12 @@ class ArraySpec:
 
     name: str
     dimensions: tuple[str, ...]
-    """Names of the dimensions, as the store has them."""
+    """Names of the dimensions, as in the store."""
     dtype: str | type[np.generic] = "float64"
     """The type, or a group of types such as `numpy.floating`."""
     sizes: tuple[str, ...] = ()
-    """Names of the sizes, if they are not the names of the dimensions.  Sizes of one name are equal in all arrays."""
+    """Names of the sizes, if they are not the names of the dimensions.  Sizes of one name are equal
+    in all arrays."""
     beside: str | None = None
     """Another array of the result, without which this variant does not occur."""
     below: str | None = None
@@ -33,7 +34,8 @@ class ArraySpec:
     """Whether tasks write the array in chunks of rows, and readers open it lazily."""
 
     def fits(self, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]) -> bool:
-        """Return whether the array of this name has the type and the shape, as far as its sizes are known."""
+        """Return whether the array of this name has the type and the shape, as far as its sizes are
+        known."""
         values = arrays[self.name]
         if not np.issubdtype(values.dtype, self.dtype) or values.ndim != len(self.dimensions):
             return False
@@ -46,7 +48,8 @@ class ArraySpec:
         return dict(zip(self.sizes or self.dimensions, values.shape, strict=True))
 
     def check_values(self, values: np.ndarray[Any, Any], sizes: Mapping[str, int]) -> None:
-        """Refuse numbers of things that are not there, and values that are not finite or not positive."""
+        """Refuse numbers of things that are not there, and values that are not finite or not
+        positive."""
         if not np.isfinite(values).all():
             raise ValueError(f"the array {self.name} holds what is no finite number")
         if self.positive and not (values > 0).all():
@@ -55,7 +58,9 @@ class ArraySpec:
             return
         most = sizes[self.below]
         if ((values < self.lowest) | (values >= most)).any():
-            raise ValueError(f"the array {self.name} holds numbers that are not from {self.lowest} to below {most:,}")
+            raise ValueError(
+                f"the array {self.name} holds numbers that are not from {self.lowest} to below {most:,}",
+            )
 
 
 RUN_ARRAYS = (
@@ -69,7 +74,8 @@ RUN_ARRAYS = (
 def check_arrays(
     specs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
 ) -> None:
-    """Refuse arrays of a result whose types, shapes or values do not fit their specs and one another.
+    """Refuse arrays of a result whose types, shapes or values do not fit their specs and one
+    another.
 
     Parameters
     ----------

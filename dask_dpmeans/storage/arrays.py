@@ -1,8 +1,9 @@
-"""Groups and arrays of ours in Zarr: checksummed, every chunk written, and a missing or damaged one is an error.
+"""Checked Zarr groups and arrays: every chunk is written, and a missing or damaged one is an error.
 
-A checksum within a chunk does not tell where the chunk belongs.  So digests are kept elsewhere: what is written as one
-chunk has a digest of its content, and arrays over the rows have a table, ``digests/NAME``, of one digest a chunk.  The
-group's metadata, written last, hold the digests of the contents of all these, tables included.
+A checksum within a chunk does not tell its place, so digests are kept elsewhere.  An array of one
+chunk has a digest of its content; an array over the rows has a table, ``digests/NAME``, with one
+digest for each chunk.  The metadata of the group, written last, hold the digests of the contents of
+all arrays and tables.
 """
 
 import hashlib
@@ -27,32 +28,32 @@ from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.storage.location import Location
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What comes of metadata and attributes that are none of ours."""
+"""Errors that malformed metadata and attributes raise."""
 MARKER = "dask_dpmeans"
-"""The attribute under which a run says what it is."""
+"""The attribute that describes an output."""
 CONTENTS = "contents"
-"""The attribute under which an output keeps the digests of the contents of its arrays, by name."""
+"""The attribute with the digests of the contents of the arrays of an output, by name."""
 TABLES = "digests"
 """The group of the tables of digests."""
 DIGEST_BYTES = 16
-"""Of a chunk's digest."""
+"""Length of the digest of a chunk."""
 CHUNK = re.compile(r"(?:^|.*/)c/(\d+)(?:/0)*")
-"""Keys of chunks of arrays over the rows, which are cut along these alone."""
+"""Keys of chunks of arrays over the rows, which are chunked along the rows alone."""
 EVERY_CHUNK: Any = {"write_empty_chunks": True}
-"""A chunk that holds the fill value alone is written too, so that a missing one is known."""
+"""Chunks of fill values are written too, so that a missing chunk is known."""
 Place = Location | StorePath
-"""Where a group or an array is."""
+"""The location of a group or an array."""
 Digests = npt.NDArray[np.uint8]
 """(chunk, byte)."""
 
 
 def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
-    """Write a group's metadata, signed, in one write.
+    """Write the signed metadata of a group, in one write.
 
     Raises
     ------
     FileExistsError
-        Where it is there already; `anew` leaves no time between the look and the write where the store is remote.
+        The group exists.  With `anew` a remote store checks and writes in one operation.
     """
     attributes = signed(attributes)
     if anew and place.remote:
@@ -74,10 +75,8 @@ def create(
     chunk_rows: int,
     attributes: dict[str, Any] | None = None,
 ) -> "zarr.Array[Any]":
-    """A new array of ours; `chunk_rows` rows to a chunk, all columns.
-
-    What was not written reads as NaN, -1 or False, whoever reads it.
-    """
+    """Create an array with `chunk_rows` rows and all columns in a chunk; fill values are NaN, -1 or
+    False."""
     return zarr.create_array(
         place.store(),
         shape=shape,
@@ -108,11 +107,13 @@ def write(
 
 
 def open_whole(place: Place) -> "zarr.Array[Any]":
-    """An array of ours, after a look that no chunk is missing (a missing one would read as the fill value)."""
+    """Open an array, after a check that no chunk is missing: it would read as the fill value."""
     try:
         array = zarr.open_array(_store_of(place), mode="r", zarr_format=3)
     except Exception as error:  # whatever is wrong with its metadata
-        raise CorruptStoreError(f"{_shown(place)} cannot be opened: {error or type(error).__name__}") from error
+        raise CorruptStoreError(
+            f"{_shown(place)} cannot be opened: {error or type(error).__name__}",
+        ) from error
     missing = array.nchunks - array.nchunks_initialized
     if array.size and missing:
         raise CorruptStoreError(f"{_shown(place)}: {missing} of {array.nchunks} chunks are missing")
@@ -120,25 +121,27 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
 
 
 def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-    """A small array of ours, and its attributes, both as they were written, as the digest of the content tells."""
+    """Return a small array and its attributes, compared with the digest of their content."""
     array = open_whole(place)
     attributes = _checked(dict(array.attrs), place)
     values = CheckedArray(array)[...]
     said = {key: value for key, value in attributes.items() if key not in ("content", "digest")}
     if content != _content(values, said):
-        raise CorruptStoreError(f"{_shown(place)} does not hold what was written there: its content has another digest")
+        raise CorruptStoreError(
+            f"{_shown(place)} does not hold what was written there: its content has another digest",
+        )
     return values, said
 
 
 def attributes_of(place: Place) -> dict[str, Any]:
-    """The attributes of a group; none where there is no group.
+    """Return the attributes of a group; none if there is no group.
 
     Raises
     ------
     CorruptStoreError
-        Where they are ours, and do not match their digest.
+        They were written by this package, and do not match their digest.
     OSError
-        Where the store does not answer.
+        The store does not answer.
     """
     try:
         attributes = dict(zarr.open_group(_store_of(place), mode="r", zarr_format=3).attrs)
@@ -148,17 +151,20 @@ def attributes_of(place: Place) -> dict[str, Any]:
         raise
     except MALFORMED:
         if isinstance(place, Location):
-            place.names()  # where options are wrong this says so
+            place.names()  # raises if options are wrong
         return {}
     except Exception as error:  # of the package that asks the store
         raise OSError(f"{_shown(place)} does not answer: {error}") from error
-    return _checked(attributes, place) if MARKER in attributes else attributes
+    if MARKER in attributes:
+        return _checked(attributes, place)
+    return attributes
 
 
 def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]) -> None:
-    """Write a group's metadata, signed, with the metadata of its members of these names, in one write.
+    """Write the signed metadata of a group, in one write.
 
-    They are consolidated so that xarray opens the group without a warning.
+    The metadata of the members of these names are consolidated, so that xarray opens the group
+    without a warning.
     """
     fs, where = place.files()
     written: dict[str, Any] = {}
@@ -173,28 +179,34 @@ def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]
 
 
 def _store_of(place: Place) -> Any:
-    return place.store() if isinstance(place, Location) else place
+    if isinstance(place, Location):
+        return place.store()
+    return place
 
 
 def _shown(place: Place) -> str:
-    return place.url if isinstance(place, Location) else str(place)
+    if isinstance(place, Location):
+        return place.url
+    return str(place)
 
 
 def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
     if attributes != signed(attributes):
-        raise CorruptStoreError(f"{_shown(place)}/zarr.json: the attributes do not match their digest")
+        raise CorruptStoreError(
+            f"{_shown(place)}/zarr.json: the attributes do not match their digest",
+        )
     return attributes
 
 
 def _content(values: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> str:
-    """A digest of an array's type, shape and numbers, and of its attributes."""
+    """Return a digest of the type, the shape, the numbers and the attributes of an array."""
     native = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     said = f"{native.dtype.str} {native.shape} {json.dumps(attributes, sort_keys=True)} "
     return hashlib.sha256(said.encode() + native.tobytes()).hexdigest()
 
 
 def signed(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes with a digest of them, since JSON has no checksum of its own."""
+    """Return attributes with their digest, as JSON has no checksum."""
     unsigned = {key: value for key, value in attributes.items() if key != "digest"}
     digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
     return unsigned | {"digest": digest}
@@ -202,28 +214,28 @@ def signed(attributes: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CheckedArray:
-    """A Zarr array of ours, whose damage is an error that names it."""
+    """A Zarr array whose damage is an error that names it."""
 
     array: "zarr.Array[Any]"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As NumPy has it."""
+        """Shape of the array."""
         return self.array.shape
 
     @property
     def ndim(self) -> int:
-        """As NumPy has it."""
+        """Number of dimensions."""
         return self.array.ndim
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As NumPy has it."""
+        """Type of the values."""
         return np.dtype(self.array.dtype)
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Of the store."""
+        """Shape of a chunk."""
         return self.array.chunks
 
     def __getitem__(self, part: Any) -> np.ndarray[Any, Any]:
@@ -232,11 +244,13 @@ class CheckedArray:
         except CorruptStoreError:
             raise
         except (ValueError, RuntimeError) as error:
-            raise CorruptStoreError(f"{self.array.store_path}: a chunk does not match its checksum: {error}") from error
+            raise CorruptStoreError(
+                f"{self.array.store_path}: a chunk does not match its checksum: {error}",
+            ) from error
 
 
 class NotedStore(WrapperStore[Store]):
-    """A store that notes the digests of what is written through it."""
+    """A store that keeps the digests of the values written through it."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -249,16 +263,14 @@ class NotedStore(WrapperStore[Store]):
 
 
 class VerifiedStore(WrapperStore[Store]):
-    """A store of an array over the rows in which a chunk that has another digest than it was written with is an error.
-
-    That also sees a whole chunk that belongs elsewhere.
-    """
+    """A store of an array over the rows that compares each chunk with its digest, which also finds
+    misplaced chunks."""
 
     def __init__(self, store: Store, digests: Digests, first: int = 0) -> None:
         super().__init__(store)
         self.digests = digests
         self.first = first
-        """The chunk that the first digest is of."""
+        """Number of the chunk of the first digest."""
 
     def _with_store(self, store: Store) -> "VerifiedStore":
         return VerifiedStore(store, self.digests, self.first)
@@ -268,11 +280,11 @@ class VerifiedStore(WrapperStore[Store]):
 
     @property
     def plain(self) -> Store:
-        """The store itself."""
+        """The store without the check."""
         return self._store
 
     def narrowed(self, start: int, stop: int) -> "VerifiedStore":
-        """The same store for some chunks alone."""
+        """Return the store with the digests of some chunks alone."""
         part = slice(start - self.first, stop - self.first)
         return VerifiedStore(self._store, self.digests[part].copy(), start)
 
@@ -280,8 +292,13 @@ class VerifiedStore(WrapperStore[Store]):
         """Bytes of a key."""
         return await self._store.getsize(key)
 
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """What a key holds."""
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """Return the value of a key."""
         found = await self._store.get(key, prototype, byte_range)
         chunk = CHUNK.fullmatch(key)
         if chunk is None or found is None:
@@ -297,21 +314,19 @@ class VerifiedStore(WrapperStore[Store]):
 
 
 def _digest(chunk: Buffer) -> bytes:
-    """A digest of an encoded chunk.
-
-    On two cores sha256 went through 500 MB/s of 1 MB chunks, blake2b through 250.
-    """
+    """Return the digest of an encoded chunk; on two cores sha256 took 500 MB/s of 1 MB chunks,
+    blake2b 250."""
     return hashlib.sha256(chunk.as_numpy_array().data).digest()[:DIGEST_BYTES]
 
 
 def through(array: "zarr.Array[Any]", store: Store) -> "zarr.Array[Any]":
-    """The same array, read and written through another store around its own."""
+    """Return an array that is read and written through a store around its own."""
     path = StorePath(store, array.path)
     return zarr.Array(zarr.AsyncArray(metadata=array.metadata, store_path=path, config=EVERY_CHUNK))
 
 
 def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:
-    """How the numbers of an array are stored, beside its chunks, as JSON holds it."""
+    """Return the type, shape, chunks and codecs of an array, as JSON holds them."""
     codecs: Any = array.metadata.to_dict().get("codecs") or ()
     return {
         "dtype": np.dtype(array.dtype).str,
@@ -322,33 +337,42 @@ def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:
 
 
 def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: Digests) -> str:
-    """Write the digests of the chunks of an array in a group; return the digest of that table."""
+    """Write the table of the digests of the chunks of an array; return the digest of the table."""
     if len(digests) != array.nchunks:
-        raise CorruptStoreError(f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written")
+        raise CorruptStoreError(
+            f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written",
+        )
     return write(group / TABLES / name, digests, ("chunk", "byte"), {"layout": layout_of(array)})
 
 
 def verified(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Array[Any]":
-    """The same array, each chunk of which is compared with its digest as it is read."""
+    """Return an array whose chunks are compared with their digests when they are read."""
     digests, said = read(table, content)
     if said["layout"] != layout_of(array):
-        raise CorruptStoreError(f"{array.store_path} holds another array than the one that was written there")
+        raise CorruptStoreError(
+            f"{array.store_path} holds another array than the one that was written there",
+        )
     return through(array, VerifiedStore(array.store, digests))
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Where a map's answers go: arrays over the rows."""
+    """Arrays over the rows that the answers of a map are written to."""
 
     arrays: "Sequence[zarr.Array[Any] | np.ndarray[Any, Any]]"
 
     def __call__(self, start: int, answers: tuple[np.ndarray[Any, Any], ...]) -> Digests:
-        """Write the answers of the rows from `start` on, whole chunks; return their digests, (chunk, array, byte)."""
+        """Write answers for whole chunks of rows from `start` on; return the digests, (chunk,
+        array, byte)."""
         parts = zip(self.arrays, answers, strict=True)
         return np.stack([_write_chunks(array, start, answer) for array, answer in parts], axis=1)
 
 
-def _write_chunks(array: "zarr.Array[Any] | np.ndarray[Any, Any]", start: int, answer: np.ndarray[Any, Any]) -> Digests:
+def _write_chunks(
+    array: "zarr.Array[Any] | np.ndarray[Any, Any]",
+    start: int,
+    answer: np.ndarray[Any, Any],
+) -> Digests:
     """Write whole chunks, and return their digests; an array in memory has none."""
     stop = start + len(answer)
     if isinstance(array, np.ndarray):
@@ -357,10 +381,13 @@ def _write_chunks(array: "zarr.Array[Any] | np.ndarray[Any, Any]", start: int, a
     store, height = NotedStore(array.store), array.chunks[0]
     through(array, store)[start:stop] = answer
     keys = [_key(array, number) for number in range(start // height, -(-stop // height))]
-    return np.frombuffer(b"".join(store.digests[key] for key in keys), np.uint8).reshape(-1, DIGEST_BYTES)
+    return np.frombuffer(b"".join(store.digests[key] for key in keys), np.uint8).reshape(
+        -1,
+        DIGEST_BYTES,
+    )
 
 
 def _key(array: "zarr.Array[Any]", number: int) -> str:
-    """Of a chunk of an array over the rows, in its store."""
+    """Return the key of a chunk of an array over the rows."""
     key = array.metadata.encode_chunk_key((number, *[0] * (array.ndim - 1)))
-    return f"{array.path}/{key}" if array.path else key
+    return f"{array.path}/{key}".removeprefix("/")

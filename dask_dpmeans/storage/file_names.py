@@ -25,7 +25,8 @@ _STEP = rf"{STEPS}/(zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(sta
 
 
 def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:
-    """Return whether a path in an output is one that is written there, if the output has arrays of these names.
+    """Return whether a path in an output is one that is written there, if the output has arrays of
+    these names.
 
     Zarr drops the ending of a file that it has written in part.
     """
@@ -41,10 +42,15 @@ def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:
 def _pattern(arrays: frozenset[str]) -> re.Pattern[str]:
     member = rf"({'|'.join(sorted(map(re.escape, arrays)))})/{_ARRAY}"
     found = rf"zarr\.json|{LOCK}|{TABLES}/zarr\.json|{_STEP}"
-    return re.compile(rf"{found}|({TABLES}/)?{member}" if arrays else found)
+    if arrays:
+        found = rf"{found}|({TABLES}/)?{member}"
+    return re.compile(found)
 
 
 def top_or_path(entry: str, arrays: Iterable[str]) -> str:
-    """Return the folder of a foreign file, or its path if the folder is one that this package writes."""
+    """Return the folder of a foreign file, or its path if the folder is one that this package
+    writes."""
     top = entry.partition("/")[0]
-    return entry if top in {"zarr.json", STEPS, TABLES, *arrays} else top
+    if top in {"zarr.json", STEPS, TABLES, *arrays}:
+        return entry
+    return top

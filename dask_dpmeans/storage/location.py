@@ -1,4 +1,4 @@
-"""Where something is stored: a path of this machine or a URL, and what the file system there has to be told."""
+"""Locations of stores: a path of this machine, or a URL with the options of its file system."""
 
 import os
 import re
@@ -17,13 +17,14 @@ from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, redacted
 
 READ_ONLY = ("http", "https")
-"""Protocols that nothing can be written by."""
+"""Protocols without writing."""
 LOCAL = ("file://", "local://")
-"""How URLs of paths of this machine begin."""
+"""The beginnings of URLs of paths of this machine."""
 PATTERN = re.compile(r"[*?\[]")
-"""What file systems elsewhere take for patterns of names, as they remove."""
+"""Characters that remote file systems take for patterns of names when they remove files."""
 DEFAULTS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
-"""Options where none are given: Zarr asks for many chunks at once, and s3fs would ask for the size of each first."""
+"""Options that are set by default: Zarr reads many chunks at once, and s3fs would ask for the size
+of each first."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Location:
     url: str
     """An absolute path, so that workers elsewhere find it, or a URL."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What fsspec takes for a URL: endpoints, credentials."""
+    """Options of fsspec for a URL: endpoints, credentials."""
 
     @classmethod
     def at(
@@ -42,10 +43,8 @@ class Location:
         storage_options: Mapping[str, Any] | None = None,
         name: str = "a place",
     ) -> "Location":
-        """The location at a path or URL; options are for URLs, a path has no use for them.
-
-        An error calls the place by `name`.
-        """
+        """Return the location at a path or URL, which an error calls `name`; only URLs have
+        options."""
         if isinstance(place, Location):
             return place
         text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
@@ -60,12 +59,12 @@ class Location:
 
     @property
     def remote(self) -> bool:
-        """Whether it is elsewhere than on this machine's file systems."""
+        """Whether it is not on the file systems of this machine."""
         return "://" in self.url
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written there, as its protocol tells."""
+        """Whether its protocol cannot write."""
         return self.url.partition("://")[0] in READ_ONLY
 
     @property
@@ -77,14 +76,14 @@ class Location:
         return Location(f"{self.url.rstrip('/')}/{name}", self.options)
 
     def store(self) -> str | FsspecStore:
-        """What Zarr opens."""
+        """Return the store that Zarr opens."""
         if not self.remote:
             return self.url
-        self.files()  # which refuses what cannot be
+        self.files()  # refuses unknown protocols and options
         return FsspecStore.from_url(self.url, storage_options=dict(self.options))
 
     def files(self) -> tuple[AbstractFileSystem, str]:
-        """The file system, and the path there."""
+        """Return the file system, and the path there."""
         try:
             found: tuple[AbstractFileSystem, str] = url_to_fs(self.url, **self.options)
             return found
@@ -92,7 +91,7 @@ class Location:
             raise InputError(f"{self.shown} cannot be reached: {error}") from error
 
     def names(self) -> list[str]:
-        """The names of what lies in it, sorted; none where there is nothing."""
+        """Return the names of the files and folders in it, sorted; none if it does not exist."""
         fs, where = self.files()
         fs.invalidate_cache()
         try:
@@ -100,14 +99,22 @@ class Location:
             return sorted(path.rpartition("/")[2] for path in found - {where.rstrip("/")})
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # as the file system connects
-            raise InputError(f"{self.shown} cannot be reached with the storage options given: {error}") from error
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # as the file system connects
+            raise InputError(
+                f"{self.shown} cannot be reached with the storage options given: {error}",
+            ) from error
 
     def entries(self) -> Iterator[str]:
-        """Paths, within it, of all files that lie in it; also of links to folders, which are not followed."""
+        """Yield the relative paths of all files in it, and of links to folders, which are not
+        followed."""
         fs, where = self.files()
         if self.remote:
-            if self.names():  # which says where the store does not answer
+            if self.names():  # raises if the store does not answer
                 yield from (path.rstrip("/")[len(where.rstrip("/")) + 1 :] for path in fs.find(where))
             return
         for folder, folders, files in os.walk(self.url):
@@ -116,10 +123,8 @@ class Location:
                 yield os.path.relpath(os.path.join(folder, name), self.url).replace(os.sep, "/")
 
     def remove(self, entries: Iterable[str] | None = None) -> None:
-        """Remove files in it, and folders of this machine that are empty then; all of it where no files are named.
-
-        One that is gone already is no error.
-        """
+        """Remove files in it, by default all, and local folders that are then empty; a missing file
+        is no error."""
         paths = list(self.entries() if entries is None else entries)
         if self.remote:
             self._remove_objects(paths)
@@ -134,7 +139,7 @@ class Location:
                 os.rmdir(os.path.join(self.url, folder))
 
     def remove_empty(self) -> None:
-        """Remove the folder where it is one of this machine and nothing lies in it."""
+        """Remove the folder if it is local and empty."""
         if not self.remote:
             with suppress(OSError):
                 os.rmdir(self.url)
@@ -143,7 +148,7 @@ class Location:
         fs, where = self.files()
         keys = [f"{where.rstrip('/')}/{path}" for path in paths]
         if len(keys) > 1:
-            with suppress(FileNotFoundError):  # as some file systems say where one of them is gone
+            with suppress(FileNotFoundError):  # some file systems raise it if one of them is gone
                 fs.rm(keys)
                 return
         for key in keys:
@@ -151,7 +156,7 @@ class Location:
                 fs.rm_file(key)
 
     def write(self, content: bytes) -> None:
-        """Write one file; whoever reads meanwhile sees what was there or this, never half of it."""
+        """Write one file; readers see the old content or the new one, never a part."""
         if self.remote:
             fs, where = self.files()
             fs.pipe_file(where, content)
@@ -168,15 +173,15 @@ class Location:
             raise
 
     def create(self, content: bytes) -> None:
-        """Write one file that is not there yet.
+        """Write one file that does not exist yet.
 
-        Of two who try at once one succeeds, where the store has conditional writes: S3 and what is compatible with it,
-        Google Cloud Storage, Azure, and local disks.
+        If two writers try at once, one succeeds on stores with conditional writes: S3 and
+        compatible stores, Google Cloud Storage, Azure, and local disks.
 
         Raises
         ------
         FileExistsError
-            It is there.
+            The file exists.
         """
         if not self.remote:
             with open(self.url, "xb") as file:
@@ -185,23 +190,25 @@ class Location:
         fs, where = self.files()
         try:
             fs.pipe_file(where, content, mode="create")
-        except (NotImplementedError, TypeError):  # a file system that cannot tell
+        except (NotImplementedError, TypeError):  # no conditional writes
             if fs.exists(where):
                 raise FileExistsError(self.shown) from None
             fs.pipe_file(where, content)
-        except FileNotFoundError as error:  # of object stores the bucket alone has to be there
+        except FileNotFoundError as error:  # there is no such bucket
             raise InputError(f"{self.shown} cannot be written: {error}") from error
 
 
 def checked_options(storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Storage options, which are names and values."""
+    """Return storage options as a dictionary; refuse anything but a mapping or None."""
     if not (storage_options is None or isinstance(storage_options, Mapping)):
-        raise InputError(f"storage_options must be a mapping or None, got {checks.shown(storage_options)}")
+        raise InputError(
+            f"storage_options must be a mapping or None, got {checks.shown(storage_options)}",
+        )
     return dict(storage_options or {})
 
 
 def check_options(storage_options: Mapping[str, Any] | None, *places: Any) -> None:
-    """Refuse storage options that none of the places has a use for."""
+    """Refuse storage options if none of the places is a URL."""
     checked_options(storage_options)
     named = [place for place in places if isinstance(place, str | os.PathLike | Location)]
     if storage_options and not any(Location.at(place).remote for place in named):
@@ -211,21 +218,23 @@ def check_options(storage_options: Mapping[str, Any] | None, *places: Any) -> No
 
 
 def place_of(data: Any) -> Location | None:
-    """Where data lies, if that can be told; what is in memory lies nowhere."""
+    """Return the location of data; None for data in memory."""
     if isinstance(data, str | os.PathLike | Location):
         return Location.at(data)
     store = getattr(data, "store", None)
-    return Location.at(Path(store.root, data.path)) if isinstance(store, LocalStore) else None
+    if isinstance(store, LocalStore):
+        return Location.at(Path(store.root, data.path))
+    return None
 
 
 def shown_path(data: Any) -> str | None:
-    """The path or URL of data, without credentials; None where it has none, as what is in memory."""
+    """Return the path or URL of data without credentials; None for data in memory."""
     place = place_of(data)
     return None if place is None else place.shown
 
 
 def overlapping(one: Location, other: Location) -> bool:
-    """Whether one of two places lies in the other, or is it."""
+    """Return whether one of two locations lies in the other, or equals it."""
     if one.remote or other.remote:
         first, second = (f"{place.url.rstrip('/')}/" for place in (one, other))
         return first.startswith(second) or second.startswith(first)
@@ -234,4 +243,4 @@ def overlapping(one: Location, other: Location) -> bool:
 
 
 AnyPlace = str | os.PathLike[str] | Location
-"""What places are given as."""
+"""Types of the arguments that name a location."""

@@ -1,8 +1,9 @@
-"""One job at a time on an output: a lock in it, which a job that was killed does not hold for long.
+"""Locks on outputs: one job at a time, and a killed job does not keep its lock for long.
 
-On this machine's file systems the kernel holds the lock and lets go of it with the process.  Elsewhere, and on file
-systems and object stores that have no such locks, the holder writes a new number every few seconds: who wants the lock
-watches that for a while, and takes it where nothing changes.  No clocks are compared.
+On local file systems the kernel holds the lock and releases it with the process.  File systems and
+object stores without such locks have heartbeats: the holder writes a new number every few seconds.
+Another job watches the number for a while, and takes the lock if it does not change.  No clocks are
+compared.
 """
 
 import json
@@ -26,11 +27,11 @@ except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
 NAME = "lock"
-"""What a lock is called."""
+"""The file of a lock."""
 BEAT = 2.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 LEASE = 20.0
-"""Seconds without any after which a lock is taken that another machine held."""
+"""Seconds without a heartbeat after which the lock of another machine is taken."""
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def only_job(place: AnyPlace) -> Iterator["Lock"]:
     Raises
     ------
     InputError
-        Where another job holds it.
+        Another job holds it.
     """
     output = Location.at(place)
     made = not output.remote and not os.path.isdir(output.url)
@@ -60,13 +61,13 @@ def only_job(place: AnyPlace) -> Iterator["Lock"]:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds the lock at a place, as tasks elsewhere are told."""
+    """The holder of a lock, as a value for tasks on other machines."""
 
     location: Location
     owner: str
 
     def check(self) -> None:
-        """Raise `LockLostError` where the lock is another's now, or nobody's."""
+        """Raise `LockLostError` if another job has the lock now, or no job."""
         there = read_sign(self.location) or {}
         if there.get("owner") != self.owner:
             raise LockLostError(
@@ -76,23 +77,24 @@ class Holder:
 
 @dataclass
 class Lock:
-    """A lock at a place, and who holds it."""
+    """A lock that this job takes, keeps by heartbeats and releases."""
 
     location: Location
     owner: str = field(default_factory=lambda: uuid4().hex)
-    """What tells this job's signs of life from those of others."""
+    """Identity of this job in its heartbeats."""
     beats: int = 0
     descriptor: int | None = None
-    """Of the file, where the kernel holds the lock."""
+    """Descriptor of the file if the kernel holds the lock."""
     ended: Event = field(default_factory=Event)
     beating: Thread | None = None
 
     def take(self) -> None:
         """Take the lock, or raise `InputError`."""
         there = self._read()
-        held = False if self.location.remote else self._take_of_kernel()
+        held = not self.location.remote and self._take_of_kernel()
         try:
-            there = self._read() if held else there
+            if held:
+                there = self._read()
             if there is not None and not (held and not there) and not self._is_dead(there, held):
                 self._watch(there)
             if there is None and not held:
@@ -100,7 +102,9 @@ class Lock:
             else:
                 self._beat()
             if not held:
-                sleep(BEAT / 4)  # another may have begun at the same moment; the last to write has it
+                sleep(
+                    BEAT / 4,
+                )  # another may have begun at the same moment; the last to write has it
             self.check()
         except BaseException:
             self.release()
@@ -109,20 +113,21 @@ class Lock:
         self.beating.start()
 
     def check(self) -> None:
-        """Raise `LockLostError` where another job has taken the lock: this one stood still for too long."""
+        """Raise `LockLostError` if another job has taken the lock because this one stood still for
+        too long."""
         self.holder.check()
 
     @property
     def holder(self) -> Holder:
-        """Who holds it."""
+        """This job as the holder."""
         return Holder(self.location, self.owner)
 
     def release(self) -> None:
-        """Let go of the lock, if it is still held."""
+        """Release the lock, if this job still holds it."""
         self.ended.set()
         if self.beating is not None:
             self.beating.join()
-        with suppress(Exception):  # what the job has come to counts
+        with suppress(Exception):  # the outcome of the job counts
             nobody = self.owner if self.descriptor is not None else None
             if (self._read() or {}).get("owner", nobody) == self.owner:
                 fs, where = self.location.files()
@@ -132,7 +137,7 @@ class Lock:
             self.descriptor = None
 
     def _take_of_kernel(self) -> bool:
-        """Whether the kernel's lock is held now; False where the file system has none."""
+        """Take the kernel's lock; return False if the file system has none."""
         path = self.location.url
         while True:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -159,7 +164,7 @@ class Lock:
             os.close(descriptor)  # it was removed in between
 
     def _is_dead(self, holder: dict[str, Any], held: bool) -> bool:
-        """Whether the holder was a process of this machine that is no more, as the kernel says."""
+        """Return whether the holder was a process of this machine that has ended."""
         if holder.get("host") != socket.gethostname() or os.name == "nt":
             return False
         try:
@@ -171,7 +176,8 @@ class Lock:
         return held
 
     def _watch(self, there: dict[str, Any]) -> None:
-        """Wait until the holder has shown no sign of life for a while."""
+        """Wait until the holder has shown no heartbeat for `LEASE` seconds; refuse if it shows
+        one."""
         end = monotonic() + LEASE
         while monotonic() < end:
             sleep(BEAT / 4)
@@ -189,13 +195,13 @@ class Lock:
 
     def _keep_beating(self) -> None:
         while not self.ended.wait(BEAT):
-            with suppress(Exception):  # the next sign may come through
+            with suppress(Exception):  # the next heartbeat may succeed
                 if (self._read() or {}).get("owner") != self.owner:
                     return
                 self._beat()
 
     def _create(self) -> None:
-        """Show the first sign of life where there is no lock; of two who try one succeeds."""
+        """Write the first heartbeat of a new lock; of two jobs that try, one succeeds."""
         try:
             self.location.create(self._sign())
         except FileExistsError:
@@ -210,32 +216,36 @@ class Lock:
         elif self.location.remote:
             fs, where = self.location.files()
             fs.pipe_file(where, text)
-        else:  # whoever reads meanwhile sees the sign before or this one, never half of one
+        else:  # readers see the last heartbeat or this one, never a part
             written = Path(f"{self.location.url}.{uuid4().hex}.partial")
             written.write_bytes(text)
             written.replace(self.location.url)
 
     def _sign(self) -> bytes:
-        """The next sign of life."""
+        """Return the next heartbeat."""
         self.beats += 1
-        word = {"owner": self.owner, "host": socket.gethostname(), "process": os.getpid(), "beats": self.beats}
-        return json.dumps(word).encode()
+        host, process = socket.gethostname(), os.getpid()
+        sign = {"owner": self.owner, "host": host, "process": process, "beats": self.beats}
+        return json.dumps(sign).encode()
 
     def _read(self) -> dict[str, Any] | None:
         return read_sign(self.location)
 
 
 def read_sign(location: Location) -> dict[str, Any] | None:
-    """What the holder of the lock at a place wrote last, {} where that is half written, None where there is no lock."""
+    """Return the last heartbeat of the holder: {} if it is written in part, None if there is no
+    lock."""
     fs, where = location.files()
     fs.invalidate_cache()
     try:
-        word = json.loads(fs.cat_file(where))
+        sign = json.loads(fs.cat_file(where))
     except FileNotFoundError:
         return None
     except ValueError:
         return {}
-    return word if isinstance(word, dict) else {}
+    if isinstance(sign, dict):
+        return sign
+    return {}
 
 
 def _named(holder: dict[str, Any]) -> str:

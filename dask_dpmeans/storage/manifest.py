@@ -43,7 +43,8 @@ class InputDescription:
         return self.shape[1] if self.columns is None else len(self.columns)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON holds them, without those that are known once the rows were read."""
+        """Return the fields as JSON holds them, without those that are known once the rows were
+        read."""
         columns = None if self.columns is None else list(self.columns)
         found = vars(self) | {"shape": list(self.shape), "columns": columns}
         if not self.fingerprint:
@@ -60,7 +61,11 @@ class InputDescription:
             It names the attribute.
         """
         shape, columns = given["shape"], given["columns"]
-        _require(_is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1, "input.shape", shape)
+        _require(
+            _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1,
+            "input.shape",
+            shape,
+        )
         chosen = columns is None or (_is_list_of(int, columns) and len(columns) > 0)
         _require(chosen and all(0 <= each < shape[1] for each in columns or ()), "input.columns", columns)
         for name in ("scaled", "weighted"):
@@ -119,7 +124,11 @@ class Manifest:
         """Return the attributes as an output keeps them."""
         found = {"format": FORMAT} | {name: getattr(self, name) for name in Manifest.__dataclass_fields__}
         names = None if self.column_names is None else list(self.column_names)
-        found |= {"input": self.input.as_json(), "column_names": names, "estimator": dict(vars(self.estimator))}
+        found |= {
+            "input": self.input.as_json(),
+            "column_names": names,
+            "estimator": dict(vars(self.estimator)),
+        }
         if not self.estimator.name:
             del found["estimator"], found["learned_features"]
         return found
@@ -143,15 +152,29 @@ class Manifest:
         called = names is None or (_is_list_of(str, names) and len(names) == read.shape[1])
         _require(called, "column_names", names)
         values = {name: given[name] for name in ("kind", "method", "parameters", "checksummed", "versions")}
-        values |= {"sources": given.get("sources", {}), "learned_features": given.get("learned_features", False)}
-        for name, kind in (("method", str), ("parameters", dict), ("versions", dict), ("sources", dict)):
+        values |= {
+            "sources": given.get("sources", {}),
+            "learned_features": given.get("learned_features", False),
+        }
+        for name, kind in (
+            ("method", str),
+            ("parameters", dict),
+            ("versions", dict),
+            ("sources", dict),
+        ):
             _require(type(values[name]) is kind, name, values[name])
         for name in ("checksummed", "learned_features"):
             _require(type(values[name]) is bool, name, values[name])
         paths = values["sources"].values()
         _require(all(path is None or type(path) is str for path in paths), "sources", values["sources"])
-        values |= {"random_state": seed, "input": read, "column_names": None if names is None else tuple(names)}
-        return values if told is None else values | {"estimator": _estimator_of(told)}
+        values |= {
+            "random_state": seed,
+            "input": read,
+            "column_names": None if names is None else tuple(names),
+        }
+        if told is not None:
+            values["estimator"] = _estimator_of(told)
+        return values
 
 
 @dataclass(frozen=True)
@@ -202,7 +225,7 @@ def _require(fits: bool, name: str, value: object) -> None:
 
 
 def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return what the attributes of an output at a path say, without the version of the format.
+    """Return the description in the attributes of an output at a path.
 
     Raises
     ------
@@ -220,7 +243,8 @@ def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, An
 
 @contextmanager
 def malformed_as_corrupt(location: Location, kind: str = "run") -> Iterator[None]:
-    """Turn errors that come of attributes which this package did not write into one error that says so.
+    """Turn errors that come of attributes which this package did not write into one error that says
+    so.
 
     Raises
     ------

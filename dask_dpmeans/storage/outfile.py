@@ -1,4 +1,5 @@
-"""Files that are made of a run, for this machine: whole or not there, and never in place of what is not ours."""
+"""Local files that are made from a run: they appear when complete, and replace files of this
+package alone."""
 
 import os
 from collections.abc import Callable
@@ -7,24 +8,29 @@ from uuid import uuid4
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.run_store import RunStore
+from dask_dpmeans.storage.location import AnyPlace, Location
 
 HEAD = 2000
-"""Characters at the start of a file by which ours are told."""
+"""Characters at the start of a file by which files of this package are known."""
 
 
 def checked_target(
-    out: str | os.PathLike[str], run: AnyPlace, what: str, is_ours: Callable[[str], bool], *, force: bool
+    out: str | os.PathLike[str],
+    run: AnyPlace,
+    what: str,
+    is_ours: Callable[[str], bool],
+    *,
+    force: bool,
 ) -> Path:
-    """Where to write, if that is free; `what` is written, and `is_ours` tells such a file by its start."""
+    """Return the path to write, if it is free; `is_ours` knows a `what` of this package by its
+    start."""
     checks.switch("force", force)
     text = os.fspath(out) if isinstance(out, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
         raise InputError(f"out must be the path of a file, got {checks.shown(out)}")
     if "://" in text:
         raise InputError(f"{text}: a {what} is written to a file of this machine, give its path")
-    target, inside = Path(os.path.realpath(text)), RunStore.at(run).path
+    target, inside = Path(os.path.realpath(text)), Location.at(run).url
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to put {target.name} in")
     if target.is_relative_to(os.path.realpath(inside)):
@@ -32,14 +38,16 @@ def checked_target(
     if not target.exists():
         return target
     if not (target.is_file() and is_ours(target.read_text(encoding="utf-8", errors="replace")[:HEAD])):
-        raise InputError(f"{target} exists and is no {what} of ours, so it is never written over: give another path")
+        raise InputError(
+            f"{target} exists and is no {what} of ours, so it is never written over: give another path",
+        )
     if not force:
         raise InputError(f"{target} holds a {what}: --force writes over it")
     return target
 
 
 def write_whole(target: Path, text: str) -> None:
-    """Write a file that is seen once it is whole."""
+    """Write a file that appears when it is complete."""
     written = target.with_name(f".{target.name}.{uuid4().hex}.partial")
     try:
         written.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Outputs: Zarr groups that appear at once when they are finished, and the rules of what may be written where.
+"""Outputs: Zarr groups that appear when they are finished, and the rules for writing them.
 
-While an output is made or removed, the metadata of its group ``steps`` marks it as one of this package.  The mark is
-written first and removed last.  The metadata of the output's root are written when all arrays are: until then it does
-not open as a Zarr group.
+While an output is made or removed, the metadata of its group ``steps`` marks it as one of this
+package.  The mark is written first and removed last.  The metadata of the output's root are written
+when all arrays are: until then it does not open as a Zarr group.
 """
 
 import os
@@ -52,7 +52,12 @@ class Output:
     location: Location
 
     @classmethod
-    def at(cls, place: AnyPlace, storage_options: Mapping[str, Any] | None = None, name: str = "a place") -> Self:
+    def at(
+        cls,
+        place: AnyPlace,
+        storage_options: Mapping[str, Any] | None = None,
+        name: str = "a place",
+    ) -> Self:
         """Return the output at a path or URL, which an error calls `name`."""
         return cls(Location.at(place, storage_options, name))
 
@@ -84,7 +89,8 @@ class Output:
         return mark is not None and "removed" not in mark
 
     def empty(self) -> bool:
-        """Return whether an output was begun there, or in part removed, and nothing is lost without it."""
+        """Return whether an output was begun there, or in part removed, and nothing is lost without
+        it."""
         mark = self._mark()
         if mark is None or "removed" in mark:
             return mark is not None
@@ -102,15 +108,24 @@ class Output:
         return attributes if marked else None
 
     def kind(self) -> str | None:
-        """Return the kind of the output that is there, was begun or in part removed: "run", "path", "tree" ..."""
+        """Return the kind of the output that is there, was begun or in part removed: "run", "path",
+        "tree" ..."""
         attributes = attributes_of(self.location) if self.finished() else self._mark()
         if attributes is None:
             return None
         with malformed_as_corrupt(self.location, "output"):
             return str(attributes[MARKER]["kind"])
 
-    def check_target(self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False) -> None:
-        """Refuse to write over anything but an output of this kind, and that without `force` or `resume`.
+    def check_target(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        *,
+        force: bool,
+        resume: bool = False,
+    ) -> None:
+        """Refuse to write over anything but an output of this kind, and that without `force` or
+        `resume`.
 
         Raises
         ------
@@ -124,7 +139,9 @@ class Output:
         if there is None and _is_free(self.location):
             return
         if there is None:
-            raise InputError(f"{self.path} exists and is no output of ours, so it is never removed: give another path")
+            raise InputError(
+                f"{self.path} exists and is no output of ours, so it is never removed: give another path",
+            )
         if there != kind:
             raise InputError(
                 f"{self.path} exists and is of another kind, {there}, so it is never removed: give another path"
@@ -140,7 +157,7 @@ class Output:
             self.request()  # refuses other formats
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
-        """Begin an output: write its mark, with the attributes that say what it is."""
+        """Begin an output: write its mark, with the attributes that describe it."""
         create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
 
     def request(self) -> Manifest:
@@ -150,8 +167,13 @@ class Output:
             return Manifest.from_json(attributes)
 
     def finish_with(self, arrays: "NewArrays", attributes: Mapping[str, Any]) -> None:
-        """Write the metadata of the root, with which the output is finished; remove the mark of all but runs."""
-        write_root(self.location, {MARKER: dict(attributes), CONTENTS: arrays.contents}, arrays.names)
+        """Write the metadata of the root, with which the output is finished; remove the mark of all
+        but runs."""
+        write_root(
+            self.location,
+            {MARKER: dict(attributes), CONTENTS: arrays.contents},
+            arrays.names,
+        )
         if attributes["kind"] != "run":
             self.steps.remove_checkpoints()
             self.location.remove([MARK])
@@ -162,7 +184,8 @@ class Output:
 
     @contextmanager
     def open(self, kind: str) -> Iterator["FinishedOutput"]:
-        """Open a finished output of some kind; malformed attributes that are met inside are an error that says so.
+        """Open a finished output of some kind; malformed attributes that are met inside are an
+        error that says so.
 
         Raises
         ------
@@ -175,7 +198,11 @@ class Output:
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
         with malformed_as_corrupt(self.location, kind):
-            yield FinishedOutput(self.location, checked_attributes(attributes, self.path), attributes[CONTENTS])
+            yield FinishedOutput(
+                self.location,
+                checked_attributes(attributes, self.path),
+                attributes[CONTENTS],
+            )
 
 
 def _check_place(location: Location, inputs: Sequence[Any]) -> None:
@@ -184,10 +211,14 @@ def _check_place(location: Location, inputs: Sequence[Any]) -> None:
     if location.read_only:
         raise InputError(f"{path} cannot be written by that protocol: give another output")
     if location.remote and PATTERN.search(path):
-        raise InputError(f"{path} holds one of * ? [, by which more could be removed: give another output")
+        raise InputError(
+            f"{path} holds one of * ? [, by which more could be removed: give another output",
+        )
     for each in map(place_of, inputs):
         if each is not None and overlapping(each, location):
-            raise InputError(f"{path} and the input {each.url} lie one within the other: give another output")
+            raise InputError(
+                f"{path} and the input {each.url} lie one within the other: give another output",
+            )
     if not location.remote and not Path(path).parent.is_dir():
         raise InputError(f"there is no folder {Path(path).parent} to put {Path(path).name} in")
 
@@ -254,7 +285,9 @@ def remove(output: Output, names: Iterable[str]) -> None:
     output.location.remove(_without_mark(entries))
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
     if left:
-        raise OSError(f"{output.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again")
+        raise OSError(
+            f"{output.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again",
+        )
     output.location.remove([MARK])
 
 
@@ -279,7 +312,8 @@ def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
 
 
 def _without_mark(entries: Iterable[str]) -> list[str]:
-    """Return the files of an output but the mark and the lock, which another thread may be writing."""
+    """Return the files of an output but the mark and the lock, which another thread may be
+    writing."""
     return [entry for entry in entries if entry != MARK and entry.partition(".")[0] != LOCK]
 
 
@@ -289,7 +323,8 @@ class NewArrays:
 
     output: Output
     contents: dict[str, str] = field(default_factory=dict)
-    """Digests of the contents of small arrays, and of the tables of the digests of the chunks of others, by name."""
+    """Digests of the contents of small arrays, and of the tables of the digests of the chunks of
+    others, by name."""
 
     @property
     def names(self) -> list[str]:
@@ -315,13 +350,23 @@ class NewArrays:
         """Create an array over the rows, in chunks that tasks write whole."""
         return create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
 
-    def write_digests(self, arrays: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]) -> None:
-        """Write the tables of the digests of all chunks of arrays over the rows, as their `Writer` returned them."""
+    def write_digests(
+        self,
+        arrays: "Mapping[str, zarr.Array[Any]]",
+        digests: Sequence[Digests],
+    ) -> None:
+        """Write the tables of the digests of all chunks of arrays over the rows, as their `Writer`
+        returned them."""
         with suppress(FileExistsError):  # of a fit that was resumed
             create_group(self.output / TABLES, {})
         found = np.concatenate(digests)
         for number, (name, array) in enumerate(arrays.items()):
-            content = write_table(self.output.location, name, array, np.ascontiguousarray(found[:, number]))
+            content = write_table(
+                self.output.location,
+                name,
+                array,
+                np.ascontiguousarray(found[:, number]),
+            )
             self.contents[f"{TABLES}/{name}"] = content
 
 
@@ -340,17 +385,24 @@ class FinishedOutput:
         return read(self.location / name, self.contents[name])[0]
 
     def verified(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
-        """Return an array over the rows whose chunks are compared with their digests when they are read."""
+        """Return an array over the rows whose chunks are compared with their digests when they are
+        read."""
         table = f"{TABLES}/{name}"
         return verified(array, self.location / table, self.contents[table])
 
-    def read_equally_long(self, names: Sequence[str], length: int | None = None) -> list[npt.NDArray[Any]]:
+    def read_equally_long(
+        self,
+        names: Sequence[str],
+        length: int | None = None,
+    ) -> list[npt.NDArray[Any]]:
         """Return small arrays of one length, by default the length of the first."""
         found = [self.read(name) for name in names]
         wanted = len(found[0]) if length is None else length
         for name, values in zip(names, found, strict=True):
             if len(values) != wanted:
-                raise CorruptStoreError(f"{(self.location / name).url} holds {len(values):,} entries, not {wanted:,}")
+                raise CorruptStoreError(
+                    f"{(self.location / name).url} holds {len(values):,} entries, not {wanted:,}",
+                )
         return found
 
 
@@ -393,4 +445,6 @@ def new_output(
 
 def with_article(kind: str | None) -> str:
     """Return a kind of output with its article, if it has one."""
-    return f"a {kind}" if kind in WITH_ARTICLE else str(kind)
+    if kind in WITH_ARTICLE:
+        return f"a {kind}"
+    return str(kind)

@@ -16,10 +16,10 @@ Layout::
         000007/history              (step, figure)
         000007/zarr.json            written last: commits the step; has the job's name and digests of both arrays
 
-Every array is compressed with a checksum and checksummed again.  Every chunk is written, so that a missing one is
-known.  The arrays of a step are written first.  Its commit is one write of one small key, which succeeds only if that
-key does not exist: of two jobs that both took the run, one commits.  Local disks have no such write: there the lock
-keeps the two apart.
+Every array is compressed with a checksum and checksummed again.  Every chunk is written, so that a
+missing one is known.  The arrays of a step are written first.  Its commit is one write of one small
+key, which succeeds only if that key does not exist: of two jobs that both took the run, one
+commits.  Local disks have no such write: there the lock keeps the two apart.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -79,10 +79,13 @@ class RunStore(Output):
 
 
 def _known_sizes(manifest: ResultManifest) -> dict[str, int]:
-    """Return the sizes that the manifest of a run tells; features that were learned may be any number."""
+    """Return the sizes that the manifest of a run tells; features that were learned may be any
+    number."""
     given = manifest.input
     sizes = {"row": given.shape[0], "column": given.n_columns, "group": given.n_groups}
-    return sizes if manifest.learned_features else sizes | {"feature": given.n_columns}
+    if not manifest.learned_features:
+        sizes["feature"] = given.n_columns
+    return sizes
 
 
 def _read_history(found: FinishedOutput) -> History:
@@ -116,7 +119,9 @@ class Result:
             A chunk is missing, or the array has another type or shape.
         """
         spec = next(each for each in self.specs if each.name == name)
-        shape = (self.manifest.input.shape[0],) if width is None else (self.manifest.input.shape[0], width)
+        shape: tuple[int, ...] = self.manifest.input.shape[:1]
+        if width is not None:
+            shape = (*shape, width)
         place = self.store / name
         array = open_whole(place)
         if array.shape != shape or array.dtype != np.dtype(spec.dtype):

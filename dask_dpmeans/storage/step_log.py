@@ -1,4 +1,5 @@
-"""The steps of a run: each is written, then committed by one write, so that a stopped fit goes on from the last one."""
+"""The steps of a run: each is written, then committed by one write, so that a stopped fit goes on
+from the last one."""
 
 import math
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ class StepLog:
     """The location of the output."""
 
     def run_name(self) -> str:
-        """Return the name that tells the run from those that were begun there before or after it."""
+        """Return the name that tells the run from those that were begun there before or after
+        it."""
         return str(attributes_of(self.location / STEPS).get("run"))
 
     def committed(self) -> int:
@@ -64,7 +66,8 @@ class StepLog:
         history : one record for each step
         converged : whether the step is the last one
         job : the name of the job, from its lock
-        run : the name of the run that the job works on; by default the one that is there.  A commit by a job that
+        run : the name of the run that the job works on; by default the one that is there.  A commit
+            by a job that
             stood still while another job began a new run does not count.
 
         Raises
@@ -83,7 +86,9 @@ class StepLog:
                 self._remove_step(state.step)
                 self.commit(state, history, converged, job, run)
             elif there != commit:  # if equal, it was written, but the answer was lost
-                raise LockLostError(f"another job has committed step {state.step} of {self.location.url}") from None
+                raise LockLostError(
+                    f"another job has committed step {state.step} of {self.location.url}",
+                ) from None
         if self.run_name() == run:  # else the older steps belong to a new run
             self._remove_older(state.step)
 
@@ -132,7 +137,8 @@ class StepLog:
         self.location.remove(entry for entry in entries if entry != commit and is_written(entry))
 
     def checkpoints(self, holder: Holder | None = None) -> "CheckpointFiles":
-        """Return the store of checkpoints, which are kept until a step is committed or the output is finished.
+        """Return the store of checkpoints, which are kept until a step is committed or the output
+        is finished.
 
         Nothing is saved once another job than `holder` has the lock.
         """

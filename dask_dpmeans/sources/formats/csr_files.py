@@ -95,7 +95,7 @@ def open_npz(path: str, name: str) -> csr_array:
         raise InputError(f"{name}: {unread}: {error}") from error
     if matrix is None:
         raise InputError(
-            f"{name}: {path} holds {size:,} bytes, all of which are read into the memory of {most:,}: "
+            f"{name}: {path} holds {size:,} bytes, and is read into memory, which has {most:,}: "
             "write it as a Zarr group in the layout of anndata, which is read in parts"
         )
     return from_scipy(matrix, name)

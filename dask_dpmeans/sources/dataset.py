@@ -31,7 +31,7 @@ from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJo
 PARTS = 8
 """Tasks of a fold of few shards, or up to twice as many; a cluster may have to copy the shard."""
 KEPT_BYTES = 2**24
-"""Bytes that are kept of the answers of all shards; each pass sends them to the coordinator and back."""
+"""Bytes that are kept of the answers of all shards, and travel in each pass."""
 MOST_KEPT = 2**14
 """Bytes that are kept of the answer of one shard, at most."""
 
@@ -83,7 +83,9 @@ class RowSource:
     @property
     def n_features(self) -> int:
         """Number of columns that kernels see."""
-        return self.stored_columns if self.prepare.sparse else len(self.summary.sums)
+        if self.prepare.sparse:
+            return self.stored_columns
+        return len(self.summary.sums)
 
     @property
     def scale(self) -> Float64Array | None:
@@ -105,7 +107,7 @@ class RowSource:
         return self.executor.fold(job, self._pieces(blocks, parts), name)
 
     def _fold_changed(self, job: FoldJob[Answer], reduction: ReusableReduction[Answer], name: str) -> Answer:
-        """Reduce all rows, but read only shards whose answers may have changed since the last pass."""
+        """Reduce all rows, but read only shards whose answers may have changed."""
         last, standing = self.ledger.last, {}
         if type(last.reduction) is type(reduction) and last.kept:
             with one_blas_thread():

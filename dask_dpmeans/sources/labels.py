@@ -19,7 +19,8 @@ def label_pairs(first: object, second: object, names: tuple[str, str]) -> Any:
     n_first, n_second = (labels.shape[0] for labels in opened)
     if n_first != n_second:
         counts = f"{n_first:,} and {n_second:,}"
-        raise InputError(f"{names[0]} and {names[1]} must be labels of the same rows, got {counts} of them")
+        both = " and ".join(names)
+        raise InputError(f"{both} must be labels of the same rows, got {counts} of them")
     if all(isinstance(labels, np.ndarray) for labels in opened):
         return np.column_stack([labels[:].astype(np.int64) for labels in opened])
     columns = [lazy_array(labels).astype(np.int64)[:, np.newaxis] for labels in opened]

@@ -162,7 +162,7 @@ class Layout:
         summary, prepare = column_statistics(self, fold, scale)
         no_weight = summary.flaw is None and summary.weight == 0
         if no_weight and shard.rows.shape[0] < self.plan.n_rows:
-            # Later rows may have weights. Rows without weight have no mean; weights of 1 take as long.
+            # Later rows may have weights. Without any there is no mean; weights of 1 take as long.
             return self.held(replace(shard, weights=None), scale)
         check_summary(summary, self.rows, prepare, None)
         return InMemoryRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
@@ -278,7 +278,9 @@ def _of_one_kind(rows: RowArray, *beside: RowArray | None) -> tuple[RowArray, Ro
 def _count_values(rows: RowArray, client: Client | None) -> int | None:
     """Return how many values CSR rows hold; None for dense rows."""
     if isinstance(rows, da.Array):
-        return dask_values(rows, client) if is_csr_dask(rows) else None
+        if is_csr_dask(rows):
+            return dask_values(rows, client)
+        return None
     return stored_values(rows)
 
 
@@ -315,7 +317,7 @@ def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, 
             "Dask array, or write it to a Zarr store and pass its path; or leave the client out"
         )
     if client is not None and compute.local:
-        raise InputError("threads and memory_limit are for work in this process: they cannot go with a client")
+        raise InputError("threads and memory_limit are for this process: they cannot go with a client")
     if client is None and not compute.local and not in_process:
         client = current_client()
     if client is None:
@@ -364,7 +366,9 @@ def _stored_arrays(rows: RowArray) -> "dict[str, zarr.Array[Any]]":
     if isinstance(rows, StoredCsr):
         named = zip(PARTS, rows.arrays, strict=True)
         return {f"data: {rows.store_path}/{part}": array for part, array in named}
-    return {"data": rows} if isinstance(rows, zarr.Array) else {}
+    if isinstance(rows, zarr.Array):
+        return {"data": rows}
+    return {}
 
 
 def _check_chunks(rows: RowArray, resources: Resources) -> None:
@@ -404,7 +408,8 @@ def _check_sparse(layout: Layout, columns: Columns, needs: Requirements) -> None
 
 def _check_block(layout: Layout, height: int) -> None:
     """Refuse CSR rows if one dense block of them is too large for a thread's memory."""
-    columns, memory = layout.prepare.n_columns(layout.stored_columns), layout.resources.thread_memory
+    columns = layout.prepare.n_columns(layout.stored_columns)
+    memory = layout.resources.thread_memory
     size = height * columns * (layout.prepare.dtype.itemsize + BLOCK_COPIES)
     if size > memory:
         raise InputError(

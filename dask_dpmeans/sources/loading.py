@@ -41,7 +41,9 @@ def shards_of(layout: Layout, executor: Executor) -> Sequence[Any]:
         return [Shard(a, part_of(rows, a, b), *_read(beside, a, b)) for a, b in bounds]
     arrays = rows, *beside
     parts = [StoredShard(a, b, *(_needed(each, a, b) for each in arrays)) for a, b in bounds]
-    return executor.load(parts) if layout.resident else executor.wrap(parts)
+    if layout.resident:
+        return executor.load(parts)
+    return executor.wrap(parts)
 
 
 def _warn_of_recomputing(layout: Layout) -> None:
@@ -68,7 +70,9 @@ def _needed(array: RowArray | None, start: int, stop: int) -> RowArray | None:
         return array.narrowed(start, stop)
     if isinstance(array, zarr.Array):
         return narrow_array(array, start, stop)
-    return array[start:stop] if isinstance(array, np.ndarray) else array
+    if isinstance(array, np.ndarray):
+        return array[start:stop]
+    return array
 
 
 def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: list[tuple[int, int]]) -> list[Delayed]:

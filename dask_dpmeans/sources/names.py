@@ -38,7 +38,9 @@ def names_of(data: Any) -> Names | None:
         twice = sorted({name for name in names if names.count(name) > 1})
         repeated = ", ".join(map(repr, twice[:MOST_NAMED]))
         raise InputError(f"more than one column is called {repeated}: rename these")
-    return names if kinds == ["str"] else None
+    if kinds == ["str"]:
+        return names
+    return None
 
 
 def _labels_of(data: Any) -> tuple[Any, ...]:
@@ -52,7 +54,9 @@ def _labels_of(data: Any) -> tuple[Any, ...]:
         if len(data.dims) != 2 or data.dims[1] not in data.coords:
             return ()
         return tuple(data.coords[data.dims[1]].values.tolist())
-    return tuple(data.columns) if hasattr(kind, "columns") else ()
+    if hasattr(kind, "columns"):
+        return tuple(data.columns)
+    return ()
 
 
 def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model: str) -> None:

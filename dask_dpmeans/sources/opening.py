@@ -93,7 +93,9 @@ class Opener:
 
     def open_optional(self, data: object) -> RowArray | None:
         """Return the data as an array, or None for None."""
-        return None if data is None else self.open(data)
+        if data is None:
+            return None
+        return self.open(data)
 
     def _array(self, data: object) -> RowArray:
         if isinstance(data, OpenedPath):
@@ -112,13 +114,16 @@ class Opener:
             return table_rows(data, self.name)
         if isinstance(data, da.Array):
             known = known_chunks(data)
-            return dask_csr(known) if is_csr_dask(data) and self.dimensions == 2 else known
+            if is_csr_dask(data) and self.dimensions == 2:
+                return dask_csr(known)
+            return known
         if isinstance(data, zarr.Group):
             return self._group(data, None, data.__getitem__)
         if isinstance(data, StoredCsr):
             return data
         if isinstance(data, zarr.Array):
-            return checked_store.checked_array(checked_store.absolute(data), self.name, fill_missing=self.fill_missing)
+            data = checked_store.absolute(data)
+            return checked_store.checked_array(data, self.name, fill_missing=self.fill_missing)
         return self._in_memory(data)
 
     def _csr(self, data: spmatrix | sparray) -> csr_array:
@@ -136,7 +141,8 @@ class Opener:
         """Open a path or URL: a Zarr array or group, a file, or columns of a table."""
         path, name = place.url, self.name
         if place.remote and path.endswith(FILES):
-            raise InputError(f"{name}: {path} must be on a local disk: copy it there, or write it to a Zarr array")
+            way = "copy it there, or write it to a Zarr array"
+            raise InputError(f"{name}: {path} must be on a local disk: {way}")
         if path.endswith(".npy"):
             return _open_npy(path, name)
         if path.endswith(".npz") and self.dimensions == 2:
@@ -179,7 +185,9 @@ class Opener:
         name = self.name
         try:
             array = np.asarray(data)
-            return array.astype(np.float64) if array.dtype == object else array
+            if array.dtype == object:
+                return array.astype(np.float64)
+            return array
         except (OverflowError, TypeError, ValueError) as error:
             if self.dimensions == 1 and name != "sample_weight":
                 raise InputError(
@@ -220,7 +228,9 @@ def unwrapped(data: object, name: str) -> Any:
     checks.no_matrix(name, data)
     if type(data).__module__.startswith("xarray."):
         inner = getattr(data, "chunks", None) and getattr(data, "data", None)
-        return inner if isinstance(inner, da.Array) else data
+        if isinstance(inner, da.Array):
+            return inner
+        return data
     known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows)
     attributes = ("shape", "dtype", "chunks", "__getitem__")
     if not known and all(hasattr(data, each) for each in attributes):
@@ -245,7 +255,9 @@ def table_rows(table: Any, name: str = "data") -> da.Array:
 def known_chunks(array: da.Array) -> da.Array:
     """Return a Dask array with chunks of known sizes; they are computed if they are unknown."""
     unknown = any(np.isnan(size) for size in array.shape)
-    return array.copy().compute_chunk_sizes() if unknown else array
+    if unknown:
+        return array.copy().compute_chunk_sizes()
+    return array
 
 
 def numeric_table(table: Any, name: str) -> Any:
@@ -283,7 +295,9 @@ def _number_type(kind: object) -> np.dtype[Any] | None:
 def shown_type(data: object) -> str:
     """Return the class of some data, and the type of its values if it has one."""
     kind, dtype = type(data).__name__, getattr(data, "dtype", None)
-    return kind if dtype is None else f"{kind} of {dtype}"
+    if dtype is None:
+        return kind
+    return f"{kind} of {dtype}"
 
 
 def refused_table(table: Any, name: str) -> InputError | None:
@@ -321,7 +335,8 @@ def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     text = f"it holds text; if the text spells numbers, convert it with {name}.astype(float)"
     ways |= dict.fromkeys("SUT", text)
     way = ways.get(dtype.kind, "convert it to float32 or float64")
-    raise InputError(f"{name} has dtype {dtype}, which is not a real number of up to 64 bits: {way}")
+    real = "a real number of up to 64 bits"
+    raise InputError(f"{name} has dtype {dtype}, which is not {real}: {way}")
 
 
 def in_memory(rows: object) -> bool:
@@ -353,4 +368,5 @@ def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
             f"number the {name}, for example with np.unique({name}, return_inverse=True)"
         )
     if groups.shape[0] != n_rows:
-        raise InputError(f"{name} must hold one number a row: {n_rows:,} rows, but {groups.shape[0]:,} numbers")
+        counts = f"{n_rows:,} rows, but {groups.shape[0]:,} numbers"
+        raise InputError(f"{name} must hold one number a row: {counts}")

@@ -105,13 +105,17 @@ class Compute:
             raise InputError(f"client must be a distributed.Client or None, got {shown}")
         checks.number("worker_timeout", self.worker_timeout)
         if not (self.on_pass is None or callable(self.on_pass)):
-            raise InputError(f"on_pass must be a function or None, got {checks.shown(self.on_pass)}")
+            shown = checks.shown(self.on_pass)
+            raise InputError(f"on_pass must be a function or None, got {shown}")
         threads = _limit("threads", self.threads)
-        return replace(self, threads=threads, memory_limit=_limit("memory_limit", self.memory_limit))
+        memory_limit = _limit("memory_limit", self.memory_limit)
+        return replace(self, threads=threads, memory_limit=memory_limit)
 
 
 def _limit(name: str, value: int | None) -> int | None:
-    return None if value is None else checks.integer(name, value, or_none=" or None")
+    if value is None:
+        return None
+    return checks.integer(name, value, or_none=" or None")
 
 
 @dataclass(frozen=True)

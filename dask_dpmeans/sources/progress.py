@@ -99,7 +99,9 @@ class Count:
     @property
     def every(self) -> float | None:
         """Seconds between looks at the progress; None without an observer."""
-        return None if self.on_pass is None else EVERY
+        if self.on_pass is None:
+            return None
+        return EVERY
 
     @property
     def _open_ended(self) -> bool:

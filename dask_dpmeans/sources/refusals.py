@@ -139,7 +139,7 @@ def _stacking(members: "dict[str, zarr.Array[Any] | zarr.Group]", path: str | No
 
 
 def _is_column(key: str, node: "zarr.Array[Any]") -> bool:
-    """Return whether a member is an array of numbers in 1 dimension, and no coordinate of xarray."""
+    """Return whether an array holds numbers in 1 dimension, and is no coordinate of xarray."""
     if not _has(node, 1):
         return False
     dimensions: Any = node.metadata.to_dict().get("dimension_names")

@@ -45,7 +45,7 @@ class Prepare:
     features: Features | None = None
     """Map of each row after that; None if kernels see the rows themselves."""
     sparse: bool = False
-    """Whether kernels see CSR rows, in float64; otherwise CSR rows are made dense block by block."""
+    """Whether kernels see CSR rows, in float64; otherwise each block is made dense."""
     keep: bool = False
     """Whether features of rows in memory are kept there.
 
@@ -54,7 +54,9 @@ class Prepare:
 
     def n_columns(self, stored_columns: int) -> int:
         """Return how many of the stored columns are used."""
-        return stored_columns if self.columns is None else len(self.columns)
+        if self.columns is None:
+            return stored_columns
+        return len(self.columns)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -66,7 +68,7 @@ class Prepare:
         """Return prepared rows, (height, d), C-contiguous and aligned.
 
         They are the stored rows themselves if nothing changes, and in `scratch` otherwise.  Rows
-        from another worker may start at an odd address, and NumPy sums such arrays in another order.
+        from another worker may be unaligned, and NumPy sums such arrays in another order.
         """
         if self.sparse:
             return float_rows(raw)
@@ -78,11 +80,13 @@ class Prepare:
             scaled = scratch.array("scaled", raw.shape, np.float64)
             raw = np.divide(raw, self.scale, out=scaled)
         rows = aligned(raw, self.dtype, scratch, "rows")
-        return rows if self.features is None else self.features(rows, scratch)
+        if self.features is None:
+            return rows
+        return self.features(rows, scratch)
 
 
 def aligned(raw: Raw, dtype: np.dtype[Any], scratch: Scratch, name: str) -> Raw:
-    """Return numbers as `dtype`, C-contiguous and aligned; copy them to `scratch` only if needed."""
+    """Return numbers as `dtype`, C-contiguous and aligned, copied to `scratch` if needed."""
     if raw.dtype == dtype and raw.flags.c_contiguous and raw.flags.aligned:
         return raw
     copy = scratch.array(name, raw.shape, dtype)
@@ -239,16 +243,20 @@ def _named(data: object) -> str:
     """Return the name of an array and its chunks, for an error."""
     name = str(getattr(data, "store_path", type(data).__name__))
     chunks = getattr(data, "chunks", None)
-    return f"{name}, chunks of {chunks[0]:,} rows" if chunks else name
+    if chunks:
+        return f"{name}, chunks of {chunks[0]:,} rows"
+    return name
 
 
 def piece_rows(data: RowArray) -> int:
     """Return how many rows are best read together: a small Zarr shard, or a chunk."""
-    grids = [grid for grid in (getattr(data, "shards", None), getattr(data, "chunks", None)) if grid]
-    heights = [int(grid[0]) for grid in grids if isinstance(grid[0], int)]
+    grids = getattr(data, "shards", None), getattr(data, "chunks", None)
+    heights = [int(grid[0]) for grid in grids if grid and isinstance(grid[0], int)]
     row_bytes = row_bytes_of(data)
     small = [height for height in heights if height * row_bytes <= PIECE_BYTES]
-    return max(small) if small else min(heights, default=1)
+    if small:
+        return max(small)
+    return min(heights, default=1)
 
 
 def read_rows(data: RowArray) -> int:
@@ -285,7 +293,9 @@ def _joined(pieces: list[Piece]) -> Piece:
 
 def _concatenated(arrays: tuple[Raw | None, ...]) -> Raw | None:
     given = [array for array in arrays if array is not None]
-    return np.concatenate(given) if given else None
+    if given:
+        return np.concatenate(given)
+    return None
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,12 @@ def plain_store(array: "zarr.Array[Any]") -> Store:
 
 
 def stored_bytes(array: RowArray) -> int | None:
-    """Return the bytes of an array in its store, with its metadata; None if the store cannot tell."""
+    """Return the bytes of an array and its metadata in the store; None if it cannot tell."""
     if isinstance(array, StoredCsr):
         sizes = [stored_bytes(each) for each in array.arrays]
-        return None if None in sizes else sum(filter(None, sizes))
+        if None in sizes:
+            return None
+        return sum(filter(None, sizes))
     if not isinstance(array, zarr.Array):
         return decoded_bytes(array)
     grid = array.shards or array.chunks
@@ -94,7 +96,7 @@ def decoded_rows(plan: Plan, chunk_rows: int) -> int:
 
 
 def codecs_of(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield names and settings of the codecs of the values, without the codecs of a shard's index."""
+    """Yield names and settings of the codecs of the values, not of a shard's index."""
     found = metadata.get("codecs") or [*(metadata.get("filters") or ()), metadata.get("compressor")]
     for codec in filter(None, found):
         settings = codec.get("configuration", codec)

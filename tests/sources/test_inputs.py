@@ -700,7 +700,7 @@ def test_a_client_cannot_be_given_with_what_it_cannot_use():
     ):
         as_source(np.ones((3, 1)), client=client)
     for option in ({"threads": 1}, {"memory_limit": 100}):
-        with pytest.raises(InputError, match="threads and memory_limit are for work in this process"):
+        with pytest.raises(InputError, match="threads and memory_limit are for this process"):
             as_source(da.ones((3, 1)), client=client, **option)
 
 

@@ -66,12 +66,16 @@ def with_check(shared: Shared, check: Callable[[], None]) -> Any:
     """Return rows that call `check` before each block; anything else as it is."""
     if isinstance(shared, InMemoryRows):
         return replace(shared, check=check)
-    return Checked(shared, check) if isinstance(shared, Shard | StoredShard) else shared
+    if isinstance(shared, Shard | StoredShard):
+        return Checked(shared, check)
+    return shared
 
 
 def call_job(job: Callable[[Shared], Answer], shared: Shared, note: Callable[[Mapping[str, float]], None]) -> Answer:
     """Run a job; `note` is called after each fit of a stepwise job."""
-    return run_fits(job.each(shared), note) if isinstance(job, Stepwise) else job(shared)
+    if isinstance(job, Stepwise):
+        return run_fits(job.each(shared), note)
+    return job(shared)
 
 
 def count_rows(on_pass: OnPass | None, name: str, job: Any, pieces: Pieces) -> Count:

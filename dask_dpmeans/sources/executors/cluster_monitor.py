@@ -8,6 +8,7 @@ from time import monotonic
 from distributed import Client
 
 from dask_dpmeans.sources.executors.keys import graph_of
+from dask_dpmeans.text import counted
 
 FIRST = 5.0
 """Seconds that a pass waits for busy workers before the first message."""
@@ -56,12 +57,11 @@ class ClusterMonitor:
             self.waiting_since, self.logged = now, now + FIRST - AGAIN
         if now >= self.logged + AGAIN:
             self.logged = now
-            tasks = "task" if n_tasks == 1 else "tasks"
-            logger.warning("waiting: the workers are busy with %d %s of other jobs", n_tasks, tasks)
+            logger.warning("waiting: the workers are busy with %s of other jobs", counted(n_tasks, "task"))
 
 
 def count_foreign_tasks(client: Client, threads: dict[str, int]) -> int:
-    """Return how many tasks of other clients fill the workers; 0 if a thread is free for this one."""
+    """Return how many tasks of other clients fill the workers; 0 if a thread is free."""
     own_graphs = {graph_of(key) for key in client.futures}
     others = 0
     for address, keys in client.processing().items():

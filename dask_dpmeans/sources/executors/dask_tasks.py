@@ -34,6 +34,7 @@ from dask_dpmeans.sources.executors.keys import (
 from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
+from dask_dpmeans.text import counted
 
 FAN_IN = 8
 """Shards whose answers one task merges; a power of two, so that they are a subtree."""
@@ -44,7 +45,7 @@ FEW = 2
 LOOK = 1.0
 """Seconds between looks whether there is a worker, while a pass runs."""
 LARGE_GRAPH = "1GB"
-"""Size of a graph at which Dask warns: centers travel in it once a pass, and Dask's limit is 10 MB."""
+"""Size of a graph at which Dask warns; Dask's own limit of 10 MB is too low for centers."""
 
 
 @dataclass(frozen=True)
@@ -265,14 +266,17 @@ def check_wanted() -> None:
 def _killed_message(error: KilledWorker) -> str:
     """Return the message for a task whose workers all ended: its rows, and their memory."""
     numbers, worker = key_numbers(str(error.task)), error.last_worker
-    rows = f" on rows {numbers[1]:,} to {numbers[2]:,}" if len(numbers) == 3 else ""
-    limit = format_bytes(worker.memory_limit) if worker.memory_limit else "no limit"
-    threads = "1 thread" if worker.nthreads == 1 else f"{worker.nthreads} threads"
+    rows, limit = "", "no limit"
+    if len(numbers) == 3:
+        rows = f" on rows {numbers[1]:,} to {numbers[2]:,}"
+    if worker.memory_limit:
+        limit = format_bytes(worker.memory_limit)
+    memory = f"{limit} of memory for {counted(worker.nthreads, 'thread')}"
     return (
         f"{error.allowed_failures + 1} workers ended, one after the other, that had the task "
         f"{kind_of(str(error.task))}{rows}, perhaps beside others; the last, {worker.address}, had "
-        f"{limit} of memory for {threads}. Where its log speaks of memory, give workers more of it "
-        "or fewer threads, or rechunk the data"
+        f"{memory}. Where its log speaks of memory, give workers more of it or fewer threads, or "
+        "rechunk the data"
     )
 
 

@@ -19,7 +19,9 @@ class Literal:
 
 def value_of(given: Any) -> Any:
     """Return the value of a literal; anything else as it is."""
-    return given.value if isinstance(given, Literal) else given
+    if isinstance(given, Literal):
+        return given.value
+    return given
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,17 @@ class Keys:
 
 def kind_of(key: str) -> str:
     """Return the kind of a task of this package, and the key of another."""
-    return key.split("-")[1] if key.startswith("dpmeans-") else key
+    if key.startswith("dpmeans-"):
+        return key.split("-")[1]
+    return key
 
 
 def graph_of(key: object) -> object:
     """Return the graph of a task of this package, and the key of another."""
     words = str(key).split("-")
-    return words[3] if words[0] == "dpmeans" and len(words) > 3 else key
+    if words[0] == "dpmeans" and len(words) > 3:
+        return words[3]
+    return key
 
 
 def key_numbers(key: str) -> list[int]:

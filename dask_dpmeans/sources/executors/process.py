@@ -11,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's `mallopt`."""
 KEPT_BYTES = 2**25
-"""Freed memory that a worker keeps at the end of a heap; with half of it the pass below took 12.5 s."""
+"""Freed bytes that a worker keeps on a heap; with half of them the pass below took 12.5 s."""
 LARGEST_ALLOCATION = 2**25
 """Largest allocation that glibc takes from a heap, in bytes."""
 
@@ -33,7 +33,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Return the BLAS libraries of the process; the search takes as long as a small task, 3 to 10 ms."""
+    """Return the BLAS libraries of the process; the search for them takes 3 to 10 ms."""
     return ThreadpoolController()
 
 

@@ -89,7 +89,9 @@ def stored_values(rows: Any) -> int | None:
     """Return how many values CSR rows hold; None for dense rows and Dask arrays."""
     if issparse(rows):
         return int(rows.nnz)
-    return rows.n_values if isinstance(rows, StoredCsr) else None
+    if isinstance(rows, StoredCsr):
+        return rows.n_values
+    return None
 
 
 def row_bytes_of(rows: RowArray) -> int:
@@ -118,7 +120,7 @@ def index_dtype(largest: int) -> np.dtype[Any]:
 
 
 def _read_part(array: RowArray, start: int, stop: int) -> Raw:
-    """Read part of a one-dimensional array in pieces, which needs little memory beside the answer."""
+    """Read part of a one-dimensional array in pieces, with little memory beside the answer."""
     found = np.empty(stop - start, np.dtype(array.dtype).newbyteorder("="))
     step = max(1, PART_BYTES // found.itemsize)
     for a, b in pairwise([*range(start, stop, step), stop]):
@@ -220,7 +222,9 @@ def dask_csr(rows: Any) -> da.Array:
 
 
 def _any_csr(chunk: Raw | csr_array) -> csr_array:
-    return csr_chunk(chunk) if issparse(chunk) else csr_array(chunk)
+    if issparse(chunk):
+        return csr_chunk(chunk)
+    return csr_array(chunk)
 
 
 def dask_values(rows: da.Array, client: Client | None) -> int:

@@ -63,7 +63,8 @@ def _shape_of(group: zarr.Group, path: str, name: str) -> tuple[int, int]:
     shape: Any = group.attrs.get("shape")
     pair = isinstance(shape, list) and len(shape) == 2
     if not pair or not all(type(size) is int and 0 <= size < LARGEST for size in shape):
-        raise InputError(f"{name}: the attribute shape of {path} must tell rows and columns, got {shape!r}")
+        wanted = f"the attribute shape of {path} must tell rows and columns"
+        raise InputError(f"{name}: {wanted}, got {shape!r}")
     return shape[0], shape[1]
 
 
@@ -94,14 +95,14 @@ def open_npz(path: str, name: str) -> csr_array:
         raise InputError(f"{name}: {unread}: {error}") from error
     if matrix is None:
         raise InputError(
-            f"{name}: {path} holds {size:,} bytes, all of which are read into the memory of {most:,}: "
+            f"{name}: {path} holds {size:,} bytes, and is read into memory, which has {most:,}: "
             "write it as a Zarr group in the layout of anndata, which is read in parts"
         )
     return from_scipy(matrix, name)
 
 
 def open_mtx(path: str, name: str) -> csr_array:
-    """Return the CSR rows of a Matrix Market file, in which symmetric matrices are stored by half."""
+    """Return the CSR rows of a Matrix Market file; it stores symmetric matrices by half."""
     try:
         rows, columns, entries, *_ = mminfo(path)
         fits = MTX_BYTES * entries <= own_resources(None, None).memory

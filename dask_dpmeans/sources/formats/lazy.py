@@ -33,7 +33,7 @@ from dask_dpmeans.sources.shards import Prepare, read_rows
 
 
 def is_lazy(data: object) -> bool:
-    """Return whether results should be Dask arrays, since `data` is not in this process's memory."""
+    """Return whether `data` is not in memory, so that results should be Dask arrays."""
     return isinstance(data, da.Array | zarr.Array | StoredCsr) or hasattr(data, "to_dask_array")
 
 
@@ -162,7 +162,9 @@ def known_rows(data: Any) -> Any:
     """Return lazy data as an array with a known number of rows."""
     if hasattr(data, "to_dask_array"):
         return table_rows(data)
-    return known_chunks(data) if isinstance(data, da.Array) else data
+    if isinstance(data, da.Array):
+        return known_chunks(data)
+    return data
 
 
 def concatenated(tables: list[Any]) -> tuple[Any, list[int]]:

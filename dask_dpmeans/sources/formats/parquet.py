@@ -1,6 +1,7 @@
 """Columns of numbers in Parquet tables; each task reads the row groups that it needs.
 
-``table.parquet`` is a file or a folder of files; ``table.parquet#age,income`` are two of its columns, in this order.
+``table.parquet`` is a file or a folder of files; ``table.parquet#age,income`` are two of its
+columns, in this order.
 """
 
 import os
@@ -66,7 +67,9 @@ class ParquetRows:
             rows_in_file = range(start - first, stop - first)
             for group, columns in _row_groups(file, self.names, last - first, rows_in_file):
                 self._fill(answer, first + group - start, columns, start)
-        return answer if self.ndim == 2 else answer[:, 0]
+        if self.ndim == 2:
+            return answer
+        return answer[:, 0]
 
     def _fill(self, answer: np.ndarray[Any, Any], at: int, columns: Any, start: int) -> None:
         """Copy a row group, whose first row is row `at` of the answer."""
@@ -107,13 +110,17 @@ def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
     if _is_table(path):
         return path, None
     table, mark, names = path.rpartition("#")
-    return (table, tuple(names.split(","))) if mark and _is_table(table) else None
+    if mark and _is_table(table):
+        return (table, tuple(names.split(",")))
+    return None
 
 
 def path_of(data: str) -> str:
     """Return a path or URL without the columns that it names."""
     table = parquet_table(data)
-    return data if table is None else table[0]
+    if table is None:
+        return data
+    return table[0]
 
 
 def _is_table(path: str) -> bool:
@@ -124,7 +131,9 @@ def _is_table(path: str) -> bool:
 
 def _entries(path: str) -> Iterator[Path]:
     """Return the entries of a folder; none of anything else."""
-    return Path(path).iterdir() if os.path.isdir(path) else iter(())
+    if os.path.isdir(path):
+        return Path(path).iterdir()
+    return iter(())
 
 
 def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int) -> ParquetRows:
@@ -200,7 +209,7 @@ def _footer(file: Location, name: str) -> tuple[Any, Any]:
 
 
 def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) -> tuple[str, ...]:
-    """Return the names of the columns to use, by default all but the index of pandas, as in Dask."""
+    """Return the columns to use, by default all but the index of pandas, as in Dask."""
     chosen = columns
     if chosen is None:
         index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -219,7 +228,9 @@ def _is_number(kind: Any) -> bool:
 
 def _type_of(schema: Any, column: str) -> Any:
     """Return the type of a column; None unless exactly one column has this name."""
-    return schema.field(column).type if schema.names.count(column) == 1 else None
+    if schema.names.count(column) == 1:
+        return schema.field(column).type
+    return None
 
 
 def _way(path: str, usable: list[str]) -> str:

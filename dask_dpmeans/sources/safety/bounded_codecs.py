@@ -217,7 +217,7 @@ def _too_large(what: str, most: int) -> TooLargeError:
 
 
 def declared_bytes(name: str, packed: memoryview | bytes) -> tuple[int, bool]:
-    """Return the unpacked bytes in a chunk's header, or their upper bound, and whether they are exact.
+    """Return the unpacked bytes by a chunk's header, or an upper bound, and whether it is exact.
 
     The headers are described in RFC 8878, section 3.1.1, by c-blosc 1, and by numcodecs' LZ4.
 

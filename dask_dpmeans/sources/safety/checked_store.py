@@ -167,7 +167,8 @@ def checked_array(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = F
     """
     codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
     if codecs & RUNS_CODE:
-        raise InputError(f"{name} is stored with the codec pickle, which can run any code: write it with another codec")
+        pickled = "stored with the codec pickle, which can run any code"
+        raise InputError(f"{name} is {pickled}: write it with another codec")
     if min(array.chunks, default=1) < 1:
         raise InputError(f"{name} is stored in chunks of shape {array.chunks}")
     pairs = zip(array.shape, array.chunks, strict=True)
@@ -206,7 +207,9 @@ def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
     if member in contents:
         read(group / member, contents[member])
     table = f"{TABLES}/{member}"
-    return verified(array, group / table, contents[table]) if table in contents else array
+    if table in contents:
+        return verified(array, group / table, contents[table])
+    return array
 
 
 def _attributes(group: StorePath) -> dict[str, Any]:

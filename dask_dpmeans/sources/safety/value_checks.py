@@ -17,7 +17,9 @@ EXACT_INTEGERS = 2.0**53
 
 def limit_of(dtype: np.dtype[Any]) -> float:
     """Return the bound of the absolute values of a dtype, exclusive."""
-    return EXACT_INTEGERS if dtype.kind in "iu" else np.inf
+    if dtype.kind in "iu":
+        return EXACT_INTEGERS
+    return np.inf
 
 
 def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:

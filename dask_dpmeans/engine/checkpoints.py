@@ -1,8 +1,8 @@
 """Checkpoints: states saved inside a long step, so that a stopped job goes on to the same bytes.
 
-A checkpoint is named by a digest of all that the answer depends on: the rows, the method, the start, and the fields of
-the states.  So only the very same fit finds it.  A checkpoint that is damaged, missing or lacks a field, as one of
-another version may, is ignored: that fit starts anew.
+A checkpoint is named by a digest of all that the answer depends on: the rows, the method, the
+start, and the fields of the states.  So only the very same fit finds it.  A checkpoint that is
+damaged, missing or lacks a field, as one of another version may, is ignored: that fit starts anew.
 """
 
 import hashlib

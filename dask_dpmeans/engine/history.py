@@ -90,8 +90,8 @@ class Record:
     delete_gain: float
     """Least decrease by the deletes."""
     passes: float
-    """Passes since the start.  A pass over a part of the rows counts as that part; a pass that skips unchanged shards
-    counts as one."""
+    """Passes since the start.  A pass over a part of the rows counts as that part; a pass that
+    skips unchanged shards counts as one."""
     seconds: float
     """Time of the step; the one figure that differs from run to run."""
 

@@ -6,7 +6,16 @@ from functools import cached_property
 from typing import Any
 
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
-from dask_dpmeans.engine.plan import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
+from dask_dpmeans.engine.plan import (
+    Answer,
+    Kernel,
+    Plan,
+    Reduction,
+    Shared,
+    Sink,
+    block_height,
+    merge_tree,
+)
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 from dask_dpmeans.kernels.column_statistics import Summary, Survey
 

@@ -122,8 +122,8 @@ class Observer(Protocol[AnyState]):
 def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None = None) -> Iterator[Step[AnyState]]:
     """Step until the method has converged or `max_iter` is reached, and yield each committed state.
 
-    A step that does not lower the objective is rejected: the state before it is yielded once more, as the end, with
-    the rows that the step read.  Every state of a `Sampler` is committed.
+    A step that does not lower the objective is rejected: the state before it is yielded once more,
+    as the end, with the rows that the step read.  Every state of a `Sampler` is committed.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Optimistic concurrency control (Pan et al. 2013), for any method whose rows may object to a state.
 
-Every block runs a serial rule on its own rows against the state at the start of the pass.  The coordinator runs the
-same rule once more on the rows that objected.  Then the rows are scanned again, until no row objects.  The result
-equals one serial sweep over the rows in *witness order*: first the opened rows, in the order in which they opened, then
-all others.
+Every block runs a serial rule on its own rows against the state at the start of the pass.  The
+coordinator runs the same rule once more on the rows that objected.  Then the rows are scanned
+again, until no row objects.  The result equals one serial sweep over the rows in *witness order*:
+first the opened rows, in the order in which they opened, then all others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -112,8 +112,8 @@ class Sweep(Generic[State, Answer]):
 def settle(source: Source, rule: Rule[State, Answer], state: State, *, gradually: bool = False) -> Sweep[State, Answer]:
     """Sweep until no row objects.
 
-    With `gradually` the first rounds read runs of blocks that double, each run once.  So the objections of a round stay
-    few even if nearly every row objects at first.
+    With `gradually` the first rounds read runs of blocks that double, each run once.  So the
+    objections of a round stay few even if nearly every row objects at first.
     """
     opened: list[Int64Array] = []
     rows_read = 0

@@ -1,12 +1,13 @@
 """Blocks, shards and the merge tree, as plain arithmetic, and what a method may ask of its rows.
 
-*Block*: a run of rows, the unit of work of every kernel.  Its bounds are fixed by global row numbers and by the number
-of columns alone (`block_height`), never by the chunks of the input.
+*Block*: a run of rows, the unit of work of every kernel.  Its bounds are fixed by global row
+numbers and by the number of columns alone (`block_height`), never by the chunks of the input.
 
-*Shard*: a run of ``2**m`` blocks that one task handles.  The number of threads and their memory decide how high it is.
+*Shard*: a run of ``2**m`` blocks that one task handles.  The number of threads and their memory
+decide how high it is.
 
-*Merge tree*: the answers of all blocks are merged in pairs, in one fixed binary tree over block numbers.  A shard is a
-subtree of it, so shards and workers never change a result::
+*Merge tree*: the answers of all blocks are merged in pairs, in one fixed binary tree over block
+numbers.  A shard is a subtree of it, so shards and workers never change a result::
 
     blocks   0   1   2   3   4   5   6
               \\ /     \\ /     \\ /     |
@@ -17,9 +18,9 @@ subtree of it, so shards and workers never change a result::
                          \\   /
                            o
 
-Methods ask two things of a `Source`.  A *fold* runs a `Reduction` on each block, and merges the small answers in the
-tree: sums, proposals, farthest rows.  A *map* runs a `Kernel` on each block, and keeps its answers row by row: labels,
-distances, features.
+Methods ask two things of a `Source`.  A *fold* runs a `Reduction` on each block, and merges the
+small answers in the tree: sums, proposals, farthest rows.  A *map* runs a `Kernel` on each block,
+and keeps its answers row by row: labels, distances, features.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -93,7 +94,8 @@ class Stepwise(Protocol):
 
 
 def run_fits(
-    fits: Generator[Mapping[str, float], None, Answer], note: Callable[[Mapping[str, float]], None] = lambda fit: None
+    fits: Generator[Mapping[str, float], None, Answer],
+    note: Callable[[Mapping[str, float]], None] = lambda fit: None,
 ) -> Answer:
     """Run a job made of fits to its end, and return its answer; `note` is called with what each fit yields."""
     while True:
@@ -237,9 +239,10 @@ class Plan:
 def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1) -> int:
     """Return the blocks of a shard, a power of two: about eight shards a thread, none over `most_rows` rows.
 
-    From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.  A shard is at least a
-    label chunk and as high as `stored_rows`, the rows stored together, so that tasks do not all decode the same chunk.
-    The grouping never changes a result, so it may follow the threads and their memory.
+    From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.  A
+    shard is at least a label chunk and as high as `stored_rows`, the rows stored together, so that
+    tasks do not all decode the same chunk.  The grouping never changes a result, so it may follow
+    the threads and their memory.
 
     >>> shard_blocks(10**6, 256, 2, 10**9), shard_blocks(10**6, 256, 2, 1), shard_blocks(10**6, 256, 2, 1, 5000)
     (128, 8, 16)

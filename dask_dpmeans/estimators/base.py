@@ -8,7 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -73,8 +78,8 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     ) -> None:
         """Fit, and set the fitted attributes.
 
-        `note` sets them on an estimator.  Callbacks get a copy, as if the fit had ended with that step.  A warning
-        points `frames` functions up.
+        `note` sets them on an estimator.  Callbacks get a copy, as if the fit had ended with that
+        step.  A warning points `frames` functions up.
         """
 
         def attributes(progress: Progress[Any]) -> Mapping[str, Any]:
@@ -218,14 +223,14 @@ class CentersMixin(NearestCenterMixin):
     def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
         """Cluster the rows of X.
 
-        Parameters
-        ----------
-        X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or DataFrame, ``zarr.Array``
-            Or a ``zarr.Group`` of CSR rows.  With a precomputed kernel or affinity, the matrix (n, n).
+        Parameters ---------- X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or
+        DataFrame, ``zarr.Array``
+            Or a ``zarr.Group`` of CSR rows.  With a precomputed kernel or affinity, the matrix (n,
+            n).
         y : ignored
         sample_weight : (n,), optional
-            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
-            penalty.  So an integer weight equals a repeated row.
+            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared
+            distance exceeds the penalty.  So an integer weight equals a repeated row.
 
         Returns
         -------
@@ -256,7 +261,13 @@ class CentersMixin(NearestCenterMixin):
         if mapped.rows is not None:
             rows = mapped.rows
         given = RowFit(method, mapped, rows, groups)
-        self._drive(mapped.source, method, tasks, lambda model, progress: model._note(given, progress), frames=3)
+        self._drive(
+            mapped.source,
+            method,
+            tasks,
+            lambda model, progress: model._note(given, progress),
+            frames=3,
+        )
 
     def _map_rows(self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object) -> MappedRows:
         """Return the rows as the method sees them."""

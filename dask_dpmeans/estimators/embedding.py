@@ -13,8 +13,22 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.methods.spectral.relaxation import Embedding, Spectrum, linear, nystroem, of_matrix, symmetric
-from dask_dpmeans.sources import RowSource, Threads, as_source, featured, format_bytes, one_blas_thread
+from dask_dpmeans.methods.spectral.relaxation import (
+    Embedding,
+    Spectrum,
+    linear,
+    nystroem,
+    of_matrix,
+    symmetric,
+)
+from dask_dpmeans.sources import (
+    RowSource,
+    Threads,
+    as_source,
+    featured,
+    format_bytes,
+    one_blas_thread,
+)
 
 GATHERED_BYTES = 2**31
 """Most bytes of rows in float64 that are gathered in memory."""
@@ -97,9 +111,9 @@ def _gather(source: RowSource, asked: Spectrum) -> Float64Array:
 def neighbor_affinity(rows: Float64Array, n_neighbors: int) -> Any:
     """Return D^-1/2 A D^-1/2, (n, n) sparse, of the neighbors of rows, (n, d).
 
-    The graph is the same as in `sklearn.cluster.SpectralClustering`.  A = (G + G') / 2, and G_ij = 1
-    iff row j is one of the `n_neighbors` nearest of row i, itself included.  D holds the row sums of
-    A.  All eigenvalues are in [-1, 1], with one 1 for each connected component.
+    The graph is the same as in `sklearn.cluster.SpectralClustering`.  A = (G + G') / 2, and G_ij =
+    1 iff row j is one of the `n_neighbors` nearest of row i, itself included.  D holds the row sums
+    of A.  All eigenvalues are in [-1, 1], with one 1 for each connected component.
     """
     if n_neighbors > len(rows):
         raise InputError(f"n_neighbors must be at most the number of rows, {len(rows):,}, got {n_neighbors:,}")

@@ -21,7 +21,14 @@ from dask_dpmeans.storage.run_store import Result
 
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
 
-PARAMETERS = ("variance", "concentration", "mean_variance", "variance_prior", "concentration_prior", "max_iter")
+PARAMETERS = (
+    "variance",
+    "concentration",
+    "mean_variance",
+    "variance_prior",
+    "concentration_prior",
+    "max_iter",
+)
 
 
 class GibbsMixture(ClustersMixin, BaseEstimator):
@@ -143,8 +150,8 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
     def draws(self, X: object) -> Iterator[State]:
         """Yield the state after each of `max_iter` sweeps: labels, means, variance, concentration.
 
-        ``itertools.islice(model.draws(X), 1000, None, 10)`` leaves out the first 1,000, and takes every tenth after
-        them.  `history_` grows along.
+        ``itertools.islice(model.draws(X), 1000, None, 10)`` leaves out the first 1,000, and takes
+        every tenth after them.  `history_` grows along.
 
         Parameters
         ----------

@@ -71,8 +71,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         root from every center, in the space of the kernel, opens a cluster.  With "rbf" squared
         distances are at most 2.
     kernel : {"rbf", "linear", "poly", "cosine", "precomputed"} or callable, default "rbf"
-        A kernel as scikit-learn defines it.  With "precomputed" X is the symmetric matrix K, (n, n).
-        A function gets A, (a, d), and B, (b, d), in float64, and returns (a, b); it must be
+        A kernel as scikit-learn defines it.  With "precomputed" X is the symmetric matrix K, (n,
+        n).  A function gets A, (a, d), and B, (b, d), in float64, and returns (a, b); it must be
         symmetric.  If K is not positive semidefinite, the objective may rise from sweep to sweep:
         the fit ends before it does.  A negative number on the diagonal is an `InputError`.
     gamma : float, optional

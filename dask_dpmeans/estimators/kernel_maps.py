@@ -63,7 +63,11 @@ class KernelFeatures:
         """Align arrays from another process: products with an unaligned transpose round differently."""
         self.__dict__.update(state)
         for attribute in FITTED[self.name].values():
-            setattr(self.transformer, attribute, np.require(getattr(self.transformer, attribute), requirements=["A"]))
+            setattr(
+                self.transformer,
+                attribute,
+                np.require(getattr(self.transformer, attribute), requirements=["A"]),
+            )
 
     @property
     def arrays(self) -> Arrays:
@@ -190,7 +194,10 @@ def approximation_of(model: BaseEstimator) -> Approximation | None:
     if model.approximation is not None:
         return Approximation(**asked)
     usual = {each.name: each.default for each in fields(Approximation)}
-    idle = ("approximation", "n_components")  # scikit-learn's own checks set the latter on every estimator
+    idle = (
+        "approximation",
+        "n_components",
+    )  # scikit-learn's own checks set the latter on every estimator
     given = [name for name, value in asked.items() if name not in idle and value != usual[name]]
     if given:
         raise InputError(f"{', '.join(given)} can be used with an approximation alone: give 'nystroem' or 'fourier'")

@@ -147,7 +147,8 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     affinity_trace_ : float
         tr K.  The trace minus the relaxed objective is a lower bound of the DP-means objective of
         every clustering in the space of K (lemma 5.1); with "linear" of `DPMeans.objective_` at the
-        same penalty.  With landmarks both are of the approximated matrix, and bound nothing about K.
+        same penalty.  With landmarks both are of the approximated matrix, and bound nothing about
+        K.
     inertia_, objective_, history_, n_iter_
         Figures of DP-means on the rows of Y; the objective is ``inertia_ + threshold *
         n_clusters_``.

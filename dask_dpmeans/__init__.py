@@ -65,7 +65,7 @@ HOMES = {
     "estimators.spectral": ("SpectralDPMeans",),
     "estimators.streaming": ("OnlineDPMeans", "SplitMergeDPMeans"),
 }
-"""Modules, and the names that the package exports of each; `metrics` and `penalty` are modules of `selection`."""
+"""Exported names by module; `metrics` and `penalty` are modules of `selection`."""
 
 
 def __getattr__(name: str) -> Any:

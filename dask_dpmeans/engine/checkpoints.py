@@ -75,7 +75,7 @@ class Checkpoint:
         return cls(rows.checkpoints, digest(rows.identity, *parts))
 
     def restore(self, build: Callable[[Values], Restored]) -> Restored | None:
-        """Return what `build` makes of the saved values; None if they are missing, damaged or lack a name."""
+        """Call `build` with the saved values; return None if they are damaged or lack a name."""
         if self.store is None:
             return None
         content = self.store.load(self.name)
@@ -100,18 +100,19 @@ class Checkpoint:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # A task of a cluster that was cancelled saves nothing: another job may be at work on the store by now.
+        # A cancelled task of a cluster saves nothing: another job may be at work on the store.
         if kind is not None and issubclass(kind, KeyboardInterrupt | AbandonedError):
             with suppress(OSError, LockLostError):  # the interruption is what counts
                 self._save()
 
 
 def digest(*parts: object) -> str:
-    """Return a digest of arrays, numbers, texts, dataclasses and their classes, and sequences of such."""
+    """Return a digest of arrays, numbers, texts, dataclasses, their classes, and sequences of these."""
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, type) and is_dataclass(part):
-            found.update(f"{part.__qualname__}({','.join(each.name for each in fields(part))})".encode())
+            names = ",".join(each.name for each in fields(part))
+            found.update(f"{part.__qualname__}({names})".encode())
         elif is_dataclass(part):
             inner = [getattr(part, each.name) for each in fields(part) if each.compare]
             found.update(f"{type(part).__qualname__}{digest(type(part), *inner)}".encode())
@@ -131,8 +132,9 @@ def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndar
 
 
 def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
-    """Return the state with these values as its fields.  Arrays without dimensions become numbers."""
-    return kind(**{each.name: _number_or_array(values[prefix + each.name]) for each in fields(kind)})
+    """Return the state with these fields.  Arrays without dimensions become numbers."""
+    names = [each.name for each in fields(kind)]
+    return kind(**{name: _number_or_array(values[prefix + name]) for name in names})
 
 
 def _number_or_array(value: np.ndarray[Any, Any]) -> object:

@@ -64,7 +64,7 @@ class Tasks:
         given = {"X": X, "y": y, "metadata": metadata}
         if not FOUND:
             return cls(model, None, given)
-        # scikit-learn documents this method as public for those who write estimators, whatever its underscore says.
+        # scikit-learn documents this method for authors of estimators, despite its underscore.
         context = model._init_callback_context(max_subtasks=most)
         return cls(model, context.call_on_fit_task_begin(estimator=model, **given), given)
 

@@ -176,7 +176,7 @@ LEARNED = "the centers of init are among features of a kernel, which the rows ar
 
 
 def first_centers(init: object) -> Float64Array | None:
-    """Return the first centers, (k, d), in the units of the input; None for the mean of all rows."""
+    """Return first centers, (k, d), in the units of the input; None for the mean of all rows."""
     if _is_mean(init):
         return None
     if isinstance(init, str | os.PathLike | Location):
@@ -228,7 +228,11 @@ def earlier_run(init: str | os.PathLike[str] | Location) -> Result:
         raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
 
 
-def in_input_units(centers: Float64Array | None, scale: Float64Array | None, init: object) -> Float64Array:
+def in_input_units(
+    centers: Float64Array | None,
+    scale: Float64Array | None,
+    init: object,
+) -> Float64Array:
     """Return the centers, (k, d), of an earlier run or fit in the units of its input."""
     if centers is None:
         raise InputError(f"{INIT}, got {checks.shown(init)}, which has no centers among the rows")

@@ -99,10 +99,11 @@ def _gather(source: RowSource, asked: Spectrum) -> Float64Array:
     """Return all rows, (n, d), in memory."""
     n, columns = source.plan.n_rows, source.n_features
     if 8 * n * columns > GATHERED_BYTES:
+        most = f"{format_bytes(GATHERED_BYTES)} of them ({GATHERED_BYTES // (8 * columns):,} rows"
         raise InputError(
-            f"affinity={asked.affinity!r} needs all rows in one place, at most {format_bytes(GATHERED_BYTES)} of them "
-            f"({GATHERED_BYTES // (8 * columns):,} rows of {columns:,} columns), got {n:,} rows: use affinity='linear' "
-            "or 'rbf', which read them in parts, or fewer rows"
+            f"affinity={asked.affinity!r} needs all rows in one place, at most {most} of "
+            f"{columns:,} columns), got {n:,} rows: use affinity='linear' or 'rbf', which read "
+            "them in parts, or fewer rows"
         )
     rows: Float64Array = source.fold(Gather(), name="gather").rows.astype(np.float64)
     return rows
@@ -116,7 +117,8 @@ def neighbor_affinity(rows: Float64Array, n_neighbors: int) -> Any:
     of A.  All eigenvalues are in [-1, 1], with one 1 for each connected component.
     """
     if n_neighbors > len(rows):
-        raise InputError(f"n_neighbors must be at most the number of rows, {len(rows):,}, got {n_neighbors:,}")
+        most = f"the number of rows, {len(rows):,}"
+        raise InputError(f"n_neighbors must be at most {most}, got {n_neighbors:,}")
     with threadpool_limits(1):  # more threads choose others among equally near rows
         graph = kneighbors_graph(rows, n_neighbors, include_self=True)
     affinity = (graph + graph.T) / 2

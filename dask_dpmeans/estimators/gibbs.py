@@ -96,7 +96,8 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
     >>> import numpy as np
     >>> from dask_dpmeans.estimators.gibbs import GibbsMixture
     >>> X = np.array([[-5.0], [-5.1], [-4.9], [5.0], [5.1]])
-    >>> GibbsMixture(variance=0.1, concentration=1e-3, max_iter=50, random_state=0).fit(X).labels_.tolist()
+    >>> model = GibbsMixture(variance=0.1, concentration=1e-3, max_iter=50, random_state=0)
+    >>> model.fit(X).labels_.tolist()
     [0, 0, 0, 1, 1]
     """
 

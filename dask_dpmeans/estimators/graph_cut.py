@@ -223,7 +223,8 @@ def _adjacency(graph: Any) -> csr_array:
     Nodes keep their order.  The weights of several links between two nodes are added up.
     """
     if graph.is_directed():
-        raise InputError("the graph is directed: cuts are of undirected graphs; take graph.to_undirected()")
+        advice = "cuts are of undirected graphs; take graph.to_undirected()"
+        raise InputError(f"the graph is directed: {advice}")
     numbers = {node: number for number, node in enumerate(graph)}
     edges = graph.edges(data="weight", default=1.0)
     links = [(numbers[a], numbers[b], weight) for a, b, weight in edges]

@@ -46,7 +46,7 @@ METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
 
 
 class HDPMeans(CentersMixin, BaseEstimator):
-    """Cluster several data sets at once: local clusters of each set are tied to shared global clusters.
+    """Cluster several data sets at once: their local clusters are tied to shared global clusters.
 
     Minimizes the hard Gaussian HDP of Kulis & Jordan 2012 (section 4, eq. 2) by their Algorithm 2:
     squared error + local_penalty * (local clusters of all data sets) + global_penalty * (global
@@ -195,7 +195,13 @@ class HDPMeans(CentersMixin, BaseEstimator):
         tasks.end()
         return self
 
-    def fit_predict(self, X: object, y: object = None, groups: object = None, sample_weight: object = None) -> Any:
+    def fit_predict(
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+    ) -> Any:
         """Fit to X, and return the global cluster of each row, (n,) int32."""
         return self.fit(X, y, groups, sample_weight).labels_
 
@@ -231,10 +237,10 @@ class HDPMeans(CentersMixin, BaseEstimator):
         if not hasattr(self, "local_clusters_"):
             return words
         n_sets, n_local = self.local_clusters_.shape[0], self.n_local_clusters_
-        sets, mean = counted(n_sets, "data set"), n_local / n_sets
+        local = f"{n_local:,} local ones of {counted(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
         return replace(
             words,
-            clusters=f"{self.n_clusters_:,} global; {n_local:,} local ones of {sets}, {mean:.2f} each",
+            clusters=f"{self.n_clusters_:,} global; {local}",
             facts={"local clusters, of all data sets": f"{n_local:,}"},
             cluster_columns={"data sets": (self.local_clusters_ > 0).sum(axis=0)},
         )
@@ -264,8 +270,15 @@ class HDPMeans(CentersMixin, BaseEstimator):
         groups, centers, weights = (result.arrays[name] for name in LOCAL)
         self._set_uses(groups, centers, weights, result.manifest["input"]["n_groups"])
 
-    def _set_uses(self, groups: Int64Array, centers: Int64Array, weights: Float64Array, n_groups: int) -> None:
-        self.local_clusters_ = csr_array((weights, (groups, centers)), shape=(n_groups, self.n_clusters_))
+    def _set_uses(
+        self,
+        groups: Int64Array,
+        centers: Int64Array,
+        weights: Float64Array,
+        n_groups: int,
+    ) -> None:
+        shape = n_groups, self.n_clusters_
+        self.local_clusters_ = csr_array((weights, (groups, centers)), shape=shape)
         self.n_local_clusters_ = len(groups)
 
 
@@ -293,7 +306,8 @@ def _shared_names(tables: Sequence[object]) -> Names | None:
     for number, names in enumerate(others, 1):
         if names != first:
             got = f"{_shown_names(first)} in set 0 and {_shown_names(names)} in set {number}"
-            raise InputError(f"the data sets of X must have the same columns in one order, got {got}")
+            wanted = "the same columns in one order"
+            raise InputError(f"the data sets of X must have {wanted}, got {got}")
     return first
 
 
@@ -308,7 +322,8 @@ def _table(item: Any) -> Any:
     if is_lazy(item):
         return item
     if isinstance(item, np.ma.MaskedArray):
-        raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
+        advice = "fill or drop the masked entries first, as .filled(0) does"
+        raise InputError(f"a data set of X is a masked array: {advice}")
     if issparse(item):
         return opened_rows(item)
     return np.asarray(item)
@@ -327,7 +342,14 @@ def _predictor(result: Result) -> Kernel:
     uses = arrays["local_groups"], arrays["local_centers"]
     n_groups = result.manifest["input"]["n_groups"]
     sharing = Sharing.of(arrays["cluster_centers"], *uses, n_groups)
-    return GroupPredictions(sharing, Prices(parameters["local_penalty"], parameters["global_penalty"]))
+    prices = Prices(parameters["local_penalty"], parameters["global_penalty"])
+    return GroupPredictions(sharing, prices)
 
 
-SPEC = MethodSpec(HDPMeans, tuple(METHODS.values()), _predictor, restored_features, takes_groups=True)
+SPEC = MethodSpec(
+    HDPMeans,
+    tuple(METHODS.values()),
+    _predictor,
+    restored_features,
+    takes_groups=True,
+)

@@ -35,8 +35,8 @@ from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.run_store import Result
 
 NO_DISTANCES = (
-    "kernel='precomputed': a matrix of similarities to the fitted rows does not tell those of the new rows with "
-    "themselves, and so no distances: predict gives labels"
+    "kernel='precomputed': a matrix of similarities to the fitted rows does not tell "
+    "similarities of the new rows with themselves, and so no distances: predict gives labels"
 )
 
 
@@ -218,9 +218,9 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return self._mapped(X, ImplicitLabels(self.implicit_centers_), np.int32)
 
     def transform(self, X: object) -> Any:
-        """Return the distance of each row to each center in the space of the kernel, (n, k) float64.
+        """Return the distance of each row to each center, (n, k) float64; lazy if X is.
 
-        The answer is lazy if X is.
+        Distances are in the space of the kernel.
         """
         check_is_fitted(self)
         if self.implicit_centers_ is None:
@@ -229,7 +229,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return self._mapped(X, distances, np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Return minus the inertia of X, the weighted sum of squared distances to the nearest centers."""
+        """Return minus the inertia: the weighted sum of squared distances to the nearest centers."""
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().score(X, y, sample_weight)
@@ -282,8 +282,8 @@ def _predictor(result: Result) -> Kernel:
     method = _exact_method(result)
     if method.precomputed:
         raise InputError(
-            "the run is of a precomputed kernel: similarities to its rows do not tell distances, and labels alone "
-            "come from load(run).predict(K)"
+            "the run is of a precomputed kernel: similarities to its rows do not tell distances, "
+            "and labels alone come from load(run).predict(K)"
         )
     return ImplicitPredictions(method.restored(result.arrays), method.penalty)
 

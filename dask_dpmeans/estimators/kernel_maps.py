@@ -22,6 +22,7 @@ from dask_dpmeans.methods.kernel.batch import checked_kernel
 from dask_dpmeans.sources import RowSource, featured, one_blas_thread
 from dask_dpmeans.storage.run_store import Result
 
+OVERFLOW_ADVICE = "divide the data by a constant first, or choose another kernel"
 TILE_ROWS = 2**10
 """Rows that are mapped at once."""
 FITTED = {
@@ -56,11 +57,12 @@ class KernelFeatures:
     def of(cls, name: str, transformer: Nystroem | RBFSampler) -> "KernelFeatures":
         """Return the features of a fitted transformer."""
         learned = [getattr(transformer, attribute) for attribute in FITTED[name].values()]
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in learned)).hexdigest()
+        content = b"".join(np.ascontiguousarray(values).tobytes() for values in learned)
+        digest = hashlib.sha256(content).hexdigest()
         return cls(name, learned[-1].shape[0], digest, transformer)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Align arrays from another process: products with an unaligned transpose round differently."""
+        """Align arrays from another process: unaligned ones round differently."""
         self.__dict__.update(state)
         for attribute in FITTED[self.name].values():
             setattr(
@@ -78,7 +80,7 @@ class KernelFeatures:
         }
 
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
-        """Return the features of rows, (height, n_features); those of a row do not depend on other rows."""
+        """Return the features of rows, (height, n_features), each row independent of the others."""
         answer = scratch.array("features", (len(rows), self.n_features), rows.dtype)
         with np.errstate(all="ignore"):
             for part, tile in tiles(rows, TILE_ROWS):
@@ -89,11 +91,11 @@ class KernelFeatures:
 
     def complaint(self, place: str) -> str:
         """Return the error for a row whose features are no numbers."""
-        return f"the kernel overflows at {place}: divide the data by a constant first, or choose another kernel"
+        return f"the kernel overflows at {place}: {OVERFLOW_ADVICE}"
 
 
 def _scaled_rows(transformer: Nystroem | RBFSampler, rows: Rows) -> Rows:
-    """Return rows scaled for their kernel: scikit-learn's cosine takes lengths below 2.2e-15 for 0."""
+    """Return rows scaled for the kernel: scikit-learn's cosine takes lengths below 2.2e-15 for 0."""
     if getattr(transformer, "kernel", None) == "cosine":
         return unit(rows.astype(np.float64))
     return rows
@@ -120,7 +122,8 @@ class Approximation:
         names = {"fourier": ("rbf",)}.get(self.approximation, tuple(SIMILARITIES))
         if not (isinstance(self.kernel, str) and self.kernel in names):
             listed, got = ", ".join(map(repr, names)), checks.shown(self.kernel)
-            raise InputError(f"approximation={self.approximation!r} takes the kernel {listed}, got {got}")
+            wanted = f"approximation={self.approximation!r} takes the kernel {listed}"
+            raise InputError(f"{wanted}, got {got}")
         settings = checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0)
         settings["n_components"] = checks.integer("n_components", self.n_components)
         for name, value in settings.items():
@@ -135,12 +138,12 @@ class Approximation:
         """Accept any weights: they go to the method."""
 
     def fit(self, source: RowSource, seed: int) -> MappedRows:
-        """Return the features of the rows, after a pass for the sample and one for column statistics."""
+        """Return the features of the rows, after passes for the sample and for column statistics."""
         features = self.features(source, seed)
         return MappedRows(featured(source, features), passes=2, arrays=features.arrays)
 
     def features(self, source: RowSource, seed: int) -> KernelFeatures:
-        """Return the features, fitted on rows drawn by their global numbers: the same for any chunks."""
+        """Return the features, fitted to rows drawn by global numbers: the same for any chunks."""
         n = source.plan.n_rows
         drawn = np.random.default_rng([seed, n]).choice(n, min(n, self.n_components), replace=False)
         sample = source.fold(Gather(np.sort(drawn)), name="sample").rows.astype(np.float64)
@@ -149,10 +152,7 @@ class Approximation:
             with one_blas_thread(), np.errstate(all="ignore"):
                 transformer.fit(_scaled_rows(transformer, sample))
         except ValueError as error:  # of what decomposes the matrix of the kernel
-            raise InputError(
-                f"the kernel {self.kernel!r} overflows among the rows drawn: divide the data by a constant first, or "
-                "choose another kernel"
-            ) from error
+            raise InputError(f"the kernel {self.kernel!r} overflows among the rows drawn: {OVERFLOW_ADVICE}") from error
         return KernelFeatures.of(self.approximation, transformer)
 
     def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> KernelFeatures:
@@ -200,7 +200,8 @@ def approximation_of(model: BaseEstimator) -> Approximation | None:
     )  # scikit-learn's own checks set the latter on every estimator
     given = [name for name, value in asked.items() if name not in idle and value != usual[name]]
     if given:
-        raise InputError(f"{', '.join(given)} can be used with an approximation alone: give 'nystroem' or 'fourier'")
+        advice = "give 'nystroem' or 'fourier'"
+        raise InputError(f"{', '.join(given)} can be used with an approximation alone: {advice}")
     return None
 
 
@@ -209,5 +210,5 @@ def restored_features(result: Result) -> Features | None:
     parameters = result.manifest["parameters"]
     if "approximation" not in parameters:
         return None
-    approximation = Approximation(**{each.name: parameters[each.name] for each in fields(Approximation)})
-    return approximation.restore(result.arrays)
+    names = [each.name for each in fields(Approximation)]
+    return Approximation(**{name: parameters[name] for name in names}).restore(result.arrays)

@@ -34,8 +34,8 @@ from dask_dpmeans.text import counted
 def _inductive(model: "SpectralDPMeans") -> bool:
     if not model.spectrum().inductive:
         raise AttributeError(
-            f"the clusters of affinity={model.affinity!r} are of the rows that were fitted, whose labels are in "
-            "labels_; new rows need affinity='linear' or 'rbf'"
+            f"the clusters of affinity={model.affinity!r} are of the rows that were fitted, "
+            "whose labels are in labels_; new rows need affinity='linear' or 'rbf'"
         )
     return True
 
@@ -62,7 +62,7 @@ class _NewRowsMixin:
 
     @available_if(_inductive)
     def fit_transform(self: Any, X: object, y: object = None, **fit_params: object) -> Any:
-        """Fit, and return the distance of each row of Y to each center, (n, k) float64; lazy if X is."""
+        """Fit, and return the distances of the rows of Y to the centers, (n, k); lazy if X is."""
         return CentersMixin.fit_transform(self, X, y, **fit_params)
 
     @available_if(_inductive)
@@ -247,8 +247,9 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
             "eigenvalues above the penalty": f"{len(values):,}: {range_}",
             "relaxed objective": relaxed,
         }
+        settings.update(words.settings)
         embedding = getattr(self, "embedding_", None)
-        return replace(words, stored_rows=embedding, settings={**settings, **words.settings}, facts=facts)
+        return replace(words, stored_rows=embedding, settings=settings, facts=facts)
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters of DP-means on the rows of Y as an algorithm."""
@@ -259,7 +260,13 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
             max_clusters=self.max_clusters,
         )
 
-    def _map_rows(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: object) -> MappedRows:
+    def _map_rows(
+        self,
+        rows: Any,
+        method: Algorithm[Any],
+        groups: object,
+        sample_weight: object,
+    ) -> MappedRows:
         if self.affinity == "precomputed" and not is_lazy(rows):
             return self._feature_map().fit_matrix(rows.astype(np.float64), self.random_state_)
         return super()._map_rows(rows, method, groups, sample_weight)
@@ -267,7 +274,8 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     def _note(self, given: RowFit, progress: Progress[Any]) -> None:
         super()._note(given, progress)
         mapped = given.mapped
-        self._set_embedding(mapped.arrays["eigenvalues"][0], mapped.figures["affinity_trace"], mapped.rows)
+        eigenvalues, _ = mapped.arrays["eigenvalues"]
+        self._set_embedding(eigenvalues, mapped.figures["affinity_trace"], mapped.rows)
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)
@@ -276,7 +284,12 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
             rows = lazy_rows(rows)
         self._set_embedding(result.arrays["eigenvalues"], result.manifest["affinity_trace"], rows)
 
-    def _set_embedding(self, eigenvalues: Float64Array, trace: float, rows: npt.ArrayLike | None) -> None:
+    def _set_embedding(
+        self,
+        eigenvalues: Float64Array,
+        trace: float,
+        rows: npt.ArrayLike | None,
+    ) -> None:
         self.eigenvalues_ = eigenvalues
         self.relaxed_objective_ = relaxed_objective(eigenvalues, self.spectrum().penalty)
         self.affinity_trace_ = trace
@@ -298,8 +311,8 @@ def embedded_rows(block: Block) -> tuple[Float64Array]:
 def _predictor(result: Result) -> Kernel:
     if "projection" not in result.arrays:
         raise InputError(
-            "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
-            "affinity linear or rbf"
+            "the clusters of the run are of the rows that were fitted, whose labels are in it: "
+            "for new rows fit with affinity linear or rbf"
         )
     penalty = result.manifest["parameters"]["penalty"]
     return Predictions(Centers(result.arrays["cluster_centers"]), penalty)

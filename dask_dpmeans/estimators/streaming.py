@@ -81,7 +81,8 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         inertia = batch.inertia_of(source, clusters.centers)
         objective = inertia + method.penalty * len(clusters.centers)
         if not math.isfinite(objective):
-            raise InputError(f"the objective overflows float64 at penalty={method.penalty:g}: divide the data first")
+            found = f"the objective overflows float64 at penalty={method.penalty:g}"
+            raise InputError(f"{found}: divide the data first")
         self._set_state(state, clusters)
         self.inertia_, self.objective_ = inertia, objective
         self.labels_ = self.predict(X)
@@ -223,12 +224,19 @@ class SplitMergeDPMeans(_Stream):
     --------
     >>> import numpy as np
     >>> from dask_dpmeans import OnlineDPMeans, SplitMergeDPMeans
-    >>> X = np.tile([[-1.0, 0.0], [1.0, 0.0]], (1000, 1))  # figure 2 of the paper: all within one radius
-    >>> [round(model(penalty=100.0).fit(X).objective_) for model in (OnlineDPMeans, SplitMergeDPMeans)]
+    >>> X = np.tile([[-1.0, 0.0], [1.0, 0.0]], (1000, 1))  # figure 2: all within one radius
+    >>> models = OnlineDPMeans(penalty=100.0), SplitMergeDPMeans(penalty=100.0)
+    >>> [round(model.fit(X).objective_) for model in models]
     [2100, 220]
     """
 
-    def __init__(self, penalty: float, *, merge: bool = True, max_clusters: int | None = None) -> None:
+    def __init__(
+        self,
+        penalty: float,
+        *,
+        merge: bool = True,
+        max_clusters: int | None = None,
+    ) -> None:
         self.penalty = penalty
         self.merge = merge
         self.max_clusters = max_clusters

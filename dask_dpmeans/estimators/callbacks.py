@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks, from release 1.9 on, where they are experimental.
+"""Callbacks of scikit-learn, which are experimental there, from release 1.9 on.
 
 A fit is the root of a tree of tasks, with one task a step below it.  Callbacks are told when each
 task begins and ends.  A callback asks to stop by returning True at the end of a step.  The fit then

@@ -59,7 +59,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         Without a coreset, births alone run too, with the same parameters; up to 8,192 rows they
         run until centers repeat, whatever `tol` is.  The search goes on from them if they are
         lower, so a search that converges is never above them (with "cosine", up to rounding).
-        They are skipped where they would be an error: more than `max_clusters`, or a penalty
+        They are skipped if they would be an error: more than `max_clusters`, or a penalty
         above 4 with "cosine".  A search that stops at `max_iter` or began on a coreset may end
         above births alone.
     metric : {"euclidean", "cosine"}, default "euclidean"
@@ -67,7 +67,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         to unit length (after its columns were divided, if they are), so squared distances are
         2 (1 - cosine).  Centers are directions of sums of rows, of unit length (spherical k-means,
         Dhillon & Modha 2001).  If that sum is less than 1e-12 of the weight, the center stays
-        where it was; the first center is then the first axis.  A row of zeros is an `InputError`.
+        as it was; the first center is then the first axis.  A row of zeros is an `InputError`.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
         earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.

@@ -87,7 +87,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         features of "rbf" (`sklearn.kernel_approximation.RBFSampler`).  Float32 if the rows are.
     n_components : int, default 100
         Features of an approximation.  With "nystroem" this is also the number of rows of the
-        sample, at most n, drawn from all rows, also those of weight 0.
+        sample, at most n, drawn from all rows, also from rows of weight 0.
     search : bool, default False
         Take the penalty as a price, and search for the lowest objective; with an approximation as
         in `DPMeans`.  In the exact form the sweeps of Algorithm 1 come first, and the search is

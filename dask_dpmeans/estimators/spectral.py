@@ -113,7 +113,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     n_neighbors : int, default 10
         Neighbors of "nearest_neighbors".
     n_landmarks : int, default 1000
-        Landmarks of "rbf", drawn from all rows, also those of weight 0.
+        Landmarks of "rbf", drawn from all rows, also from rows of weight 0.
     max_components : int, default 256
         More eigenvalues above the penalty are an `InputError`.
     threshold : float, default 0.25

@@ -1,7 +1,7 @@
 """DP-means clustering, from Zarr stores to Zarr stores, on threads and on Dask clusters.
 
-Names are imported as they are first asked for: all modules together take seconds, in which the command line could not
-yet be stopped.
+Names are imported as they are first asked for: all modules together take seconds, in which the
+command line could not yet be stopped.
 """
 
 from importlib import import_module
@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from dask_dpmeans.api.fitting import dry_run, fit
     from dask_dpmeans.api.loading import load
     from dask_dpmeans.api.prediction import predict
-    from dask_dpmeans.errors import CorruptStoreError, InputError, NoWorkersError, TooManyClustersError
+    from dask_dpmeans.errors import (
+        CorruptStoreError,
+        InputError,
+        NoWorkersError,
+        TooManyClustersError,
+    )
     from dask_dpmeans.estimators.dpmeans import DPMeans
     from dask_dpmeans.estimators.gibbs import GibbsMixture
     from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans
@@ -60,7 +65,7 @@ HOMES = {
     "estimators.spectral": ("SpectralDPMeans",),
     "estimators.streaming": ("OnlineDPMeans", "SplitMergeDPMeans"),
 }
-"""Modules, and the names that the package exports of each; `metrics` and `penalty` are modules of `selection`."""
+"""Exported names by module; `metrics` and `penalty` are modules of `selection`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,1 @@
-"""Steps of a fit, without Dask and without Zarr: blocks and their merge tree, one sweep, one loop, its history."""
+"""Steps of a fit, without Dask and Zarr: blocks, the merge tree, sweeps, the loop, its history."""

@@ -1,8 +1,8 @@
 """Checkpoints: states saved inside a long step, so that a stopped job goes on to the same bytes.
 
-A checkpoint is named by a digest of all that the answer depends on: the rows, the method, the start, and the fields of
-the states.  So only the very same fit finds it.  A checkpoint that is damaged, missing or lacks a field, as one of
-another version may, is ignored: that fit starts anew.
+A checkpoint is named by a digest of all that the answer depends on: the rows, the method, the
+start, and the fields of the states.  So only the very same fit finds it.  A checkpoint that is
+damaged, missing or lacks a field, as one of another version may, is ignored: that fit starts anew.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ class Checkpoint:
         return cls(rows.checkpoints, digest(rows.identity, *parts))
 
     def restore(self, build: Callable[[Values], Restored]) -> Restored | None:
-        """Return what `build` makes of the saved values; None if they are missing, damaged or lack a name."""
+        """Call `build` with the saved values; return None if they are damaged or lack a name."""
         if self.store is None:
             return None
         content = self.store.load(self.name)
@@ -102,18 +102,19 @@ class Checkpoint:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # A task of a cluster that was cancelled saves nothing: another job may be at work on the store by now.
+        # A cancelled task of a cluster saves nothing: another job may be at work on the store.
         if kind is not None and issubclass(kind, KeyboardInterrupt | AbandonedError):
             with suppress(OSError, LockLostError):  # the interruption is what counts
                 self._save()
 
 
 def digest(*parts: object) -> str:
-    """Return a digest of arrays, numbers, texts, dataclasses and their classes, and sequences of such."""
+    """Return a digest of arrays, numbers, texts, dataclasses, their classes, and sequences of these."""
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, type) and is_dataclass(part):
-            found.update(f"{part.__qualname__}({','.join(each.name for each in fields(part))})".encode())
+            names = ",".join(each.name for each in fields(part))
+            found.update(f"{part.__qualname__}({names})".encode())
         elif is_dataclass(part):
             inner = [getattr(part, each.name) for each in fields(part) if each.compare]
             found.update(f"{type(part).__qualname__}{digest(type(part), *inner)}".encode())

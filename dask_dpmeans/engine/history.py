@@ -82,7 +82,7 @@ class Record:
     closings: int
     """Kept trials that deleted clusters."""
     swaps: int
-    """Kept trials that did both.  Moves of single rows and a step to the end of births alone are counted here too."""
+    """Kept trials that did both, moves of single rows, and steps to the end of births alone."""
     merge_gain: float
     """Decrease of the objective by the merges."""
     split_gain: float
@@ -90,8 +90,8 @@ class Record:
     delete_gain: float
     """Least decrease by the deletes."""
     passes: float
-    """Passes since the start.  A pass over a part of the rows counts as that part; a pass that skips unchanged shards
-    counts as one."""
+    """Passes since the start.  A pass over a part of the rows counts as that part; a pass that
+    skips unchanged shards counts as one."""
     seconds: float
     """Time of the step; the one figure that differs from run to run."""
 
@@ -116,6 +116,7 @@ class Record:
 
 FIGURES = tuple(field.name for field in fields(Record))
 """Columns of the history, in order."""
+DTYPES = dict.fromkeys(FIGURES, np.float64) | dict.fromkeys(INTEGERS, np.int64)
 
 
 class History(list[Record]):
@@ -123,20 +124,23 @@ class History(list[Record]):
 
     @classmethod
     def from_table(cls, table: Float64Array) -> Self:
-        """Return the history of a table, (steps, figures) float64, with its columns in the order of `FIGURES`."""
+        """Return the history of a table, (steps, figures) float64, with the columns `FIGURES`."""
         return cls(map(_record, table.tolist()))
 
     def table(self) -> Float64Array:
         """Return a table, (steps, figures) float64; integers below 2**53 are exact."""
-        return np.array([[getattr(record, name) for name in FIGURES] for record in self], np.float64)
+        rows = [[getattr(record, name) for name in FIGURES] for record in self]
+        return np.array(rows, np.float64)
 
     def columns(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the columns by name, (steps,) each, int64 or float64."""
-        kinds = dict.fromkeys(FIGURES, np.float64) | dict.fromkeys(INTEGERS, np.int64)
-        return {name: np.array([getattr(record, name) for record in self], kinds[name]) for name in FIGURES}
+        return {name: np.array([getattr(record, name) for record in self], dtype) for name, dtype in DTYPES.items()}
 
     def after(self, record: Record, *, committed: bool = True) -> Self:
-        """Return this history after one more step; of a rejected step only the `passes` count, in the last record."""
+        """Return this history after one more step.
+
+        Of a rejected step only the `passes` count, in the last record.
+        """
         if committed:
             return type(self)([*self, record])
         return type(self)([*self[:-1], replace(self[-1], passes=record.passes)])

@@ -6,7 +6,16 @@ from functools import cached_property
 from typing import Any
 
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
-from dask_dpmeans.engine.plan import Answer, Kernel, Plan, Reduction, Shared, Sink, block_height, merge_tree
+from dask_dpmeans.engine.plan import (
+    Answer,
+    Kernel,
+    Plan,
+    Reduction,
+    Shared,
+    Sink,
+    block_height,
+    merge_tree,
+)
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows, Scratch
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 
@@ -47,19 +56,31 @@ class InMemoryRows:
         """Column statistics."""
         return self.fold(ColumnStatistics(float("inf")))
 
-    def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
+    def fold(
+        self,
+        reduction: Reduction[Answer],
+        blocks: range | None = None,
+        name: str = "fold",
+    ) -> Answer:
         """Reduce all rows, or a run of blocks that is a subtree of the merge tree."""
         if blocks is None:
             blocks = range(self.plan.n_blocks)
         scratch = Scratch()
-        return merge_tree((reduction.chunk(self._block(number, scratch)) for number in blocks), reduction.combine)
+        answers = (reduction.chunk(self._block(number, scratch)) for number in blocks)
+        return merge_tree(answers, reduction.combine)
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
         """Run a kernel on every block; return the answers of the sink."""
-        scratch, height = Scratch(), self.plan.block_rows
-        return [sink(number * height, kernel(self._block(number, scratch))) for number in range(self.plan.n_blocks)]
+        scratch = Scratch()
+        blocks = (self._block(number, scratch) for number in range(self.plan.n_blocks))
+        return [sink(block.start, kernel(block)) for block in blocks]
 
-    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
+    def run(
+        self,
+        jobs: Sequence[Callable[[Shared], Answer]],
+        shared: Shared,
+        name: str = "run",
+    ) -> list[Answer]:
         """Run jobs on a value that they share, one after the other."""
         return [job(shared) for job in jobs]
 

@@ -13,6 +13,8 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.kernels.block import Features
 
 AnyState = TypeVar("AnyState", bound=Any)
+Arrays = Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
+"""Values and names of dimensions, by name."""
 OVER = "over"
 """Name in a checkpoint: whether the fit has ended."""
 
@@ -37,7 +39,7 @@ class Algorithm(Protocol[AnyState]):
 
     @property
     def features(self) -> Features | None:
-        """The map of each row of the input before the method sees it; None for the rows as given."""
+        """The map of rows to what the method sees; None for the rows as given."""
         ...
 
     def seeded(self, seed: int) -> Self:
@@ -64,14 +66,14 @@ class Algorithm(Protocol[AnyState]):
         """Return the kernel of a map that labels the rows by a state."""
         ...
 
-    def result(self, source: Source, state: AnyState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: AnyState) -> Arrays:
         """Return the arrays of the stored result by name, each with the names of its dimensions."""
         ...
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """A method whose states are draws from a distribution: every state is committed, and none converges."""
+    """A method whose states are draws: every state is committed, and none converges."""
 
     @property
     def draws(self) -> Literal[True]:
@@ -89,7 +91,7 @@ class Step(Generic[AnyState]):
     seconds: float
     """Time of the step."""
     committed: bool = True
-    """Whether the state is new.  If not, the step was rejected, and this is the state before it again."""
+    """Whether the state is new.  If not, this is the state before a rejected step."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Progress(Generic[AnyState]):
 
 
 class Observer(Protocol[AnyState]):
-    """Something that follows the steps of a fit: a store that commits them, callbacks, a progress bar."""
+    """A follower of the steps of a fit: a store that commits them, or callbacks."""
 
     def begin_step(self) -> None:
         """Note that a step begins."""
@@ -119,11 +121,15 @@ class Observer(Protocol[AnyState]):
         ...
 
 
-def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None = None) -> Iterator[Step[AnyState]]:
+def iterate(
+    source: Source,
+    method: Algorithm[AnyState],
+    state: AnyState | None = None,
+) -> Iterator[Step[AnyState]]:
     """Step until the method has converged or `max_iter` is reached, and yield each committed state.
 
-    A step that does not lower the objective is rejected: the state before it is yielded once more, as the end, with
-    the rows that the step read.  Every state of a `Sampler` is committed.
+    A step that does not lower the objective is rejected: the state before it is yielded once more,
+    as the end, with the rows that the step read.  Every state of a `Sampler` is committed.
 
     Parameters
     ----------
@@ -139,7 +145,7 @@ def iterate(source: Source, method: Algorithm[AnyState], state: AnyState | None 
         if not (after.objective < before.objective or isinstance(method, Sampler)):
             yield Step(replace(before, rows_read=after.rows_read), True, seconds, committed=False)
             return
-        converged = bool(method.done(before, after))  # a comparison of NumPy's numbers gives one that JSON cannot hold
+        converged = bool(method.done(before, after))  # JSON cannot hold a bool of NumPy
         yield Step(after, converged, seconds)
         if converged:
             return
@@ -185,7 +191,11 @@ def drive(
     return progress
 
 
-def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | None = None) -> AnyState:
+def last_state(
+    source: Source,
+    method: Algorithm[AnyState],
+    start: AnyState | None = None,
+) -> AnyState:
     """Return the state that a fit ends with.  A fit that was stopped goes on from its checkpoint.
 
     Parameters
@@ -194,9 +204,10 @@ def last_state(source: Source, method: Algorithm[AnyState], start: AnyState | No
     method : parameters and steps
     start : where to start; the method's own start by default
     """
-    with Checkpoint.of(source, method.state, method, start) as checkpoint:
+    kind = method.state
+    with Checkpoint.of(source, kind, method, start) as checkpoint:
         state, over = start, False
-        saved = checkpoint.restore(lambda values: (state_of(method.state, values), bool(values[OVER])))
+        saved = checkpoint.restore(lambda values: (state_of(kind, values), bool(values[OVER])))
         if saved is not None:
             state, over = saved
         if over:

@@ -1,9 +1,9 @@
-"""Optimistic concurrency control (Pan et al. 2013), for any method whose rows may object to a state.
+"""Optimistic concurrency control (Pan et al. 2013), for methods whose rows may object to a state.
 
-Every block runs a serial rule on its own rows against the state at the start of the pass.  The coordinator runs the
-same rule once more on the rows that objected.  Then the rows are scanned again, until no row objects.  The result
-equals one serial sweep over the rows in *witness order*: first the opened rows, in the order in which they opened, then
-all others.
+Every block runs a serial rule on its own rows against the state at the start of the pass.  The
+coordinator runs the same rule once more on the rows that objected.  Then the rows are scanned
+again, until no row objects.  The result equals one serial sweep over the rows in *witness order*:
+first the opened rows, in the order in which they opened, then all others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,20 +32,26 @@ class Rule(Protocol[State, Answer]):
         ...
 
     def validate(self, state: State, answer: Answer) -> tuple[State, Int64Array]:
-        """Return the state after the objections that are upheld, and the numbers of the rows that opened something."""
+        """Return the state after the valid objections, and the numbers of the rows that opened."""
         ...
 
 
 @runtime_checkable
 class ReusableRule(Rule[State, Answer], Protocol[State, Answer]):
-    """A rule whose answers may hold in the next pass too, so that a shard need not be read again."""
+    """A rule whose answers may hold in the next pass, so that shards need not be read again."""
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
         ...
 
-    def unchanged(self, earlier: Self, before: State, after: State, kept: Mapping[int, Kept]) -> dict[int, Kept]:
-        """Return what is kept of the shards that answer `after` as an earlier rule answered `before`."""
+    def unchanged(
+        self,
+        earlier: Self,
+        before: State,
+        after: State,
+        kept: Mapping[int, Kept],
+    ) -> dict[int, Kept]:
+        """Return the kept parts of shards that answer `after` as they answered `before`."""
         ...
 
     def restore(self, state: State, kept: Any) -> Answer:
@@ -79,8 +85,12 @@ class ReusableRound(Round[State, Answer]):
         """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
         return self.rule.keep(answer, most_bytes)
 
-    def unchanged(self, earlier: "ReusableRound[State, Answer]", kept: Mapping[int, Kept]) -> dict[int, Kept]:
-        """Return what is kept of the shards that answer as they did in an earlier pass."""
+    def unchanged(
+        self,
+        earlier: "ReusableRound[State, Answer]",
+        kept: Mapping[int, Kept],
+    ) -> dict[int, Kept]:
+        """Return the kept parts of shards that answer as in an earlier pass."""
         if type(earlier.rule) is not type(self.rule):
             return {}
         return self.rule.unchanged(earlier.rule, earlier.state, self.state, kept)
@@ -109,11 +119,17 @@ class Sweep(Generic[State, Answer]):
     rows_read: int
 
 
-def settle(source: Source, rule: Rule[State, Answer], state: State, *, gradually: bool = False) -> Sweep[State, Answer]:
+def settle(
+    source: Source,
+    rule: Rule[State, Answer],
+    state: State,
+    *,
+    gradually: bool = False,
+) -> Sweep[State, Answer]:
     """Sweep until no row objects.
 
-    With `gradually` the first rounds read runs of blocks that double, each run once.  So the objections of a round stay
-    few even if nearly every row objects at first.
+    With `gradually` the first rounds read runs of blocks that double, each run once.  So the
+    objections of a round stay few even if nearly every row objects at first.
     """
     opened: list[Int64Array] = []
     rows_read = 0

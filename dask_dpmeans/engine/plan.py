@@ -1,12 +1,13 @@
 """Blocks, shards and the merge tree, as plain arithmetic, and what a method may ask of its rows.
 
-*Block*: a run of rows, the unit of work of every kernel.  Its bounds are fixed by global row numbers and by the number
-of columns alone (`block_height`), never by the chunks of the input.
+*Block*: a run of rows, the unit of work of every kernel.  Its bounds are fixed by global row
+numbers and by the number of columns alone (`block_height`), never by the chunks of the input.
 
-*Shard*: a run of ``2**m`` blocks that one task handles.  The number of threads and their memory decide how high it is.
+*Shard*: a run of ``2**m`` blocks that one task handles.  The number of threads and their memory
+decide how high it is.
 
-*Merge tree*: the answers of all blocks are merged in pairs, in one fixed binary tree over block numbers.  A shard is a
-subtree of it, so shards and workers never change a result::
+*Merge tree*: the answers of all blocks are merged in pairs, in one fixed binary tree over block
+numbers.  A shard is a subtree of it, so shards and workers never change a result::
 
     blocks   0   1   2   3   4   5   6
               \\ /     \\ /     \\ /     |
@@ -17,9 +18,9 @@ subtree of it, so shards and workers never change a result::
                          \\   /
                            o
 
-Methods ask two things of a `Source`.  A *fold* runs a `Reduction` on each block, and merges the small answers in the
-tree: sums, proposals, farthest rows.  A *map* runs a `Kernel` on each block, and keeps its answers row by row: labels,
-distances, features.
+Methods ask two things of a `Source`.  A *fold* runs a `Reduction` on each block, and merges the
+small answers in the tree: sums, proposals, farthest rows.  A *map* runs a `Kernel` on each block,
+and keeps its answers row by row: labels, distances, features.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -45,12 +46,12 @@ LEAST_BLOCK_ROWS = 2**8
 ENOUGH_SHARDS = 2**12
 """Shards of a pass on a large cluster, as long as every thread has one."""
 LABEL_CHUNKS = 64
-"""Row-aligned results are written in about as many chunks, each of 1 to `LABEL_CHUNK_BLOCKS` blocks."""
+"""Chunks of row-aligned results, about; each has 1 to `LABEL_CHUNK_BLOCKS` blocks."""
 LABEL_CHUNK_BLOCKS = 8
 
 
 class Reduction(Protocol[Answer]):
-    """A reduction over all rows, as a value: the answer of a block, and the merge of two answers."""
+    """A reduction over all rows: the answer of a block, and the merge of two answers."""
 
     def chunk(self, block: Block) -> Answer:
         """Return the answer of one block."""
@@ -63,14 +64,14 @@ class Reduction(Protocol[Answer]):
 
 @runtime_checkable
 class ReusableReduction(Reduction[Answer], Protocol[Answer]):
-    """A reduction whose answers may hold in the next pass too, so that a shard need not be read again."""
+    """A reduction whose answers may hold in the next pass, so that shards need not be read again."""
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
         ...
 
     def unchanged(self, earlier: Any, kept: Mapping[int, Kept]) -> dict[int, Kept]:
-        """Return what is kept of the shards that answer as in an earlier pass, a reduction of the same kind."""
+        """Return the kept parts of shards that answer as in an earlier pass of the same kind."""
         ...
 
     def restore(self, kept: Any) -> Answer:
@@ -93,9 +94,10 @@ class Stepwise(Protocol):
 
 
 def run_fits(
-    fits: Generator[Mapping[str, float], None, Answer], note: Callable[[Mapping[str, float]], None] = lambda fit: None
+    fits: Generator[Mapping[str, float], None, Answer],
+    note: Callable[[Mapping[str, float]], None] = lambda fit: None,
 ) -> Answer:
-    """Run a job made of fits to its end, and return its answer; `note` is called with what each fit yields."""
+    """Run a job made of fits, and return its answer; `note` is called with what each fit yields."""
     while True:
         try:
             fit = next(fits)
@@ -108,7 +110,7 @@ def run_fits(
 Kernel = Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
 """Function that a map runs on each block; its answers are aligned with the rows."""
 Sink = Callable[[int, tuple[np.ndarray[Any, Any], ...]], Any]
-"""Receiver of the answers of a map: called with the number of the first row, and the answers of a run of rows."""
+"""Receiver of the answers of a map: takes the first row number and the answers of a run of rows."""
 
 
 class Source(Protocol):
@@ -139,18 +141,28 @@ class Source(Protocol):
         """Where fits save their states; None to save nothing."""
         ...
 
-    def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
+    def fold(
+        self,
+        reduction: Reduction[Answer],
+        blocks: range | None = None,
+        name: str = "fold",
+    ) -> Answer:
         """Reduce all rows, or a run of blocks that is a subtree of the merge tree."""
         ...
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
-        """Run a kernel on every block, and hand its answers to `sink` in runs of whole label chunks.
+        """Run a kernel on every block, and pass its answers to `sink` in whole label chunks.
 
         Return the answers of the sink, in row order.
         """
         ...
 
-    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
+    def run(
+        self,
+        jobs: Sequence[Callable[[Shared], Answer]],
+        shared: Shared,
+        name: str = "run",
+    ) -> list[Answer]:
         """Run jobs on a value that they share, at the same time if there are workers."""
         ...
 
@@ -170,7 +182,8 @@ def label_chunk(n_rows: int, block_rows: int) -> int:
     >>> label_chunk(1000, 256), label_chunk(10**6, 256), label_chunk(10**9, 256)
     (256, 2048, 2048)
     """
-    return max(block_rows, min(LABEL_CHUNK_BLOCKS * block_rows, power_of_two(n_rows // LABEL_CHUNKS)))
+    rows = power_of_two(n_rows // LABEL_CHUNKS)
+    return max(block_rows, min(LABEL_CHUNK_BLOCKS * block_rows, rows))
 
 
 def power_of_two(number: int) -> int:
@@ -210,8 +223,8 @@ class Plan:
 
     def rows_of(self, blocks: range) -> int:
         """Return the number of rows in a range of blocks."""
-        start, stop = (min(self.n_rows, block * self.block_rows) for block in (blocks.start, blocks.stop))
-        return stop - start
+        start, stop = blocks.start * self.block_rows, blocks.stop * self.block_rows
+        return min(self.n_rows, stop) - min(self.n_rows, start)
 
     def shard_bounds(self) -> list[tuple[int, int]]:
         """Return the first row and the end of each shard."""
@@ -219,7 +232,7 @@ class Plan:
         return [(start, min(start + self.shard_rows, self.n_rows)) for start in starts]
 
     def pieces(self, blocks: range, wanted: int = 1) -> list[tuple[int, range]]:
-        """Return the shards that a range of blocks touches, each with its blocks, numbered within the shard.
+        """Return the shards of a range of blocks, each with its blocks, numbered within the shard.
 
         Fewer shards than `wanted` are cut into smaller subtrees, down to blocks.
         """
@@ -234,12 +247,19 @@ class Plan:
         return found
 
 
-def shard_blocks(n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1) -> int:
-    """Return the blocks of a shard, a power of two: about eight shards a thread, none over `most_rows` rows.
+def shard_blocks(
+    n_rows: int,
+    block_rows: int,
+    n_threads: int,
+    most_rows: int,
+    stored_rows: int = 1,
+) -> int:
+    """Return the blocks of a shard, a power of two: about eight shards a thread, of at most `most_rows`.
 
-    From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.  A shard is at least a
-    label chunk and as high as `stored_rows`, the rows stored together, so that tasks do not all decode the same chunk.
-    The grouping never changes a result, so it may follow the threads and their memory.
+    From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.  A
+    shard is at least a label chunk and as high as `stored_rows`, the rows stored together, so that
+    tasks do not all decode the same chunk.  The grouping never changes a result, so it may follow
+    the threads and their memory.
 
     >>> shard_blocks(10**6, 256, 2, 10**9), shard_blocks(10**6, 256, 2, 1), shard_blocks(10**6, 256, 2, 1, 5000)
     (128, 8, 16)

@@ -1,4 +1,4 @@
-"""The common parts of the scikit-learn estimators: fits, predictions, and checks of what they are given."""
+"""The common parts of the scikit-learn estimators: fits, predictions, and checks."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -56,7 +61,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         return Description()
 
     def _feature_map(self) -> FeatureMap | None:
-        """Return the map that is learned from the rows before the method sees them; None to use the rows."""
+        """Return the map that is fitted to the rows first; None to use the rows."""
         return None
 
     def _center_names(self) -> Names | None:
@@ -77,8 +82,8 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     ) -> None:
         """Fit, and set the fitted attributes.
 
-        `note` sets them on an estimator.  Callbacks get a copy, as if the fit had ended with that step.  A warning
-        points `frames` functions up.
+        `note` sets them on an estimator.  Callbacks get a copy, as if the fit had ended with that
+        step.  A warning points `frames` functions up.
         """
 
         def attributes(progress: Progress[Any]) -> Mapping[str, Any]:
@@ -105,7 +110,8 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
 
     def _restore(self, result: Result) -> None:
         """Set the fitted attributes from a run."""
-        self._set_fitted(result.arrays["cluster_weights"], result.arrays["cluster_inertias"], result.history)
+        arrays = result.arrays
+        self._set_fitted(arrays["cluster_weights"], arrays["cluster_inertias"], result.history)
 
 
 class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMixin):
@@ -128,19 +134,20 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         return Description(**rows_as_fitted(self.features_, self.feature_scale_))
 
     def predict(self, X: object) -> Any:
-        """Return the number of the nearest center of each row, (n,) int32; lazy if X is a Dask array."""
+        """Return the number of the nearest center of each row, (n,) int32; lazy if X is."""
         check_is_fitted(self)
         return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32)
 
     def transform(self, X: object) -> Any:
-        """Return the distance of each row to each center, (n, k) float64, in units of the fit; lazy if X is."""
+        """Return the distance of each row to each center, (n, k) float64; lazy if X is."""
         check_is_fitted(self)
         return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Return minus the inertia of X, the weighted sum of squared distances to the nearest centers."""
+        """Return minus the inertia: the weighted sum of squared distances to the nearest centers."""
         check_is_fitted(self)
-        return -batch.inertia_of(self._source(checked_rows(self, X, reset=False), sample_weight), self.cluster_centers_)
+        source = self._source(checked_rows(self, X, reset=False), sample_weight)
+        return -batch.inertia_of(source, self.cluster_centers_)
 
     def _mapped(
         self,
@@ -167,7 +174,12 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         source.map(kernel, Writer((answer,)), "predict")
         return answer
 
-    def _source(self, rows: object, sample_weight: object = None, groups: object = None) -> RowSource:
+    def _source(
+        self,
+        rows: object,
+        sample_weight: object = None,
+        groups: object = None,
+    ) -> RowSource:
         """Return rows with the columns, the scale and the features of the fit."""
         return as_source(
             rows,
@@ -206,7 +218,7 @@ class RowFit:
 
 
 class CentersMixin(NearestCenterMixin):
-    """The part of every estimator that fits centers to rows by an `Algorithm`, which its `method` returns."""
+    """The part of every estimator that fits centers to rows by an `Algorithm`."""
 
     def method(self) -> Algorithm[Any]:
         """Return the checked parameters as an algorithm.
@@ -222,14 +234,14 @@ class CentersMixin(NearestCenterMixin):
     def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
         """Cluster the rows of X.
 
-        Parameters
-        ----------
-        X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or DataFrame, ``zarr.Array``
-            Or a ``zarr.Group`` of CSR rows.  With a precomputed kernel or affinity, the matrix (n, n).
+        Parameters ---------- X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or
+        DataFrame, ``zarr.Array``
+            Or a ``zarr.Group`` of CSR rows.  With a precomputed kernel or affinity, the matrix (n,
+            n).
         y : ignored
         sample_weight : (n,), optional
-            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared distance exceeds the
-            penalty.  So an integer weight equals a repeated row.
+            Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared
+            distance exceeds the penalty.  So an integer weight equals a repeated row.
 
         Returns
         -------
@@ -255,14 +267,29 @@ class CentersMixin(NearestCenterMixin):
         groups: object = None,
         sample_weight: object = None,
     ) -> None:
-        """Fit, and set the fitted attributes.  Called by `fit` itself: a warning points at its caller."""
+        """Fit, and set the fitted attributes.
+
+        Only for `fit` itself: a warning points at its caller.
+        """
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
         given = RowFit(method, mapped, rows, groups)
-        self._drive(mapped.source, method, tasks, lambda model, progress: model._note(given, progress), frames=3)
+        self._drive(
+            mapped.source,
+            method,
+            tasks,
+            lambda model, progress: model._note(given, progress),
+            frames=3,
+        )
 
-    def _map_rows(self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object) -> MappedRows:
+    def _map_rows(
+        self,
+        rows: object,
+        method: Algorithm[Any],
+        groups: object,
+        sample_weight: object,
+    ) -> MappedRows:
         """Return the rows as the method sees them."""
         feature_map = self._feature_map()
         source = as_source(rows, sample_weight, groups=groups, features=method.features)
@@ -280,7 +307,8 @@ class CentersMixin(NearestCenterMixin):
         self._set_centers(given.method, source, state)
         kernel = given.method.labels(source, state)
         if is_lazy(given.rows):
-            self.labels_ = lazy_map(given.rows, kernel, None, None, np.int32, None, given.groups, self.features_)
+            groups, features = given.groups, self.features_
+            self.labels_ = lazy_map(given.rows, kernel, None, None, np.int32, None, groups, features)
         else:
             self.labels_ = np.empty(given.rows.shape[0], np.int32)
             source.map(kernel, Writer((self.labels_,)), "label")
@@ -306,8 +334,14 @@ def seed_of(random_state: object) -> int:
     return seed
 
 
-def checked_rows(model: BaseEstimator, X: object, *, reset: bool, names: Names | None = None) -> Any:
-    """Return X as rows, (n, d), with the number and the names of its columns checked against the fit.
+def checked_rows(
+    model: BaseEstimator,
+    X: object,
+    *,
+    reset: bool,
+    names: Names | None = None,
+) -> Any:
+    """Return X as rows, (n, d), after a check of its columns against the fit.
 
     Parameters
     ----------
@@ -317,7 +351,8 @@ def checked_rows(model: BaseEstimator, X: object, *, reset: bool, names: Names |
     names : names of the columns, if X was made of tables
     """
     if isinstance(X, np.ma.MaskedArray):
-        raise InputError("X is a masked array: fill or drop the masked entries first, as X.filled(0) does")
+        advice = "fill or drop the masked entries first, as X.filled(0) does"
+        raise InputError(f"X is a masked array: {advice}")
     name = type(model).__name__
     rows = opened_rows(unwrapped(X, "X"), name)
     if names is None:
@@ -341,7 +376,13 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
     """Return rows in this process's memory as an array that scikit-learn accepts."""
     sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
     try:
-        rows = check_array(X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X")
+        rows = check_array(
+            X,
+            accept_sparse=sparse,
+            ensure_all_finite=False,
+            estimator=model,
+            input_name="X",
+        )
         if rows.dtype.kind == "O":
             rows = rows.astype(np.float64)
     except (TypeError, ValueError) as error:

@@ -1,7 +1,8 @@
-"""scikit-learn's callbacks, from release 1.9 on, where they are experimental.
+"""Callbacks of scikit-learn, which are experimental there, from release 1.9 on.
 
-A fit is the root of a tree of tasks, with one task a step below it.  Callbacks are told when each task begins and ends.
-A callback asks to stop by returning True at the end of a step.  The fit then ends with that step, without a warning.
+A fit is the root of a tree of tasks, with one task a step below it.  Callbacks are told when each
+task begins and ends.  A callback asks to stop by returning True at the end of a step.  The fit then
+ends with that step, without a warning.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +49,14 @@ class Tasks:
     """Arguments of the fit: X, y and metadata."""
 
     @classmethod
-    def of(cls, model: BaseEstimator, X: object, y: object = None, sample_weight: object = None, most: int = 0) -> Self:
+    def of(
+        cls,
+        model: BaseEstimator,
+        X: object,
+        y: object = None,
+        sample_weight: object = None,
+        most: int = 0,
+    ) -> Self:
         """Begin the root task of a fit of at most `most` steps; for a fit `with_callbacks`."""
         metadata = {"sample_weight": sample_weight}
         if sample_weight is None:
@@ -56,15 +64,15 @@ class Tasks:
         given = {"X": X, "y": y, "metadata": metadata}
         if not FOUND:
             return cls(model, None, given)
-        # scikit-learn documents this method as public for those who write estimators, whatever its underscore says.
+        # scikit-learn documents this method for authors of estimators, despite its underscore.
         context = model._init_callback_context(max_subtasks=most)
         return cls(model, context.call_on_fit_task_begin(estimator=model, **given), given)
 
     def steps(self, attributes: Callable[[Progress[Any]], Attributes]) -> "StepTasks":
         """Return the observer of the steps of the fit.
 
-        `attributes` returns the fitted attributes of a fit that ended with a step.  It is called only for callbacks
-        that want them.
+        `attributes` returns the fitted attributes of a fit that ended with a step.  It is called
+        only for callbacks that want them.
         """
         return StepTasks(self, attributes)
 
@@ -73,7 +81,11 @@ class Tasks:
         if self.context is None:
             return self
         context = self.context.subcontext(task_name="step")
-        return Tasks(self.model, context.call_on_fit_task_begin(estimator=self.model, **self.given), self.given)
+        return Tasks(
+            self.model,
+            context.call_on_fit_task_begin(estimator=self.model, **self.given),
+            self.given,
+        )
 
     def end(self, attributes: Callable[[], Attributes] = dict) -> bool:
         """End the task, and return whether a callback asks to stop."""

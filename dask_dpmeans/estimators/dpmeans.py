@@ -60,7 +60,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         Without a coreset, births alone run too, with the same parameters; up to 8,192 rows they
         run until centers repeat, whatever `tol` is.  The search goes on from them if they are
         lower, so a search that converges is never above them (with "cosine", up to rounding).
-        They are skipped where they would be an error: more than `max_clusters`, or a penalty
+        They are skipped if they would be an error: more than `max_clusters`, or a penalty
         above 4 with "cosine".  A search that stops at `max_iter` or began on a coreset may end
         above births alone.
     metric : {"euclidean", "cosine"}, default "euclidean"
@@ -68,7 +68,7 @@ class DPMeans(CentersMixin, BaseEstimator):
         to unit length (after its columns were divided, if they are), so squared distances are
         2 (1 - cosine).  Centers are directions of sums of rows, of unit length (spherical k-means,
         Dhillon & Modha 2001).  If that sum is less than 1e-12 of the weight, the center stays
-        where it was; the first center is then the first axis.  A row of zeros is an `InputError`.
+        as it was; the first center is then the first axis.  A row of zeros is an `InputError`.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
         earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.
@@ -181,7 +181,7 @@ LEARNED = "the centers of init are among features of a kernel, which the rows ar
 
 
 def first_centers(init: object) -> Float64Array | None:
-    """Return the first centers, (k, d), in the units of the input; None for the mean of all rows."""
+    """Return first centers, (k, d), in the units of the input; None for the mean of all rows."""
     if _is_mean(init):
         return None
     if isinstance(init, str | os.PathLike | Location):
@@ -232,7 +232,11 @@ def earlier_run(init: str | os.PathLike[str] | Location) -> Result:
         raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
 
 
-def in_input_units(centers: Float64Array | None, scale: Float64Array | None, init: object) -> Float64Array:
+def in_input_units(
+    centers: Float64Array | None,
+    scale: Float64Array | None,
+    init: object,
+) -> Float64Array:
     """Return the centers, (k, d), of an earlier run or fit in the units of its input."""
     if centers is None:
         raise InputError(f"{INIT}, got {checks.shown(init)}, which has no centers among the rows")

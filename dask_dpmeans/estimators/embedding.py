@@ -1,10 +1,11 @@
-"""From rows to the rows of Y: which affinity matrix is decomposed, and where its eigenvectors stand."""
+"""The rows of Y: eigenvectors of the affinity matrix of the rows, as a feature map."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import diags_array, issparse
+import numpy.typing as npt
+from scipy.sparse import diags_array, issparse, sparray
 from sklearn.neighbors import kneighbors_graph
 from threadpoolctl import threadpool_limits
 
@@ -12,53 +13,73 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.methods.spectral.relaxation import Embedding, Spectrum, linear, nystroem, of_matrix, symmetric
-from dask_dpmeans.sources import RowSource, Threads, as_source, featured, format_bytes, one_blas_thread
+from dask_dpmeans.methods.spectral.relaxation import (
+    Embedding,
+    Spectrum,
+    linear,
+    nystroem,
+    of_matrix,
+    symmetric,
+)
+from dask_dpmeans.sources import (
+    RowSource,
+    Threads,
+    as_source,
+    featured,
+    format_bytes,
+    one_blas_thread,
+)
 
 GATHERED_BYTES = 2**31
-"""Rows in float64, the most that are gathered in one place."""
+"""Most bytes of rows in float64 that are gathered in memory."""
 
 
 @dataclass(frozen=True)
 class Eigenvectors:
-    """The rows of Y in place of the rows, as a feature_map."""
+    """The map of rows to the rows of Y."""
 
-    asked: Spectrum
+    spectrum: Spectrum
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What is asked of the affinity."""
-        return {"spectrum": asdict(self.asked)}
+        """The parameters of the affinity."""
+        return {"spectrum": asdict(self.spectrum)}
 
-    def check_weights(self, sample_weight: Any) -> None:
-        """Refuse weights where rows have no say in the affinity one by one."""
-        self.asked.check_weights(sample_weight)
+    def check_weights(self, sample_weight: object) -> None:
+        """Refuse weights for an affinity that cannot use them."""
+        self.spectrum.check_weights(sample_weight)
 
     def fit(self, source: RowSource, seed: int) -> MappedRows:
-        """The rows of Y: what projects each row, or all of them, gathered."""
+        """Return the rows of Y, as a projection of each row or gathered in memory."""
         with one_blas_thread():
-            embedding = _embedding(source, self.asked, seed)
+            embedding = _embedding(source, self.spectrum, seed)
         if embedding.projection is not None:
-            return _learned(embedding, featured(source, embedding.projection))
-        threads = source.executor.threads if isinstance(source.executor, Threads) else None
-        return _learned(embedding, as_source(embedding.rows, threads=threads, on_pass=source.executor.on_pass))
+            return _mapped_rows(embedding, featured(source, embedding.projection))
+        executor, threads = source.executor, None
+        if isinstance(executor, Threads):
+            threads = executor.threads
+        rows = as_source(embedding.rows, threads=threads, on_pass=executor.on_pass)
+        return _mapped_rows(embedding, rows)
 
-    def fit_matrix(self, matrix: Any, seed: int) -> MappedRows:
-        """The same of an affinity matrix, (n, n), in memory, NumPy or scipy.sparse."""
-        as_source(matrix, sparse=issparse(matrix))  # which names what is no number
+    def fit_matrix(self, matrix: npt.NDArray[Any] | sparray, seed: int) -> MappedRows:
+        """Return the rows of Y of an affinity matrix, (n, n), in memory, NumPy or scipy.sparse."""
+        as_source(matrix, sparse=issparse(matrix))  # names what is no number
         with one_blas_thread():
-            embedding = of_matrix(symmetric(matrix), self.asked, seed, passes=0)
-        return _learned(embedding, as_source(embedding.rows))
+            embedding = of_matrix(symmetric(matrix), self.spectrum, seed, passes=0)
+        return _mapped_rows(embedding, as_source(embedding.rows))
 
 
-def _learned(embedding: Embedding, source: RowSource) -> MappedRows:
-    arrays: dict[str, Any] = {"eigenvalues": (embedding.eigenvalues, ("component",))}
+def _mapped_rows(embedding: Embedding, source: RowSource) -> MappedRows:
+    arrays: dict[str, tuple[Float64Array, tuple[str, ...]]] = {}
+    arrays["eigenvalues"] = embedding.eigenvalues, ("component",)
     if embedding.projection is not None:
         axes = embedding.projection.axes
-        arrays["projection"] = axes.matrix, ("column" if axes.landmarks is None else "landmark", "component")
+        arrays["projection"] = axes.matrix, ("column", "component")
         if axes.landmarks is not None:
+            arrays["projection"] = axes.matrix, ("landmark", "component")
             arrays["landmarks"] = axes.landmarks, ("landmark", "column")
-    return MappedRows(source, embedding.passes, arrays, {"affinity_trace": embedding.trace}, embedding.rows)
+    figures = {"affinity_trace": embedding.trace}
+    return MappedRows(source, embedding.passes, arrays, figures, embedding.rows)
 
 
 def _embedding(source: RowSource, asked: Spectrum, seed: int) -> Embedding:
@@ -68,32 +89,37 @@ def _embedding(source: RowSource, asked: Spectrum, seed: int) -> Embedding:
         return nystroem(source, asked, seed)
     if asked.affinity == "precomputed" and source.scale is not None:
         raise InputError("affinity='precomputed' takes K as it is: leave the scale out")
-    rows = _gathered(source, asked)
-    matrix = symmetric(rows) if asked.affinity == "precomputed" else neighbor_affinity(rows, asked.n_neighbors)
-    return of_matrix(matrix, asked, seed, passes=1)
+    rows = _gather(source, asked)
+    if asked.affinity == "precomputed":
+        return of_matrix(symmetric(rows), asked, seed, passes=1)
+    return of_matrix(neighbor_affinity(rows, asked.n_neighbors), asked, seed, passes=1)
 
 
-def _gathered(source: RowSource, asked: Spectrum) -> Float64Array:
+def _gather(source: RowSource, asked: Spectrum) -> Float64Array:
+    """Return all rows, (n, d), in memory."""
     n, columns = source.plan.n_rows, source.n_features
     if 8 * n * columns > GATHERED_BYTES:
+        most = f"{format_bytes(GATHERED_BYTES)} of them ({GATHERED_BYTES // (8 * columns):,} rows"
         raise InputError(
-            f"affinity={asked.affinity!r} needs all rows in one place, at most {format_bytes(GATHERED_BYTES)} of them "
-            f"({GATHERED_BYTES // (8 * columns):,} rows of {columns:,} columns), got {n:,} rows: use affinity='linear' "
-            "or 'rbf', which read them in parts, or fewer rows"
+            f"affinity={asked.affinity!r} needs all rows in one place, at most {most} of "
+            f"{columns:,} columns), got {n:,} rows: use affinity='linear' or 'rbf', which read "
+            "them in parts, or fewer rows"
         )
     rows: Float64Array = source.fold(Gather(), name="gather").rows.astype(np.float64)
     return rows
 
 
 def neighbor_affinity(rows: Float64Array, n_neighbors: int) -> Any:
-    """D^-1/2 A D^-1/2, (n, n) sparse, of the graph that `sklearn.cluster.SpectralClustering` makes of neighbors.
+    """Return D^-1/2 A D^-1/2, (n, n) sparse, of the neighbors of rows, (n, d).
 
-    A = (G + G') / 2, where G_ij = 1 iff row j is one of the `n_neighbors` nearest of row i, itself included; D holds
-    the row sums of A.  All eigenvalues lie in [-1, 1], and 1 is one for each connected component.
+    The graph is the same as in `sklearn.cluster.SpectralClustering`.  A = (G + G') / 2, and G_ij =
+    1 iff row j is one of the `n_neighbors` nearest of row i, itself included.  D holds the row sums
+    of A.  All eigenvalues are in [-1, 1], with one 1 for each connected component.
     """
     if n_neighbors > len(rows):
-        raise InputError(f"n_neighbors must be at most the number of rows, {len(rows):,}, got {n_neighbors:,}")
-    with threadpool_limits(1):  # more would divide the rows differently, and choose others among equally near ones
+        most = f"the number of rows, {len(rows):,}"
+        raise InputError(f"n_neighbors must be at most {most}, got {n_neighbors:,}")
+    with threadpool_limits(1):  # more threads choose others among equally near rows
         graph = kneighbors_graph(rows, n_neighbors, include_self=True)
     affinity = (graph + graph.T) / 2
     roots = diags_array(1.0 / np.sqrt(np.asarray(affinity.sum(axis=1)).ravel()))

@@ -1,4 +1,4 @@
-"""scikit-learn's face of the Dirichlet process mixture: what DP-means is compared with."""
+"""The scikit-learn estimator of the Dirichlet process mixture, a baseline for DP-means."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
@@ -22,64 +22,74 @@ from dask_dpmeans.storage.run_store import Result
 
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
 
-PARAMETERS = ("variance", "concentration", "mean_variance", "variance_prior", "concentration_prior", "max_iter")
+PARAMETERS = (
+    "variance",
+    "concentration",
+    "mean_variance",
+    "variance_prior",
+    "concentration_prior",
+    "max_iter",
+)
 
 
 class GibbsMixture(ClustersMixin, BaseEstimator):
-    """A Dirichlet process mixture of Gaussians, sampled by Gibbs sweeps in memory: a baseline to measure others by.
+    """A Dirichlet process mixture of Gaussians, sampled by Gibbs sweeps in memory, as a baseline.
 
-    The model and the sampler of Kulis & Jordan 2012, section 2.2.  Rows are N(mean of the cluster, variance I), means
-    are N(0, mean_variance I), and clusters come of a Chinese restaurant process.  A sweep goes through the rows in
-    their order, and takes each out of its cluster: it joins another by its size and density, or opens one; then the
-    means are drawn, and the variance and the concentration if they have priors.  The chain starts with all rows in one
-    cluster, at their mean.  It goes on for `max_iter` sweeps, and whether it has come to the posterior is for you to
-    say: look at `history_`.
+    The model and the sampler of Kulis & Jordan 2012, section 2.2.  Rows are N(mean of the cluster,
+    variance I), means are N(0, mean_variance I), and clusters follow a Chinese restaurant process.
+    A sweep takes each row, in order, out of its cluster.  The row joins another cluster by its size
+    and density, or opens one.  Then the means are drawn, and the variance and the concentration if
+    they have priors.  The chain starts with all rows in one cluster, at their mean, and runs for
+    `max_iter` sweeps.  Whether it has reached the posterior is for you to judge, by `history_`.
 
-    The prior of the means stands around 0, and most of it within two square roots of `mean_variance`: subtract the
-    mean of the rows first, and scale them, unless their units are meant so.
+    The prior of the means is around 0, mostly within two square roots of `mean_variance`.  So
+    subtract the mean of the rows first, and scale them, unless their units are meant so.
 
     Parameters
     ----------
     variance : float, default 1.0
-        Of each column within a cluster, in squared units of the rows: sigma of the paper.  With a prior, its start.
+        Variance of each column within a cluster, in squared units of the rows: sigma of the paper.
+        With a prior, the start.
     concentration : float, default 1.0
-        Of the Chinese restaurant process: alpha.  With a prior, its start.  `limit_concentration` gives that of the
-        paper's section 3, at which the sampler becomes ``DPMeans(penalty)`` as the variance goes to 0.
+        Concentration of the Chinese restaurant process: alpha.  With a prior, the start.
+        `limit_concentration` returns the value of the paper's section 3, with which the sampler
+        becomes ``DPMeans(penalty)`` as the variance goes to 0.
     mean_variance : float, default 100.0
-        Of each column of the clusters' means, in squared units of the rows: rho.
+        Variance of each column of the clusters' means, in squared units of the rows: rho.
     variance_prior : (shape, scale), optional
-        Of an inverse gamma distribution, from which the variance is drawn given the clusters, once a sweep.
+        Inverse gamma prior; the variance is drawn given the clusters, once a sweep.
     concentration_prior : (shape, rate), optional
-        Of a gamma distribution, from which the concentration is drawn given the number of clusters (Escobar & West
-        1995), once a sweep.
+        Gamma prior; the concentration is drawn given the number of clusters (Escobar & West 1995),
+        once a sweep.
     max_iter : int, default 1000
         Sweeps.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`.
+        Seed of the chain, drawn once and stored in `random_state_`.
 
     Attributes
     ----------
     labels_ : (n,) int32
         The clusters of the last draw.
     cluster_centers_ : (k, d) float64
-        Their means, as they were drawn.
+        Their means, as drawn.
     cluster_weights_ : (k,) float64
-        Their rows.
+        Number of rows of each cluster.
     cluster_inertias_ : (k,) float64
-        Squared errors of the clusters.
+        Squared error of each cluster.
     n_clusters_ : int
     variance_, concentration_ : float
-        Those of the last draw.
+        Values of the last draw.
     inertia_ : float
-        Squared error of the rows about `cluster_centers_`.
+        Sum of `cluster_inertias_`.
     objective_ : float
-        Minus the logarithm of the joint density of rows, labels and what else has a prior, means integrated out.
+        Minus the logarithm of the joint density of rows, labels and drawn parameters, with the
+        means integrated out.
     n_iter_ : int
         Sweeps.
     n_passes_ : float
         Passes over the rows.
     history_ : list of `dask_dpmeans.engine.history.Record`
-        One a sweep; the objective goes up and down.
+        One record for each sweep; the objective goes up and down.
     random_state_, n_features_in_ : int
 
     Examples
@@ -87,7 +97,8 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
     >>> import numpy as np
     >>> from dask_dpmeans.estimators.gibbs import GibbsMixture
     >>> X = np.array([[-5.0], [-5.1], [-4.9], [5.0], [5.1]])
-    >>> GibbsMixture(variance=0.1, concentration=1e-3, max_iter=50, random_state=0).fit(X).labels_.tolist()
+    >>> model = GibbsMixture(variance=0.1, concentration=1e-3, max_iter=50, random_state=0)
+    >>> model.fit(X).labels_.tolist()
     [0, 0, 0, 1, 1]
     """
 
@@ -116,7 +127,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d), anything that `DPMeans.fit` takes and memory holds
+        X : (n, d), as for `DPMeans.fit`; it must fit in memory
         y : ignored
 
         Returns
@@ -141,8 +152,8 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
     def draws(self, X: object) -> Iterator[State]:
         """Yield the state after each of `max_iter` sweeps: labels, means, variance, concentration.
 
-        ``itertools.islice(model.draws(X), 1000, None, 10)`` leaves out the first 1,000, and takes every tenth after
-        them.  `history_` grows along.
+        ``itertools.islice(model.draws(X), 1000, None, 10)`` leaves out the first 1,000, and takes
+        every tenth after them.  `history_` grows along.
 
         Parameters
         ----------
@@ -169,14 +180,18 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        numbers = {name: getattr(self, name) for name in ("variance", "concentration", "mean_variance")}
+        names = ("variance", "concentration", "mean_variance")
+        mixture = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name):g}" for name in names)
+        clusters = ""
+        if hasattr(self, "n_clusters_"):
+            clusters = f"{self.n_clusters_:,} in the last draw"
         return Description(
             penalty_name="variance",
             objective_name="objective, minus the log joint density",
             objective_parts="-log of the joint density",
             has_end=False,
-            settings={"mixture": ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in numbers.items())},
-            clusters=f"{self.n_clusters_:,} in the last draw" if hasattr(self, "n_clusters_") else "",
+            settings={"mixture": mixture},
+            clusters=clusters,
         )
 
     def method(self) -> Method:
@@ -184,16 +199,18 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         return Method(**parameters_of(self.get_params()))
 
 
-def parameters_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the model and of the chain among those given, in Python's own types."""
+def parameters_of(given: Mapping[str, object]) -> dict[str, Any]:
+    """Return the parameters of the model and of the chain, in Python's own types."""
     return {name: _plain(given[name]) for name in PARAMETERS}
 
 
-def _plain(value: Any) -> Any:
-    """Numbers that JSON can hold, and priors as tuples, which it has as lists."""
+def _plain(value: object) -> object:
+    """Return a number that JSON can hold; a prior, which JSON has as a list, becomes a tuple."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def _predictor(result: Result) -> Kernel:

@@ -1,4 +1,4 @@
-"""scikit-learn's face of graph cuts: clusters of the nodes of a graph, without their number."""
+"""The scikit-learn estimator of graph cuts: clusters of the nodes of a graph."""
 
 from typing import Any, Self
 
@@ -20,62 +20,69 @@ from dask_dpmeans.sources import as_source, unwrapped, working_dtype
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
-CUTS = ("normalized", "ratio")
+UNITS = {"normalized": "link end", "ratio": "node"}
+"""Unit of the weights of clusters by `cut`."""
+CUTS = tuple(UNITS)
 METHODS: dict[str, type[multilevel.Method] | type[sweep.Method]] = {
     "coarsen": multilevel.Method,
     "mean": sweep.Method,
 }
-"""By what the fit starts from."""
+"""Algorithms by `init`."""
 
 
 class GraphCutDPMeans(ClustersMixin, BaseEstimator):
-    """Cluster the nodes of a graph by a cut and a price for each cluster, without fixing their number.
+    """Cluster the nodes of a graph by a cut and a price for each cluster.
 
-    Minimizes cut + penalty * k (Kulis & Jordan 2012, section 5.2), where a cluster adds to the normalized cut the share
-    of its links that leave it, and to the ratio cut the weight of these by its nodes.  By theorem 5.3 that is weighted
-    kernel DP-means.  The result is the same, to the byte, for any chunking, threads and workers.
+    Minimizes cut + penalty * k (Kulis & Jordan 2012, section 5.2).  A cluster adds to the
+    normalized cut the share of its links that leave it, and to the ratio cut the weight of these
+    links divided by its nodes.  By theorem 5.3 this is weighted kernel DP-means.  The result is the
+    same, to the byte, for any chunking, threads and workers.
 
-    What the paper leaves out: a cut is 0 for one cluster and grows with their number, so that with a penalty of 0 or
-    more one cluster is best.  Useful penalties are negative.  In the normalized cut each cluster then pays 1 + penalty
-    and earns the share of its links that stay inside, and penalties lie between -1 and 0.  For the same reason no birth
-    at a threshold pays, and Algorithm 1 stays at its one cluster; so nodes start as clusters and merge.
+    A note that the paper leaves out: a cut is 0 for one cluster and grows with their number, so
+    with a penalty of 0 or more one cluster is best.  Useful penalties are negative.  In the
+    normalized cut each cluster then pays 1 + penalty and earns the share of its links that stay
+    inside, so useful penalties are between -1 and 0.  For the same reason no birth at a threshold
+    pays, and Algorithm 1 stays at its one cluster.  So here nodes start as clusters, and merge.
 
     Parameters
     ----------
     penalty : float
-        The price of a cluster, in units of the cut: lambda' of the paper.  The nearer to 0, the fewer clusters.
-    cut : "normalized" or "ratio", default "normalized"
-        What is minimized.  The normalized cut weighs clusters by their degrees, the ratio cut by their nodes.
-    init : "coarsen" or "mean", default "coarsen"
-        Where the fit starts: "coarsen" from every node a cluster, which merge, move and split by their exact effect on
-        the objective; a fit that converges is never above one with "mean".  "mean" from one cluster of all nodes,
-        Algorithm 1 of the paper to the letter: nodes go to the nearest mean in the kernel's space, and open clusters
-        where weight * distance^2 > lambda.  That is for comparison: see above.
+        The price of a cluster, in units of the cut: lambda' of the paper.  The nearer to 0, the
+        fewer clusters.
+    cut : {"normalized", "ratio"}, default "normalized"
+        The cut.  The normalized cut weighs clusters by their degrees, the ratio cut by their nodes.
+    init : {"coarsen", "mean"}, default "coarsen"
+        The start of the fit.  "coarsen": every node is a cluster.  Clusters merge, move nodes and
+        split by their exact effect on the objective.  A fit that converges is never above one with
+        "mean".  "mean": one cluster of all nodes, Algorithm 1 of the paper to the letter, for
+        comparison.  Nodes go to the nearest mean in the kernel's space, and open clusters if
+        weight * distance^2 > lambda.
     max_iter : int, default 300
-        The most steps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+        The most steps.  At the limit, a `sklearn.exceptions.ConvergenceWarning`.
     tol : float, default 1e-4
-        The fit has converged when a step after the last merges lowers the objective by less than this share of cut +
-        abs(penalty) * k.
+        The fit has converged when a step after the last merges lowers the objective by less than
+        this share of cut + abs(penalty) * k.
     max_clusters : int, optional
-        `TooManyClustersError` where there are more in the end.
+        More clusters in the end are a `TooManyClustersError`.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`: which nodes move together.
+        Seed for which nodes move together, drawn once and stored in `random_state_`.
 
     Attributes
     ----------
     labels_ : (n,) int32
-        The cluster of each node.  A node without links has no part in a normalized cut, and the label -1; in the ratio
-        cut it is a cluster of its own.
+        The cluster of each node.  A node without links has no part in a normalized cut, and the
+        label -1; in the ratio cut it is a cluster of its own.
     n_clusters_ : int
     cluster_weights_ : (k,) float64
-        The degrees of the clusters, links inside counted from both ends; their nodes under the ratio cut.
+        The degrees of the clusters, with links inside counted from both ends; the nodes of the
+        clusters for the ratio cut.
     cluster_inertias_ : (k,) float64
-        What each cluster adds to the cut.
+        The part of each cluster in the cut.
     sigma_ : float
-        With init="mean": what the diagonal of the kernel is raised by to make it positive semidefinite, by
-        Gershgorin's circles.
+        With ``init="mean"``: the number added to the diagonal of the kernel to make it positive
+        semidefinite, by Gershgorin's circles.
     cut_, inertia_ : float
-        The cut: the sum of what the clusters add.
+        The cut: sum of `cluster_inertias_`.
     objective_ : float
         ``cut_ + penalty * n_clusters_``.
     n_iter_ : int
@@ -83,9 +90,10 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     n_passes_ : float
         Passes over the links.
     history_ : list of `dask_dpmeans.engine.history.Record`
-        One a step; inertia is the cut.
-    random_state_, n_features_in_
-        The latter is the number of nodes.
+        One record for each step; inertia is the cut.
+    random_state_ : int
+    n_features_in_ : int
+        Number of nodes.
 
     Examples
     --------
@@ -124,9 +132,10 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, n) scipy sparse matrix or array, NumPy array, Dask array of CSR chunks, CSR in a Zarr group (the layout
-            of anndata), networkx graph, or the path of a ``.npz``, of a Matrix Market ``.mtx`` or of such a group
-            Weights of links: symmetric, >= 0.  A link of a node to itself stays inside wherever the node goes.
+        X : (n, n) matrix of the weights of links, symmetric, >= 0
+            A scipy sparse matrix or array, NumPy array, Dask array of CSR chunks, CSR in a Zarr
+            group (the layout of anndata), networkx graph, or the path of a ``.npz``, of a Matrix
+            Market ``.mtx`` or of such a group.  A link of a node to itself always stays inside.
         y : ignored
 
         Returns
@@ -157,7 +166,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
     @property
     def cut_(self) -> float:
-        """The cut: the sum of what the clusters add."""
+        """The cut, the sum of `cluster_inertias_`."""
         return self.inertia_
 
     def _restore(self, result: Result) -> None:
@@ -171,7 +180,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         return Description(
             row="node",
             passes_over="links",
-            weight_unit="link end" if self.cut == "normalized" else "node",
+            weight_unit=UNITS.get(self.cut, "node"),
             weights_count_rows=self.cut == "ratio",
             inertia_name="cut",
             radii_are_cuts=True,
@@ -193,7 +202,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
 
 def as_graph(graph: Any) -> Any:
-    """A graph as rows of its adjacency matrix, in a form that `as_source` takes."""
+    """Return a graph as rows of its adjacency matrix, in a form that `as_source` takes."""
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
     graph = unwrapped(graph, "graph")
@@ -210,16 +219,22 @@ def as_graph(graph: Any) -> Any:
 
 
 def _adjacency(graph: Any) -> csr_array:
-    """That of a networkx graph, its nodes in their own order; several links between two nodes are added up."""
+    """Return the adjacency matrix, (n, n), of a networkx graph.
+
+    Nodes keep their order.  The weights of several links between two nodes are added up.
+    """
     if graph.is_directed():
-        raise InputError("the graph is directed: cuts are of undirected graphs; take graph.to_undirected()")
+        advice = "cuts are of undirected graphs; take graph.to_undirected()"
+        raise InputError(f"the graph is directed: {advice}")
     numbers = {node: number for number, node in enumerate(graph)}
-    links = [(numbers[a], numbers[b], weight) for a, b, weight in graph.edges(data="weight", default=1.0)]
+    edges = graph.edges(data="weight", default=1.0)
+    links = [(numbers[a], numbers[b], weight) for a, b, weight in edges]
     first, second, weights = np.array(links, np.float64).reshape(-1, 3).T
-    ends = first.astype(np.int64), second.astype(np.int64)
-    other = ends[0] != ends[1]
-    rows, columns = np.concatenate([ends[0], ends[1][other]]), np.concatenate([ends[1], ends[0][other]])
-    return csr_array((np.concatenate([weights, weights[other]]), (rows, columns)), shape=(len(numbers),) * 2)
+    a, b = first.astype(np.int64), second.astype(np.int64)
+    other = a != b
+    rows, columns = np.concatenate([a, b[other]]), np.concatenate([b, a[other]])
+    values = np.concatenate([weights, weights[other]])
+    return csr_array((values, (rows, columns)), shape=(len(numbers),) * 2)
 
 
 def _predictor(result: Result) -> Kernel:

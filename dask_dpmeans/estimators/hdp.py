@@ -1,10 +1,11 @@
-"""scikit-learn's face of the HDP: several data sets that share clusters."""
+"""The scikit-learn estimator of the hard HDP: several data sets that share clusters."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -37,70 +38,81 @@ from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 from dask_dpmeans.text import counted
 
+METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
+    False: batch.Method,
+    True: hdp_search.Method,
+}
+"""Algorithms by `search`."""
+
 
 class HDPMeans(CentersMixin, BaseEstimator):
-    """Cluster several data sets at once: each has clusters of its own, tied to global centers that the sets share.
+    """Cluster several data sets at once: their local clusters are tied to shared global clusters.
 
-    Minimizes the hard Gaussian HDP of Kulis & Jordan 2012 (section 4, eq. 2), squared error + local_penalty * (local
-    clusters, summed over the data sets) + global_penalty * (global clusters), by their Algorithm 2.  The result is the
-    same, to the byte, for any chunking, threads and workers.
+    Minimizes the hard Gaussian HDP of Kulis & Jordan 2012 (section 4, eq. 2) by their Algorithm 2:
+    squared error + local_penalty * (local clusters of all data sets) + global_penalty * (global
+    clusters).  The result is the same, to the byte, for any chunking, threads and workers.
 
     Parameters
     ----------
     local_penalty : float
-        The price of a local cluster, in squared units of the rows times weight: what a data set pays for each global
-        cluster that it uses (lambda_l of the paper).  With an approximation both penalties are in units of the kernel.
+        The price of a local cluster, in squared units of the rows times weight: what a data set
+        pays for each global cluster that it uses (lambda_l of the paper).  With an approximation
+        both penalties are in units of the kernel.
     global_penalty : float
         The price of a global cluster (lambda_g).
     search : bool, default False
-        Search for the lowest objective.  It starts from the end of Algorithm 2 or from searches of all rows as one set,
-        whichever a few passes take lower, so that it never ends above Algorithm 2, and with one data set never above
-        ``DPMeans(local_penalty + global_penalty, search=True)`` of the same `random_state`.  Then data sets also give
-        centers up and take them up, and centers merge, split and go, by the exact effect on the objective.  Up to
-        524,288 rows trials of merges, deletes and splits follow, each kept where a few passes lead lower; up to 1,024
-        rows, and 1,048,576 rows * centers * columns, single rows are exchanged too.  The searches of all rows as one
-        set see a coreset, rows drawn by weight, where there are more than 32,768 rows.
+        Search for the lowest objective.  The search starts from the end of Algorithm 2 or from
+        searches of all rows as one set, whichever a few passes take lower.  So it is never above
+        Algorithm 2, nor, for one data set, above ``DPMeans(local_penalty + global_penalty,
+        search=True)`` with the same `random_state`.  Then data sets drop and adopt centers, and
+        centers merge, split and go, by their exact effect on the objective.
+
+        Up to 524,288 rows, trials of merges, deletes and splits follow; each is kept if a few
+        passes lead lower.  Up to 1,024 rows, and 1,048,576 rows * centers * columns, single rows
+        are exchanged too.  More than 32,768 rows are searched as one set on a coreset, rows drawn
+        by weight.
     approximation : {"nystroem", "fourier"}, optional
-        Cluster features of the rows in their place, whose inner products are about the values of a kernel function
-        (section 5.2), so that clusters may be of any shape: `KernelDPMeans` tells of these.  All data sets share the
+        Cluster features of the rows, whose inner products approximate a kernel function (section
+        5.2), so that clusters can have any shape.  See `KernelDPMeans`.  All data sets share the
         features.
     kernel, gamma, degree, coef0, n_components
-        Of an approximation, as `KernelDPMeans` has them; `InputError` where one is given without, but for
-        `n_components`, which is of no use then.
+        Parameters of an approximation, see `KernelDPMeans`.  Without one, all but `n_components`
+        are an `InputError`.
     max_iter : int, default 300
-        The most sweeps or steps of the search; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+        The most sweeps, or steps of the search.  At the limit, a
+        `sklearn.exceptions.ConvergenceWarning`.
     tol : float, default 1e-4
-        The fit has converged when a sweep opens nothing and lowers the objective by less than ``tol`` times it, and
-        so would tying local clusters anew.  With 0 it goes on until the centers repeat to the bit.  The search settles
-        to a fifth of ``tol``.
+        The fit has converged when a sweep opens nothing and lowers the objective by less than
+        ``tol`` times it, and tying local clusters anew would not lower it more.  0 goes on until
+        the centers repeat to the bit.  The search settles to a fifth of ``tol``.
     max_clusters : int, optional
-        `TooManyClustersError` where there are more global clusters.
+        More global clusters are a `TooManyClustersError`.
     random_state : int, RandomState instance or None, default None
-        The seed of the search and of an approximation, drawn once and kept in `random_state_`; Algorithm 2 draws
-        nothing.
+        Seed of the search and of an approximation, drawn once and stored in `random_state_`.
+        Algorithm 2 draws nothing.
 
     Attributes
     ----------
     cluster_centers_ : (g, d) float64
         The global centers; with an approximation (g, n_components), among the features.
     features_ : dask_dpmeans.estimators.kernel_maps.KernelFeatures
-        Of an approximation.
+        The features of an approximation.
     labels_ : (n,) int32
-        The global cluster of each row; a lazy Dask array where the input is one, or a ``zarr.Array``.
+        The global cluster of each row.  A lazy Dask array if the input is one, or a ``zarr.Array``.
     local_clusters_ : (n_groups, g) scipy.sparse.csr_array
-        The weight that each data set has in each global cluster; its entries are the local clusters.
+        The weight of each data set in each global cluster; its entries are the local clusters.
     cluster_weights_ : (g,) float64
-        Rows of each global cluster, by weight.
+        Sum of the weights of the rows of each global cluster.
     cluster_inertias_ : (g,) float64
         Weighted sum of squared distances of the rows of each global cluster to its center.
     n_clusters_, n_local_clusters_ : int
-        Global clusters, and local ones of all data sets.
+        Number of global clusters, and of local clusters of all data sets.
     inertia_ : float
-        Weighted sum of squared distances of the rows to their centers.
+        Sum of `cluster_inertias_`.
     objective_ : float
         ``inertia_ + local_penalty * n_local_clusters_ + global_penalty * n_clusters_``.
     n_iter_, n_passes_, history_, random_state_, n_features_in_
-        As `DPMeans` has them.
+        See `DPMeans`.
 
     Examples
     --------
@@ -151,16 +163,18 @@ class HDPMeans(CentersMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : list of (n_j, d) arrays, one a data set; or (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``
-            A list is read as data sets only where every item is two-dimensional.
+        X : list of (n_j, d) arrays, one for each data set
+            Or (n, d): NumPy array, Dask array or DataFrame, ``zarr.Array``.  A list is read as data
+            sets only if every item is two-dimensional.
         y : ignored
         groups : (n,) integers >= 0, optional
-            The data set of each row, in any order; rows without groups are one data set.  Names are numbered first, by
-            ``np.unique(names, return_inverse=True)[1]``.  Numbers may have gaps; `InputError` for one that is 262,144
-            or more and not below the number of rows, as each pass goes through all of them.
+            The data set of each row, in any order.  Rows without groups are one data set.  Number
+            names first, by ``np.unique(names, return_inverse=True)[1]``.  Numbers may have gaps,
+            but one of 262,144 or more must be below the number of rows, since each pass goes
+            through all numbers.
         sample_weight : (n,), optional
-            Weights >= 0.  A row of weight w bears 1 / min(1, w) of each penalty when it opens something, so that
-            integer weights equal repeated rows.
+            Weights >= 0.  A row of weight w bears 1 / min(1, w) of each penalty when it opens
+            something.  So an integer weight equals a repeated row.
 
         Returns
         -------
@@ -181,54 +195,61 @@ class HDPMeans(CentersMixin, BaseEstimator):
         tasks.end()
         return self
 
-    def fit_predict(self, X: object, y: object = None, groups: object = None, sample_weight: object = None) -> Any:
-        """The global cluster of each row of X, which is fitted."""
+    def fit_predict(
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+    ) -> Any:
+        """Fit to X, and return the global cluster of each row, (n,) int32."""
         return self.fit(X, y, groups, sample_weight).labels_
 
     def predict(self, X: object, groups: object = None) -> Any:
-        """The global cluster of each row, (n,) int32; lazy where X is.
+        """Return the global cluster of each row, (n,) int32; lazy if X is.
 
-        `score` and `transform` know no data sets: they measure distances to all centers.
-
-        A center that a known data set does not use costs it `local_penalty`.  Rows of a set never seen, and rows
-        without groups, go to the nearest center.
+        A center that a known data set does not use costs it `local_penalty` more.  Rows of a new
+        data set, and rows without groups, go to the nearest center.  `score` and `transform` take
+        no groups: they use the distances to all centers.
         """
         check_is_fitted(self)
         X, groups, names = data_sets(unwrapped(X, "X"), groups)
         if groups is None:
             return super().predict(X)
-        coordinates = self.local_clusters_.tocoo()
-        uses = coordinates.row.astype(np.int64), coordinates.col.astype(np.int64)
-        sharing = Sharing.of(self.cluster_centers_, *uses, self.local_clusters_.shape[0])
+        uses = self.local_clusters_.tocoo()
+        sets, centers = uses.row.astype(np.int64), uses.col.astype(np.int64)
+        sharing = Sharing.of(self.cluster_centers_, sets, centers, uses.shape[0])
         kernel = PredictedLabels(sharing, Prices(self.local_penalty, self.global_penalty))
-        return self._mapped(X, kernel, np.int32, None, groups, names)
+        return self._mapped(X, kernel, np.int32, groups=groups, names=names)
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         penalties = f"{self.local_penalty:g} a local cluster, {self.global_penalty:g} a global one"
-        features = {} if self.approximation is None else {"kernel": f"{self.kernel}, by {self.approximation}"}
-        plain = replace(
+        settings = {"penalties": penalties}
+        if self.approximation is not None:
+            settings = {"kernel": f"{self.kernel}, by {self.approximation}"} | settings
+        words = replace(
             super().description(),
             objective_parts="inertia {inertia:.9g} + penalties x clusters",
-            settings={**features, "penalties": penalties},
+            settings=settings,
             pictures=("profile", "sharing"),
         )
         if not hasattr(self, "local_clusters_"):
-            return plain
-        sets, local = self.local_clusters_.shape[0], self.n_local_clusters_
+            return words
+        n_sets, n_local = self.local_clusters_.shape[0], self.n_local_clusters_
+        local = f"{n_local:,} local ones of {counted(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
         return replace(
-            plain,
-            clusters=f"{self.n_clusters_:,} global; {local:,} local ones of {counted(sets, 'data set')}, "
-            f"{local / sets:.2f} each",
-            facts={"local clusters, of all data sets": f"{local:,}"},
+            words,
+            clusters=f"{self.n_clusters_:,} global; {local}",
+            facts={"local clusters, of all data sets": f"{n_local:,}"},
             cluster_columns={"data sets": (self.local_clusters_ > 0).sum(axis=0)},
         )
 
     def method(self) -> batch.Method | hdp_search.Method:
         """Return the checked parameters as an algorithm."""
-        checks.switch("search", self.search)
-        self._feature_map()  # which refuses what cannot be used
-        return (hdp_search.Method if self.search else batch.Method)(
+        method = METHODS[checks.switch("search", self.search)]
+        self._feature_map()  # refuses parameters that cannot be used
+        return method(
             local_penalty=self.local_penalty,
             global_penalty=self.global_penalty,
             max_iter=self.max_iter,
@@ -249,20 +270,29 @@ class HDPMeans(CentersMixin, BaseEstimator):
         groups, centers, weights = (result.arrays[spec.name] for spec in LOCAL_ARRAYS)
         self._set_uses(groups, centers, weights, result.manifest.input.n_groups)
 
-    def _set_uses(self, groups: Int64Array, centers: Int64Array, weights: Float64Array, n_groups: int) -> None:
-        self.local_clusters_ = csr_array((weights, (groups, centers)), shape=(n_groups, self.n_clusters_))
+    def _set_uses(
+        self,
+        groups: Int64Array,
+        centers: Int64Array,
+        weights: Float64Array,
+        n_groups: int,
+    ) -> None:
+        shape = n_groups, self.n_clusters_
+        self.local_clusters_ = csr_array((weights, (groups, centers)), shape=shape)
         self.n_local_clusters_ = len(groups)
 
 
-def data_sets(X: object, groups: Any) -> tuple[Any, Any, Names | None]:
-    """One table, the number of each row's data set, and the names of columns, from a list of tables where X is one."""
+def data_sets(X: object, groups: object) -> tuple[Any, Any, Names | None]:
+    """Return the rows of a list of tables as one table, with groups and column names.
+
+    Anything else than a list of tables is returned as given.
+    """
     if not isinstance(X, list | tuple) or not X or any(_dimensions(item) != 2 for item in X):
         return X, groups, None
     if groups is not None:
         raise InputError("X is a list of data sets, which says what groups says: leave groups out")
     names = _shared_names(X)
-    given = [unwrapped(item, "X") for item in X]
-    tables = [item if is_lazy(item) else _table(item) for item in given]
+    tables = [_table(unwrapped(item, "X")) for item in X]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")
@@ -270,30 +300,39 @@ def data_sets(X: object, groups: Any) -> tuple[Any, Any, Names | None]:
     return rows, np.repeat(np.arange(len(tables)), heights), names
 
 
-def _shared_names(tables: Sequence[Any]) -> Names | None:
-    """What the columns of all data sets are called."""
-    names = [names_of(table) for table in tables]
-    for number, each in enumerate(names):
-        if each != names[0]:
-            one, other = ("no names" if some is None else list(some) for some in (names[0], each))
-            raise InputError(
-                f"the data sets of X must have the same columns in one order, got {one} in set 0 and {other} in set "
-                f"{number}"
-            )
-    return names[0]
+def _shared_names(tables: Sequence[object]) -> Names | None:
+    """Return the names of the columns, which all tables must share."""
+    first, *others = map(names_of, tables)
+    for number, names in enumerate(others, 1):
+        if names != first:
+            got = f"{_shown_names(first)} in set 0 and {_shown_names(names)} in set {number}"
+            wanted = "the same columns in one order"
+            raise InputError(f"the data sets of X must have {wanted}, got {got}")
+    return first
+
+
+def _shown_names(names: Names | None) -> str:
+    if names is None:
+        return "no names"
+    return str(list(names))
 
 
 def _table(item: Any) -> Any:
-    """One data set of a list."""
+    """Return one data set of a list."""
+    if is_lazy(item):
+        return item
     if isinstance(item, np.ma.MaskedArray):
-        raise InputError("a data set of X is a masked array: fill or drop the masked entries first, as .filled(0) does")
-    return opened_rows(item) if issparse(item) else np.asarray(item)
+        advice = "fill or drop the masked entries first, as .filled(0) does"
+        raise InputError(f"a data set of X is a masked array: {advice}")
+    if issparse(item):
+        return opened_rows(item)
+    return np.asarray(item)
 
 
-def _dimensions(item: Any) -> int:
-    """Of a table, or of a list of rows; 0 where these are of different lengths."""
+def _dimensions(item: npt.ArrayLike) -> int:
+    """Return the dimensions of a table or a list of rows; 0 if rows differ in length."""
     try:
-        return int(item.ndim if hasattr(item, "ndim") else np.ndim(item))
+        return int(getattr(item, "ndim", None) or np.ndim(item))
     except ValueError:
         return 0
 
@@ -314,7 +353,7 @@ LOCAL_ARRAYS = (
 
 SPEC = MethodSpec(
     HDPMeans,
-    (batch.Method, hdp_search.Method),
+    tuple(METHODS.values()),
     _predictor,
     restored_features,
     arrays=(*CENTERS, *LOCAL_ARRAYS, *FEATURE_ARRAYS),

@@ -1,4 +1,4 @@
-"""scikit-learn's face of kernel DP-means: clusters in the space of a kernel function."""
+"""The scikit-learn estimator of kernel DP-means: clusters in the space of a kernel function."""
 
 import math
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
@@ -35,82 +36,97 @@ from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
 NO_DISTANCES = (
-    "kernel='precomputed': a matrix of similarities to the fitted rows does not tell those of the new rows with "
-    "themselves, and so no distances: predict gives labels"
+    "kernel='precomputed': a matrix of similarities to the fitted rows does not tell "
+    "similarities of the new rows with themselves, and so no distances: predict gives labels"
 )
 
 
+EXACT: dict[bool, type[kernel.Method] | type[kernel_search.Method]] = {
+    False: kernel.Method,
+    True: kernel_search.Method,
+}
+"""Algorithms of the exact form by `search`."""
+APPROXIMATE: dict[bool, type[batch.Method] | type[search.Method]] = {
+    False: batch.Method,
+    True: search.Method,
+}
+"""Algorithms on the features of an approximation by `search`."""
+
+
 class KernelDPMeans(CentersMixin, BaseEstimator):
-    """DP-means in the space of a kernel function: clusters of any shape, their number from the penalty of one.
+    """DP-means in the space of a kernel function: clusters of any shape.
 
-    Minimizes inertia + penalty * k (Kulis & Jordan 2012, section 5.2), with squared distances between images of rows,
-    which inner products alone give: K_ii - 2 K_ij + K_jj.  The result is the same, to the byte, for any chunking,
-    threads and workers.
+    Minimizes inertia + penalty * k (Kulis & Jordan 2012, section 5.2), with squared distances
+    K_ii - 2 K_ij + K_jj between the images of rows i and j.  The result is the same, to the byte,
+    for any chunking, threads and workers.
 
-    The exact form compares each row with all others, n**2 values of the kernel for each sweep, and hands all rows to
-    each task, up to 2**28 bytes of float64; the n x n matrix is never in memory.  An approximation makes features of
-    the rows, a few hundred columns whose inner products are about the values of the kernel, and its cost grows with n
-    alone, out of core too.
+    The exact form compares each row with all others: n**2 values of the kernel for each sweep.
+    The n x n matrix is never in memory, but each task gets all rows, up to 2**28 bytes of float64.
+    An approximation makes features of the rows, a few hundred columns whose inner products
+    approximate the kernel.  Its cost grows with n alone, also for rows out of memory.
 
     Parameters
     ----------
     penalty : float
-        The price of a cluster, in units of the kernel times weight.  Where a row lies farther than its square root from
-        every center, in the space of the kernel, it opens a cluster.  With "rbf" squared distances are at most 2.
+        The price of a cluster, in units of the kernel times weight.  A row farther than its square
+        root from every center, in the space of the kernel, opens a cluster.  With "rbf" squared
+        distances are at most 2.
     kernel : {"rbf", "linear", "poly", "cosine", "precomputed"} or callable, default "rbf"
-        As scikit-learn defines them; "precomputed" where X is the symmetric matrix (n, n) of K itself.  A function
-        is called with A, (a, d), and B, (b, d), in float64, and gives (a, b); it must be symmetric.  Where K is not
-        positive semidefinite the objective may rise from sweep to sweep: the fit ends before it does.  `InputError`
-        where it has a number below 0 on its diagonal.
+        A kernel as scikit-learn defines it.  With "precomputed" X is the symmetric matrix K, (n,
+        n).  A function gets A, (a, d), and B, (b, d), in float64, and returns (a, b); it must be
+        symmetric.  If K is not positive semidefinite, the objective may rise from sweep to sweep:
+        the fit ends before it does.  A negative number on the diagonal is an `InputError`.
     gamma : float, optional
-        Of "rbf" and "poly"; 1 / (number of columns) by default.  `InputError` where it is given and the kernel has no
-        use for it, as for the next two.
+        Parameter of "rbf" and "poly"; 1 / (number of columns) by default.  This parameter and the
+        next two are an `InputError` with a kernel that has no use for them.
     degree : int, default 3
-        Of "poly".
+        Degree of "poly".
     coef0 : float, default 1.0
-        Of "poly".
+        Constant of "poly".
     approximation : {"nystroem", "fourier"}, optional
-        Features from a sample of the rows (`sklearn.kernel_approximation.Nystroem`), or random ones of "rbf"
-        (`sklearn.kernel_approximation.RBFSampler`), float32 where the rows are.
+        Features from a sample of the rows (`sklearn.kernel_approximation.Nystroem`), or random
+        features of "rbf" (`sklearn.kernel_approximation.RBFSampler`).  Float32 if the rows are.
     n_components : int, default 100
-        Features of an approximation, of no use without; of "nystroem" also the rows of the sample, no more than there
-        are, drawn from all, those of weight 0 too.
+        Features of an approximation.  With "nystroem" this is also the number of rows of the
+        sample, at most n, drawn from all rows, also from rows of weight 0.
     search : bool, default False
-        Take the penalty as a price, and search for the lowest objective.  With an approximation as `DPMeans` does.  In
-        the exact form the sweeps of Algorithm 1 come first, and the search never ends above them; then rows move alone,
-        and clusters are cut into pieces that move, merge and split, by their exact effect on the objective.
+        Take the penalty as a price, and search for the lowest objective; with an approximation as
+        in `DPMeans`.  In the exact form the sweeps of Algorithm 1 come first, and the search is
+        never above them.  Then rows move alone, and clusters are cut into pieces that move, merge
+        and split, by their exact effect on the objective.
     max_iter : int, default 300
-        The most sweeps; `sklearn.exceptions.ConvergenceWarning` where they are reached.
+        The most sweeps.  At the limit, a `sklearn.exceptions.ConvergenceWarning`.
     tol : float, default 1e-4
-        The fit has converged when a sweep opens nothing and lowers the objective by less than ``tol`` times it.  With 0
-        it goes on until the clusters repeat.
+        The fit has converged when a sweep opens nothing and lowers the objective by less than
+        ``tol`` times it.  0 goes on until the clusters repeat.
     max_clusters : int, optional
-        `TooManyClustersError` where the penalty opens more.
+        More clusters are a `TooManyClustersError`.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`.  An approximation and a search draw from it.
+        Seed of an approximation and of the search, drawn once and stored in `random_state_`.
 
     Attributes
     ----------
     labels_ : (n,) int32
-        The nearest center of each row, the lowest number among equals; a lazy Dask array where the input is one, or a
-        ``zarr.Array``.
+        The nearest center of each row, the lowest number among equals.  A lazy Dask array if the
+        input is one, or a ``zarr.Array``.
     cluster_weights_ : (k,) float64
-        Rows of each cluster, by weight.
+        Sum of the weights of the rows of each cluster.
     cluster_inertias_ : (k,) float64
-        Weighted sum of squared distances of the rows of each cluster to its center, in the space of the kernel.
+        Weighted sum of squared distances of the rows of each cluster to its center, in the space
+        of the kernel.
     n_clusters_ : int
     inertia_ : float
-        Weighted sum of squared distances of the rows to their centers.
+        Sum of `cluster_inertias_`.
     objective_ : float
         ``inertia_ + penalty * n_clusters_``.
     implicit_centers_ : dask_dpmeans.kernels.kernel_centers.ImplicitCenters
-        Of the exact form: the rows, weights and labels that the centers are made of.
+        The centers of the exact form, as rows, weights and labels.
     cluster_centers_ : (k, n_components) float64
-        Of an approximation: the centers among the features.
+        The centers of an approximation, among the features.
     features_ : dask_dpmeans.estimators.kernel_maps.KernelFeatures
-        Of an approximation.
+        The features of an approximation.
     n_iter_, n_passes_, history_, random_state_, n_features_in_
-        As `DPMeans` has them.
+        See `DPMeans`.
 
     Examples
     --------
@@ -127,7 +143,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self,
         penalty: float,
         *,
-        kernel: str | Callable[[Any, Any], Any] = "rbf",
+        kernel: str | Callable[[Float64Array, Float64Array], Float64Array] = "rbf",
         gamma: float | None = None,
         degree: int = 3,
         coef0: float = 1.0,
@@ -152,7 +168,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._precomputed
         return tags
@@ -160,11 +176,15 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         read = radius_or_price(self.penalty, "euclidean", search=self.search)
-        by = "" if self.approximation is None else f", by {self.approximation}"
+        name, radius = f"{self.kernel}", None
+        if self.approximation is not None:
+            name += f", by {self.approximation}"
+        if not self.search:
+            radius = math.sqrt(self.penalty)
         words = replace(
             super().description(),
-            radius=None if self.search else math.sqrt(self.penalty),
-            settings={"kernel": f"{self.kernel}{by}", "penalty": f"{self.penalty:g}{read}"},
+            radius=radius,
+            settings={"kernel": name, "penalty": f"{self.penalty:g}{read}"},
         )
         if getattr(self, "implicit_centers_", None) is None:
             return words
@@ -172,20 +192,26 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> kernel.Method | kernel_search.Method | batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
-        checks.switch("search", self.search)
-        limits: dict[str, Any] = {"max_iter": self.max_iter, "tol": self.tol, "max_clusters": self.max_clusters}
+        searches = checks.switch("search", self.search)
+        limits: dict[str, Any] = {
+            "max_iter": self.max_iter,
+            "tol": self.tol,
+            "max_clusters": self.max_clusters,
+        }
         if self._feature_map() is not None:
-            return (search.Method if self.search else batch.Method)(self.penalty, **limits)
-        exact = kernel_search.Method if self.search else kernel.Method
-        return exact(self.penalty, self.kernel, self.gamma, self.degree, self.coef0, **limits)
+            return APPROXIMATE[searches](self.penalty, **limits)
+        settings = self.gamma, self.degree, self.coef0
+        return EXACT[searches](self.penalty, self.kernel, *settings, **limits)
 
     def _feature_map(self) -> Approximation | None:
-        return None if self.approximation is None else approximation_of(self)
+        if self.approximation is None:
+            return None
+        return approximation_of(self)
 
     def predict(self, X: object) -> Any:
-        """The number of the nearest center of each row, (n,) int32; lazy where X is.
+        """Return the number of the nearest center of each row, (n,) int32; lazy if X is.
 
-        Where the kernel is precomputed X holds the similarities of each row to all fitted rows.
+        With a precomputed kernel X holds the similarities of each row to all fitted rows.
         """
         check_is_fitted(self)
         if self.implicit_centers_ is None:
@@ -193,19 +219,23 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return self._mapped(X, ImplicitLabels(self.implicit_centers_), np.int32)
 
     def transform(self, X: object) -> Any:
-        """The distance of each row to each center, in the space of the kernel, (n, k) float64; lazy where X is."""
+        """Return the distance of each row to each center, (n, k) float64; lazy if X is.
+
+        Distances are in the space of the kernel.
+        """
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().transform(X)
-        return self._mapped(X, ImplicitDistances(self._measurable()), np.float64, self.n_clusters_)
+        distances = ImplicitDistances(self._measurable_centers())
+        return self._mapped(X, distances, np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Minus the inertia of X: the weighted sum of squared distances to the nearest centers."""
+        """Return minus the inertia: the weighted sum of squared distances to the nearest centers."""
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().score(X, y, sample_weight)
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
-        return -source.fold(ImplicitInertia(self._measurable()), name="score")
+        return -source.fold(ImplicitInertia(self._measurable_centers()), name="score")
 
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         self.implicit_centers_ = None
@@ -216,39 +246,45 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
             super()._set_centers(method, source, state)
 
     def _restore(self, result: Result) -> None:
-        self.implicit_centers_, feature_map = None, self._feature_map()
-        if feature_map is None:
-            ClustersMixin._restore(self, result)
-            method = kernel_search.EXACT[result.manifest.method](**result.manifest.parameters)
-            self.implicit_centers_ = method.restored(result.arrays)
-        else:
+        self.implicit_centers_ = None
+        if self._feature_map() is not None:
             super()._restore(result)
+        else:
+            ClustersMixin._restore(self, result)
+            self.implicit_centers_ = _exact_method(result).restored(result.arrays)
 
     @property
     def _points(self) -> Float64Array | None:
-        return super()._points if self.implicit_centers_ is None else None
+        if self.implicit_centers_ is not None:
+            return None
+        return super()._points
 
     @property
     def _precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == kernel.PRECOMPUTED
 
-    def _measurable(self) -> ImplicitCenters:
-        """The centers, where distances to them can be told."""
+    def _measurable_centers(self) -> ImplicitCenters:
+        """Return the centers of the exact form, if distances to them are known."""
         if self._precomputed:
             raise InputError(NO_DISTANCES)
         assert self.implicit_centers_ is not None
         return self.implicit_centers_
 
 
+def _exact_method(result: Result) -> kernel.Method | kernel_search.Method:
+    manifest = result.manifest
+    return kernel_search.EXACT[manifest.method](**manifest.parameters)
+
+
 def _predictor(result: Result) -> Kernel:
     told = result.manifest.parameters
     if result.manifest.learned_features:
         return Predictions(Centers(result.arrays["cluster_centers"]), told["penalty"])
-    method = kernel_search.EXACT[result.manifest.method](**told)
+    method = _exact_method(result)
     if method.precomputed:
         raise InputError(
-            "the run is of a precomputed kernel: similarities to its rows do not tell distances, and labels alone "
-            "come from load(run).predict(K)"
+            "the run is of a precomputed kernel: similarities to its rows do not tell distances, "
+            "and labels alone come from load(run).predict(K)"
         )
     return ImplicitPredictions(method.restored(result.arrays), method.penalty)
 
@@ -265,7 +301,7 @@ of the rows; the rows that are centers themselves; and the rows."""
 
 SPEC = MethodSpec(
     KernelDPMeans,
-    (kernel.Method, kernel_search.Method, batch.Method, search.Method),
+    (*EXACT.values(), *APPROXIMATE.values()),
     _predictor,
     restored_features,
     arrays=(*CENTERS, *IMPLICIT_ARRAYS, *FEATURE_ARRAYS),

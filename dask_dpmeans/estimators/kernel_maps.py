@@ -1,5 +1,7 @@
-"""Approximate feature maps of kernel functions, by scikit-learn: rows become features, whose inner products are about
-the values of the kernel."""
+"""Approximate feature maps of kernel functions, by scikit-learn.
+
+Rows become features, whose inner products approximate the values of the kernel.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dask_dpmeans import checks
@@ -21,13 +24,16 @@ from dask_dpmeans.sources import RowSource, featured, one_blas_thread
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
+OVERFLOW_ADVICE = "divide the data by a constant first, or choose another kernel"
 TILE_ROWS = 2**10
-"""Rows that are mapped together."""
+"""Rows that are mapped at once."""
 FITTED = {
     "nystroem": {"feature_components": "components_", "feature_normalization": "normalization_"},
     "fourier": {"feature_frequencies": "random_weights_", "feature_offsets": "random_offset_"},
 }
 """What scikit-learn's transformers learn, by the names under which a run keeps it."""
+FITTED_COLUMNS = {"nystroem": 1, "fourier": 0}
+"""The axis of the columns in the first fitted attribute."""
 FEATURE_ARRAYS = (
     ArraySpec("feature_components", ("component", "column"), np.floating),
     ArraySpec("feature_normalization", ("feature", "component"), np.floating),
@@ -39,28 +45,33 @@ FEATURE_ARRAYS = (
 
 @dataclass(frozen=True)
 class KernelFeatures:
-    """A fitted transformer of scikit-learn, as what kernels see instead of the rows."""
+    """A fitted transformer of scikit-learn, which kernels apply to the rows."""
 
     name: str
     """The approximation."""
     n_features: int
-    """Columns that it makes."""
+    """Number of features."""
     digest: str
-    """Of what it has learned; it tells one from another."""
-    transformer: Any = field(compare=False, repr=False)
+    """Digest of the fitted attributes."""
+    transformer: Nystroem | RBFSampler = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, name: str, transformer: Any) -> "KernelFeatures":
-        """The features that a fitted transformer makes."""
+    def of(cls, name: str, transformer: Nystroem | RBFSampler) -> "KernelFeatures":
+        """Return the features of a fitted transformer."""
         learned = [getattr(transformer, attribute) for attribute in FITTED[name].values()]
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in learned)).hexdigest()
+        content = b"".join(np.ascontiguousarray(values).tobytes() for values in learned)
+        digest = hashlib.sha256(content).hexdigest()
         return cls(name, learned[-1].shape[0], digest, transformer)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Align what came from another process: products of the transpose of what is not round otherwise."""
+        """Align arrays from another process: unaligned ones round differently."""
         self.__dict__.update(state)
         for attribute in FITTED[self.name].values():
-            setattr(self.transformer, attribute, np.require(getattr(self.transformer, attribute), requirements=["A"]))
+            setattr(
+                self.transformer,
+                attribute,
+                np.require(getattr(self.transformer, attribute), requirements=["A"]),
+            )
 
     @property
     def arrays(self) -> Arrays:
@@ -72,11 +83,13 @@ class KernelFeatures:
         }
 
     def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
-        """The features of rows, (height, n_features), each as if it came alone."""
+        """Return the features of rows, (height, n_features), each row independent of the others."""
         answer = scratch.array("features", (len(rows), self.n_features), rows.dtype)
         with np.errstate(all="ignore"):
             for part, tile in tiles(rows, TILE_ROWS):
-                answer[part] = self.transformer.transform(_known(self.transformer, tile))[: part.stop - part.start]
+                answer[part] = self.transformer.transform(_scaled_rows(self.transformer, tile))[
+                    : part.stop - part.start
+                ]
         return answer
 
     def error_message(self, place: str) -> str:
@@ -84,14 +97,16 @@ class KernelFeatures:
         return f"the kernel overflows at {place}: divide the data by a constant first, or choose another kernel"
 
 
-def _known(transformer: Any, rows: Rows) -> Rows:
-    """Rows as their kernel should know them: scikit-learn's cosine takes lengths below 2.2e-15 for 0."""
-    return unit(rows.astype(np.float64)) if getattr(transformer, "kernel", None) == "cosine" else rows
+def _scaled_rows(transformer: Nystroem | RBFSampler, rows: Rows) -> Rows:
+    """Return rows scaled for the kernel: scikit-learn's cosine takes lengths below 2.2e-15 for 0."""
+    if getattr(transformer, "kernel", None) == "cosine":
+        return unit(rows.astype(np.float64))
+    return rows
 
 
 @dataclass(frozen=True)
 class Approximation:
-    """How a kernel is to be approximated."""
+    """The approximation of a kernel, with its parameters."""
 
     approximation: str
     """"nystroem" or "fourier"."""
@@ -101,57 +116,53 @@ class Approximation:
     degree: int = 3
     coef0: float = 1.0
     n_components: int = 100
-    """Features; of "nystroem" also the rows of the sample, no more than there are."""
+    """Features; with "nystroem" also the rows of the sample, at most n."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.approximation, str) and self.approximation in FITTED):
-            raise InputError(
-                f"approximation must be 'nystroem', 'fourier' or None, got {checks.shown(self.approximation)}"
-            )
-        names = ("rbf",) if self.approximation == "fourier" else tuple(SIMILARITIES)
+            got = checks.shown(self.approximation)
+            raise InputError(f"approximation must be 'nystroem', 'fourier' or None, got {got}")
+        names = {"fourier": ("rbf",)}.get(self.approximation, tuple(SIMILARITIES))
         if not (isinstance(self.kernel, str) and self.kernel in names):
-            listed = ", ".join(repr(name) for name in names)
-            raise InputError(
-                f"approximation={self.approximation!r} takes the kernel {listed}, got {checks.shown(self.kernel)}"
-            )
-        for name, value in checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0).items():
+            listed, got = ", ".join(map(repr, names)), checks.shown(self.kernel)
+            wanted = f"approximation={self.approximation!r} takes the kernel {listed}"
+            raise InputError(f"{wanted}, got {got}")
+        settings = checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0)
+        settings["n_components"] = checks.integer("n_components", self.n_components)
+        for name, value in settings.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "n_components", checks.integer("n_components", self.n_components))
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """As JSON holds them."""
+        """The parameters as JSON holds them."""
         return asdict(self)
 
-    def check_weights(self, sample_weight: Any) -> None:
-        """Nothing: weights go to the method."""
+    def check_weights(self, sample_weight: object) -> None:
+        """Accept any weights: they go to the method."""
 
     def fit(self, source: RowSource, seed: int) -> MappedRows:
-        """Features in place of the rows: a pass for the sample, and one that surveys them."""
+        """Return the features of the rows, after passes for the sample and for column statistics."""
         features = self.features(source, seed)
         return MappedRows(featured(source, features), passes=2, arrays=features.arrays)
 
     def features(self, source: RowSource, seed: int) -> KernelFeatures:
-        """The features, fitted on rows drawn with the seed by their global numbers: the same for any chunks."""
+        """Return the features, fitted to rows drawn by global numbers: the same for any chunks."""
         n = source.plan.n_rows
         drawn = stream(seed, Stream.FEATURE_SAMPLE, n).choice(n, min(n, self.n_components), replace=False)
         sample = source.fold(Gather(np.sort(drawn)), name="sample").rows.astype(np.float64)
         transformer = self._transformer(len(sample), sample.shape[1], seed)
         try:
             with one_blas_thread(), np.errstate(all="ignore"):
-                transformer.fit(_known(transformer, sample))
+                transformer.fit(_scaled_rows(transformer, sample))
         except ValueError as error:  # of what decomposes the matrix of the kernel
-            raise InputError(
-                f"the kernel {self.kernel!r} overflows among the rows drawn: divide the data by a constant first, or "
-                "choose another kernel"
-            ) from error
+            raise InputError(f"the kernel {self.kernel!r} overflows among the rows drawn: {OVERFLOW_ADVICE}") from error
         return KernelFeatures.of(self.approximation, transformer)
 
-    def restored(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> KernelFeatures:
-        """The features that a run keeps."""
+    def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> KernelFeatures:
+        """Return the features that a run stores."""
         names = FITTED[self.approximation]
         first, last = (arrays[name] for name in names)
-        d = first.shape[1 if self.approximation == "nystroem" else 0]
+        d = first.shape[FITTED_COLUMNS[self.approximation]]
         transformer = self._transformer(len(last), d, 0)
         for name, attribute in names.items():
             setattr(transformer, attribute, arrays[name])
@@ -159,7 +170,9 @@ class Approximation:
         return KernelFeatures.of(self.approximation, transformer)
 
     def _transformer(self, n_rows: int, d: int, seed: int) -> Nystroem | RBFSampler:
-        gamma = 1 / d if self.gamma is None else self.gamma
+        gamma = self.gamma
+        if gamma is None:
+            gamma = 1 / d
         if self.approximation == "fourier":
             return RBFSampler(gamma=gamma, n_components=self.n_components, random_state=seed)
         return Nystroem(
@@ -172,28 +185,33 @@ class Approximation:
         )
 
 
-def approximation_of(model: Any) -> Approximation | None:
-    """What an estimator asks for by the parameters of that name; None without an approximation.
+def approximation_of(model: BaseEstimator) -> Approximation | None:
+    """Return the approximation that the parameters of an estimator ask for; None without one.
 
     Raises
     ------
     InputError
         Parameters that cannot be used, or that nothing uses without an approximation.
     """
-    asked = {name.name: getattr(model, name.name) for name in fields(Approximation)}
+    asked = {each.name: getattr(model, each.name) for each in fields(Approximation)}
     if model.approximation is not None:
         return Approximation(**asked)
-    usual = {name.name: name.default for name in fields(Approximation)}
-    idle = ("approximation", "n_components")  # scikit-learn's own checks set the latter on every estimator
+    usual = {each.name: each.default for each in fields(Approximation)}
+    idle = (
+        "approximation",
+        "n_components",
+    )  # scikit-learn's own checks set the latter on every estimator
     given = [name for name, value in asked.items() if name not in idle and value != usual[name]]
     if given:
-        raise InputError(f"{', '.join(given)} can be used with an approximation alone: give 'nystroem' or 'fourier'")
+        advice = "give 'nystroem' or 'fourier'"
+        raise InputError(f"{', '.join(given)} can be used with an approximation alone: {advice}")
     return None
 
 
 def restored_features(result: Result) -> Features | None:
     """Return the features that a run of an approximation keeps; None without an approximation."""
-    told = result.manifest.parameters
+    parameters = result.manifest.parameters
     if not result.manifest.learned_features:
         return None
-    return Approximation(**{each.name: told[each.name] for each in fields(Approximation)}).restored(result.arrays)
+    names = [each.name for each in fields(Approximation)]
+    return Approximation(**{name: parameters[name] for name in names}).restore(result.arrays)

@@ -1,10 +1,11 @@
-"""scikit-learn's face of the spectral relaxation: DP-means on eigenvectors."""
+"""The scikit-learn estimator of the spectral relaxation: DP-means on eigenvectors."""
 
 import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
@@ -34,109 +35,126 @@ from dask_dpmeans.text import counted
 def _inductive(model: "SpectralDPMeans") -> bool:
     if not model.spectrum().inductive:
         raise AttributeError(
-            f"the clusters of affinity={model.affinity!r} are of the rows that were fitted, whose labels are in "
-            "labels_; new rows need affinity='linear' or 'rbf'"
+            f"the clusters of affinity={model.affinity!r} are of the rows that were fitted, "
+            "whose labels are in labels_; new rows need affinity='linear' or 'rbf'"
         )
     return True
 
 
-class _OfNewRows:
-    """What rows that were not fitted are asked, where the affinity has an answer.
+class _NewRowsMixin:
+    """The methods for new rows, which are there only if the affinity allows them.
 
-    These stand in a class of their own: what scikit-learn wraps for `set_output`, the `transform` of each class that
-    has it, would be there for any affinity.
+    They are in a class of their own because scikit-learn wraps the `transform` of each class that
+    has one for `set_output`; it would then be there for any affinity.
     """
 
     @available_if(_inductive)
     def predict(self: Any, X: object) -> Any:
-        """The number of the nearest center of each row, (n,) int32; lazy where X is.
+        """Return the number of the nearest center of each row, (n,) int32; lazy if X is.
 
-        With "rbf" the eigenvectors reach rows that were not fitted by Nystroem's formula.
+        With "rbf" the eigenvectors are extended to new rows by Nystroem's formula.
         """
         return CentersMixin.predict(self, X)
 
     @available_if(_inductive)
     def transform(self: Any, X: object) -> Any:
-        """The distance of each row of Y to each center, (n, k) float64; lazy where X is."""
+        """Return the distance of each row of Y to each center, (n, k) float64; lazy if X is."""
         return CentersMixin.transform(self, X)
 
     @available_if(_inductive)
-    def fit_transform(self: Any, X: object, y: object = None, **fit_params: Any) -> Any:
-        """Fit, and give the distance of each row of Y to each center, (n, k) float64; lazy where X is."""
+    def fit_transform(self: Any, X: object, y: object = None, **fit_params: object) -> Any:
+        """Fit, and return the distances of the rows of Y to the centers, (n, k); lazy if X is."""
         return CentersMixin.fit_transform(self, X, y, **fit_params)
 
     @available_if(_inductive)
     def score(self: Any, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Minus the inertia of the rows of Y."""
+        """Return minus the inertia of the rows of Y."""
         return CentersMixin.score(self, X, y, sample_weight)
 
 
-class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
-    """Spectral clustering whose number of eigenvectors and of clusters follow from penalties.
+METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
+    False: batch.Method,
+    True: search.Method,
+}
+"""Algorithms by `search`."""
 
-    The relaxation of the DP-means objective by Kulis & Jordan 2012 (section 5.1): of the affinity matrix K, all
-    eigenvectors whose eigenvalues are greater than the penalty are columns of Y; its rows, at unit length, are
-    clustered by DP-means with a threshold of its own.  The result is the same, to the byte, for any chunking, threads
-    and workers.
+
+class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
+    """Spectral clustering: the number of eigenvectors and of clusters follow from penalties.
+
+    The relaxation of the DP-means objective by Kulis & Jordan 2012 (section 5.1).  All eigenvectors
+    of the affinity matrix K with eigenvalues greater than the penalty are the columns of Y.  The
+    rows of Y, at unit length, are clustered by DP-means with a threshold of its own.  The result is
+    the same, to the byte, for any chunking, threads and workers.
 
     Parameters
     ----------
     penalty : float
-        What an eigenvalue must exceed: lambda of the paper, in units of K.  With "linear" it is the penalty of
-        `DPMeans`, whose objective K relaxes.
+        The bound of the eigenvalues: lambda of the paper, in units of K.  With "linear" it is the
+        penalty of `DPMeans`, whose objective K relaxes.
     affinity : {"linear", "rbf", "nearest_neighbors", "precomputed"}, default "linear"
-        "linear": K = X X', of rows as they are, not centered; read in parts, so that it takes any number of rows.
-        "rbf": K_ij = exp(-gamma * squared distance), as it is for up to `n_landmarks` rows.  Of more, so many rows,
-        drawn from the seed, stand for all (Nystroem; Williams & Seeger 2001), and K is K(X, L) K(L, L)^-1 K(L, X).
-        "nearest_neighbors": K = D^-1/2 A D^-1/2 of the graph of neighbors, A = (G + G') / 2, where row i of G has 1 at
-        its `n_neighbors` nearest rows, itself included, and D holds the row sums of A.  Its eigenvalues lie in [-1, 1];
-        1 is one for each connected component, those of nearly separate parts lie little below, and 1 - penalty is how
-        little: say .9999.  A large cluster has eigenvalues near 1 of its own; where the penalty keeps these too, it
-        is cut up.
+        "linear": K = X X', of rows as they are, not centered.  Any number of rows, read in parts.
+
+        "rbf": K_ij = exp(-gamma * squared distance), exact for up to `n_landmarks` rows.  More rows
+        are approximated from so many landmarks L, drawn from the seed, as
+        K(X, L) K(L, L)^-1 K(L, X) (Nystroem; Williams & Seeger 2001).
+
+        "nearest_neighbors": K = D^-1/2 A D^-1/2 of the graph of neighbors.  A = (G + G') / 2; row i
+        of G has 1 at its `n_neighbors` nearest rows, itself included; D holds the row sums of A.
+        The eigenvalues are in [-1, 1].  There is one 1 for each connected component; nearly
+        separate parts have values little below 1, so use a penalty of, say, .9999.  A large cluster
+        has further eigenvalues near 1.  If the penalty keeps these too, the cluster is cut up.
+
         "precomputed": X is K, (n, n), symmetric.
-        The last two take all rows into memory, up to 2 GiB of them.
+
+        The last two read all rows into memory, up to 2 GiB.
     gamma : float, optional
-        Of "rbf"; 1 / columns by default.  `InputError` where it is given and the affinity has no use for it, as for the
-        next two.
+        Parameter of "rbf"; 1 / columns by default.  This parameter and the next two are an
+        `InputError` with an affinity that has no use for them.
     n_neighbors : int, default 10
-        Of "nearest_neighbors".
+        Neighbors of "nearest_neighbors".
     n_landmarks : int, default 1000
-        Of "rbf"; drawn from all rows, those of weight 0 too.
+        Landmarks of "rbf", drawn from all rows, also from rows of weight 0.
     max_components : int, default 256
-        `InputError` where more eigenvalues are greater than the penalty.
+        More eigenvalues above the penalty are an `InputError`.
     threshold : float, default 0.25
-        The penalty of DP-means on the rows of Y: ideal clusters stand at squared distances of 2 there.  At 1 nothing
-        would open: the mean of k such clusters stands at 1 - 1 / k from each.
+        The penalty of DP-means on the rows of Y.  Ideal clusters are at squared distances of 2
+        there.  A threshold of 1 opens nothing: the mean of k such clusters is at 1 - 1 / k from
+        each.
     search : bool, default False
-        Take the threshold as a price and search, as `DPMeans` does; it is then to be as large as what a cluster saves.
+        Take the threshold as a price and search, as in `DPMeans`.  The threshold must then be as
+        large as what a cluster saves.
     max_iter, tol, max_clusters
-        Of DP-means, as `DPMeans` has them.
+        Parameters of DP-means, see `DPMeans`.
     random_state : int, RandomState instance or None, default None
-        Drawn once and kept in `random_state_`: for landmarks, Lanczos and the search.
+        Seed of landmarks, of Lanczos and of the search, drawn once and stored in `random_state_`.
 
     Attributes
     ----------
     labels_ : (n,) int32
-        The cluster of each row; a lazy Dask array where the input is one and rows were not gathered.
+        The cluster of each row.  A lazy Dask array if the input is one and rows were not gathered.
     cluster_centers_ : (k, r) float64
-        Among the rows of Y.
+        Centers among the rows of Y.
     n_clusters_ : int
     eigenvalues_ : (r,) float64
-        Those greater than the penalty, from the greatest on.
+        The eigenvalues greater than the penalty, in descending order.
     embedding_ : (n, r) float64
-        The rows of Y at unit length, where the affinity is "nearest_neighbors" or "precomputed"; of others `embed`
-        makes them.  A row of which the eigenvectors hold nothing (1e-6 of its length) stands at 0, as far from each
-        ideal cluster as 1: such rows are a cluster of their own.
+        The rows of Y at unit length, with "nearest_neighbors" or "precomputed"; otherwise `embed`
+        makes them.  A row that is nearly orthogonal to all eigenvectors (1e-6 of its length) is 0,
+        at distance 1 from each ideal cluster.  Such rows are a cluster of their own.
     relaxed_objective_ : float
-        Sum of eigenvalues - penalty.  No clustering has a greater tr Y'(K - penalty I)Y (theorem 5.2).
+        Sum of eigenvalues - penalty.  No clustering has a greater tr Y'(K - penalty I)Y (theorem
+        5.2).
     affinity_trace_ : float
-        tr K.  Less the relaxed objective it bounds the DP-means objective of every clustering in the space of K from
-        below (lemma 5.1), for "linear" `DPMeans.objective_` at the same penalty.  Where landmarks stand for all rows,
-        both are of the matrix that stands for K, and bound nothing about K itself.
+        tr K.  The trace minus the relaxed objective is a lower bound of the DP-means objective of
+        every clustering in the space of K (lemma 5.1); with "linear" of `DPMeans.objective_` at the
+        same penalty.  With landmarks both are of the approximated matrix, and bound nothing about
+        K.
     inertia_, objective_, history_, n_iter_
-        Of DP-means on the rows of Y; the objective is ``inertia_ + threshold * n_clusters_``.
+        Figures of DP-means on the rows of Y; the objective is ``inertia_ + threshold *
+        n_clusters_``.
     cluster_weights_, cluster_inertias_, n_passes_, random_state_, n_features_in_
-        As `DPMeans` has them.
+        See `DPMeans`.
 
     Examples
     --------
@@ -182,12 +200,12 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
 
     @available_if(_inductive)
     def embed(self, X: object) -> Any:
-        """The rows of Y at unit length, (n, r); lazy where X is."""
+        """Return the rows of Y at unit length, (n, r) float64; lazy if X is."""
         check_is_fitted(self)
         return self._mapped(X, embedded_rows, np.float64, len(self.eigenvalues_))
 
     def spectrum(self) -> Spectrum:
-        """What is asked of the affinity, checked, as the library's core takes it."""
+        """Return the checked parameters of the affinity."""
         return Spectrum(
             penalty=self.penalty,
             affinity=self.affinity,
@@ -203,10 +221,13 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         read = radius_or_price(self.threshold, "euclidean", search=self.search)
+        radius = None
+        if not self.search:
+            radius = math.sqrt(self.threshold)
         words = replace(
             super().description(),
             penalty_name="threshold",
-            radius=None if self.search else math.sqrt(self.threshold),
+            radius=radius,
             objective_parts="inertia {inertia:.9g} + threshold x clusters",
             units="along eigenvectors",
             center_columns="eigenvector",
@@ -218,10 +239,10 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
         values, relaxed = self.eigenvalues_, f"{self.relaxed_objective_:.9g}"
         range_ = f"{values[0]:.6g} to {values[-1]:.6g}"
         above = f"{counted(len(values), 'eigenvalue')} above {self.penalty:g}"
+        bound = f"{relaxed} at most is tr Y'(K - {self.penalty:g} I)Y of any clustering"
         settings = {
             "affinity": f"{self.affinity}, {above}: {range_}; their eigenvectors are clustered",
-            "relaxed": f"{relaxed} at most is tr Y'(K - {self.penalty:g} I)Y of any clustering; "
-            f"tr K = {self.affinity_trace_:.9g}",
+            "relaxed": f"{bound}; tr K = {self.affinity_trace_:.9g}",
         }
         return replace(
             words,
@@ -232,16 +253,21 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
         )
 
     def method(self) -> batch.Method | search.Method:
-        """What is asked of DP-means on the rows of Y."""
-        checks.switch("search", self.search)
-        return (search.Method if self.search else batch.Method)(
+        """Return the checked parameters of DP-means on the rows of Y as an algorithm."""
+        return METHODS[checks.switch("search", self.search)](
             penalty=checks.number("threshold", self.threshold),
             max_iter=self.max_iter,
             tol=self.tol,
             max_clusters=self.max_clusters,
         )
 
-    def _map_rows(self, rows: Any, method: Algorithm[Any], groups: Any, sample_weight: object) -> MappedRows:
+    def _map_rows(
+        self,
+        rows: Any,
+        method: Algorithm[Any],
+        groups: object,
+        sample_weight: object,
+    ) -> MappedRows:
         if self.affinity == "precomputed" and not is_lazy(rows):
             return self._feature_map().fit_matrix(rows.astype(np.float64), self.random_state_)
         return super()._map_rows(rows, method, groups, sample_weight)
@@ -249,7 +275,8 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
     def _note(self, given: RowFit, progress: Progress[Any]) -> None:
         super()._note(given, progress)
         mapped = given.mapped
-        self._set_embedding(mapped.arrays["eigenvalues"][0], mapped.figures["affinity_trace"], mapped.rows)
+        eigenvalues, _ = mapped.arrays["eigenvalues"]
+        self._set_embedding(eigenvalues, mapped.figures["affinity_trace"], mapped.rows)
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)
@@ -258,7 +285,12 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
             rows = lazy_rows(result.open_rows("embedding", len(values)))
         self._set_embedding(values, result.manifest.figures["affinity_trace"], rows)
 
-    def _set_embedding(self, eigenvalues: Float64Array, trace: float, rows: Any) -> None:
+    def _set_embedding(
+        self,
+        eigenvalues: Float64Array,
+        trace: float,
+        rows: npt.ArrayLike | None,
+    ) -> None:
         self.eigenvalues_ = eigenvalues
         self.relaxed_objective_ = relaxed_objective(eigenvalues, self.spectrum().penalty)
         self.affinity_trace_ = trace
@@ -273,21 +305,21 @@ class SpectralDPMeans(_OfNewRows, CentersMixin, BaseEstimator):
 
 
 def embedded_rows(block: Block) -> tuple[Float64Array]:
-    """The kernel of a map: the rows that kernels see."""
+    """Return the rows of a block, (height, r), in float64: the kernel of a map."""
     return (block.rows.astype(np.float64),)
 
 
 def _predictor(result: Result) -> Kernel:
     if "projection" not in result.arrays:
         raise InputError(
-            "the clusters of the run are of the rows that were fitted, whose labels are in it: for new rows fit with "
-            "affinity linear or rbf"
+            "the clusters of the run are of the rows that were fitted, whose labels are in it: "
+            "for new rows fit with affinity linear or rbf"
         )
     return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"])
 
 
 def _projection(result: Result) -> Projection | None:
-    """Return what a run's centers are centers of, if it is of eigenvectors that rows can be projected on."""
+    """Return the projection of rows on the eigenvectors of a run, if it has one."""
     if "projection" not in result.arrays:
         return None
     arrays, asked = result.arrays, Spectrum(**result.manifest.parameters["spectrum"])
@@ -306,7 +338,7 @@ EMBEDDING_ARRAYS = (
 
 SPEC = MethodSpec(
     SpectralDPMeans,
-    (batch.Method, search.Method),
+    tuple(METHODS.values()),
     _predictor,
     _projection,
     arrays=(*CENTERS, *EMBEDDING_ARRAYS),

@@ -1,4 +1,4 @@
-"""scikit-learn's face of the methods that read the rows once, in order."""
+"""The scikit-learn estimators of methods that read the rows once, in order."""
 
 import math
 from dataclasses import replace
@@ -18,8 +18,22 @@ from dask_dpmeans.sources import as_source
 AnyState = TypeVar("AnyState", bound=Any)
 
 
+class Clusters(Protocol):
+    """The clusters of a state."""
+
+    @property
+    def centers(self) -> Float64Array:
+        """Centers, (k, d)."""
+        ...
+
+    @property
+    def weights(self) -> Float64Array:
+        """Weights of the clusters, (k,)."""
+        ...
+
+
 class OnePass(Protocol[AnyState]):
-    """A method that takes rows in order, once: its parameters, and what a state says."""
+    """A method that takes rows in order, once, with its parameters."""
 
     @property
     def penalty(self) -> float:
@@ -27,41 +41,39 @@ class OnePass(Protocol[AnyState]):
         ...
 
     def init(self, n_features: int) -> AnyState:
-        """The state before the first row."""
+        """Return the state before the first row."""
         ...
 
     def take(self, state: AnyState, block: Block) -> AnyState:
-        """The state after a block of rows."""
+        """Return the state after a block of rows."""
         ...
 
-    def clusters(self, state: AnyState) -> Any:
-        """The `centers`, (k, d), and `weights`, (k,), that a state answers with."""
+    def clusters(self, state: AnyState) -> Clusters:
+        """Return the clusters of a state."""
         ...
 
 
 class _Stream(NearestCenterMixin, BaseEstimator):
-    """What the two have in common."""
+    """The common part of the two estimators."""
 
     penalty: float
-    feature_columns_: list[int] | None
-    feature_scale_: Float64Array | None
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         return replace(super().description(), nearest_centers=True)
 
     def method(self) -> OnePass[Any]:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as a method of one pass."""
         raise NotImplementedError
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Cluster the rows of X, in their order, and label them.
 
         Parameters
         ----------
         X : (n, d) NumPy array, Dask array or DataFrame, ``zarr.Array``
-            Read block by block; what does not fit in memory is not held there.
+            Read block by block, so it may be larger than memory.
         y : ignored
 
         Returns
@@ -71,38 +83,39 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         method, task = self.method(), Tasks.of(self, X, y)
         source = as_source(checked_rows(self, X, reset=True))
         state = source.carry(method.take, method.init(source.n_features), "stream")
-        found = method.clusters(state)
-        inertia = batch.inertia_of(source, found.centers)
-        objective = inertia + method.penalty * len(found.centers)
+        clusters = method.clusters(state)
+        inertia = batch.inertia_of(source, clusters.centers)
+        objective = inertia + method.penalty * len(clusters.centers)
         if not math.isfinite(objective):
-            raise InputError(f"the objective overflows float64 at penalty={method.penalty:g}: divide the data first")
-        self._set_state(state, found)
+            found = f"the objective overflows float64 at penalty={method.penalty:g}"
+            raise InputError(f"{found}: divide the data first")
+        self._set_state(state, clusters)
         self.inertia_, self.objective_ = inertia, objective
         self.labels_ = self.predict(X)
         task.end()
         return self
 
     @with_callbacks
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on with the rows of X, after those seen before: any batches give what one `fit` of all rows gives.
+    def partial_fit(self, X: object, y: object = None) -> Self:
+        """Go on with the rows of X; any batches give the same as one `fit` of all rows.
 
-        It takes back `labels_`, `inertia_` and `objective_`: the rows before are not there to be measured against
-        centers that have moved.
+        This removes `labels_`, `inertia_` and `objective_`: earlier rows are not there to be
+        compared with centers that have moved.  If an error is raised, the clusters stay as they
+        were.
 
         Parameters
         ----------
-        X : (n, d), as `fit` takes it
+        X : (n, d), as for `fit`
         y : ignored
 
         Returns
         -------
         self
-            Its clusters are as they were, where an error is raised.
         """
         method, task = self.method(), Tasks.of(self, X, y)
         first = not hasattr(self, "state_")
         rows = checked_rows(self, X, reset=first)
-        source = as_source(rows, centers=None if first else self.cluster_centers_)
+        source = as_source(rows, centers=getattr(self, "cluster_centers_", None))
         before = method.init(source.n_features) if first else self.state_
         state = source.carry(method.take, before, "stream")
         self._set_state(state, method.clusters(state))
@@ -111,45 +124,46 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         task.end()
         return self
 
-    def _set_state(self, state: Any, found: Any) -> None:
+    def _set_state(self, state: Any, clusters: Clusters) -> None:
         self.state_ = state
-        self.cluster_centers_: Float64Array = found.centers
-        self.cluster_weights_: Float64Array = found.weights
-        self.n_clusters_ = len(found.centers)
+        self.cluster_centers_ = clusters.centers
+        self.cluster_weights_ = clusters.weights
+        self.n_clusters_ = len(clusters.centers)
         self.feature_columns_, self.feature_scale_ = None, None
 
 
 class OnlineDPMeans(_Stream):
     """Online DP-means (Odashima et al. 2016, Algorithm 2): each row once, in order.
 
-    A row farther than the square root of the penalty from every center opens a cluster; any other moves the nearest
-    center, which is the mean of the rows that it has taken.  The result follows the order of the rows, and is the same,
-    to the byte, for any chunking, batches, threads and workers.  The pass over the rows is serial by nature, wherever
-    they are; labels, inertia and predictions are not.  `DPMeans` goes over the rows until nothing changes, and usually
-    ends at a lower objective.
+    A row farther than the square root of the penalty from every center opens a cluster.  Any other
+    row moves the nearest center, which is the mean of its rows so far.  The result depends on the
+    order of the rows.  It is the same, to the byte, for any chunking, batches, threads and workers.
+    The pass over the rows is serial; labels, inertia and predictions are not.  `DPMeans` goes over
+    the rows until nothing changes, and usually reaches a lower objective.
 
     Parameters
     ----------
     penalty : float
         The price of a cluster, in squared units of the rows (lambda squared of the paper).
     max_clusters : int, optional
-        `TooManyClustersError` where the penalty opens more.
+        More clusters are a `TooManyClustersError`.
 
     Attributes
     ----------
     cluster_centers_ : (k, d) float64
-        In order of opening.
+        Centers, in the order in which they opened.
     cluster_weights_ : (k,) float64
-        Rows that each center is the mean of.  Those of `labels_`, which come after the pass, may be others.
+        Number of rows in the mean of each center.  `labels_`, made after the pass, may differ.
     n_clusters_ : int
     labels_ : (n,) int32
-        The nearest center of each row, the lowest number among equals; lazy where the input is.  After `fit` alone.
+        The nearest center of each row, the lowest number among equals; lazy if the input is.
+        After `fit` only.
     inertia_ : float
-        Sum of squared distances of the rows to their nearest centers.  After `fit` alone.
+        Sum of squared distances of the rows to their nearest centers.  After `fit` only.
     objective_ : float
-        ``inertia_ + penalty * n_clusters_``.  After `fit` alone.
+        ``inertia_ + penalty * n_clusters_``.  After `fit` only.
     state_ : dask_dpmeans.methods.streaming.online.State
-        What `partial_fit` goes on from.
+        The state from which `partial_fit` goes on.
     n_features_in_ : int
 
     Examples
@@ -168,61 +182,71 @@ class OnlineDPMeans(_Stream):
         self.max_clusters = max_clusters
 
     def method(self) -> online.Method:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as a method of one pass."""
         return online.Method(self.penalty, self.max_clusters)
 
 
 class SplitMergeDPMeans(_Stream):
-    """Split-merge DP-means (Odashima et al. 2016, Algorithms 3 and 4): each row once, in order, then a merge.
+    """Split-merge DP-means (Odashima et al. 2016, Algorithms 3 and 4): one pass, then a merge.
 
-    Each cluster remembers the weight, mean and range of its rows, and splits in its widest column where two halves of
-    a uniform cluster of that weight and range would cost less: clusters grow in number with the rows, as the objective
-    wants it.  Algorithm 3 is printed with a sign that cannot be meant; it is read so that among equally near clusters
-    the first wins, and a row at exactly the radius opens a cluster.  At the end those are merged, the cheapest pair
-    first, whose merge lowers the objective.  The pass over the rows is serial by nature, wherever they are; the merge
-    needs no rows; labels, inertia and predictions are distributed.  The result follows the order of the rows, and is
-    the same, to the byte, for any chunking, batches, threads and workers.
+    Each cluster stores the weight, mean and range of its rows.  It splits in its widest column if
+    two halves of a uniform cluster of this weight and range would cost less.  So the number of
+    clusters grows with the rows, as the objective asks.  At the end pairs are merged, the cheapest
+    first, as long as a merge lowers the objective.  Algorithm 3 is printed with a wrong sign; here
+    the first of equally near clusters wins, and a row at exactly the radius opens a cluster.
+
+    The result depends on the order of the rows.  It is the same, to the byte, for any chunking,
+    batches, threads and workers.  The pass over the rows is serial, and the merge needs no rows;
+    labels, inertia and predictions are distributed.
 
     Parameters
     ----------
     penalty : float
         The price of a cluster, in squared units of the rows (lambda squared of the paper).
     merge : bool, default True
-        Whether Algorithm 4 follows; without, this is split DP-means.
+        Run Algorithm 4 at the end; without, this is split DP-means.
     max_clusters : int, optional
-        `TooManyClustersError` where the pass makes more, before the merge.
+        More clusters in the pass, before the merge, are a `TooManyClustersError`.
 
     Attributes
     ----------
     cluster_centers_ : (k, d) float64
     cluster_weights_ : (k,) float64
-        What the pass holds for the rows of each cluster; a split divides it by range, so that it need not be whole.
-        Those of `labels_`, which come after the pass, are others.
+        Weight of each cluster in the pass.  A split divides it by range, so it may be fractional.
+        `labels_`, made after the pass, differ.
     n_clusters_ : int
     labels_ : (n,) int32
-        The nearest center of each row, the lowest number among equals; lazy where the input is.  After `fit` alone.
+        The nearest center of each row, the lowest number among equals; lazy if the input is.
+        After `fit` only.
     inertia_ : float
-        Sum of squared distances of the rows to their nearest centers.  After `fit` alone.
+        Sum of squared distances of the rows to their nearest centers.  After `fit` only.
     objective_ : float
-        ``inertia_ + penalty * n_clusters_``.  After `fit` alone.
+        ``inertia_ + penalty * n_clusters_``.  After `fit` only.
     state_ : dask_dpmeans.methods.streaming.split_merge.State
-        The clusters before the merge: what `partial_fit` goes on from.
+        The clusters before the merge, from which `partial_fit` goes on.
     n_features_in_ : int
 
     Examples
     --------
     >>> import numpy as np
     >>> from dask_dpmeans import OnlineDPMeans, SplitMergeDPMeans
-    >>> X = np.tile([[-1.0, 0.0], [1.0, 0.0]], (1000, 1))  # figure 2 of the paper: all within one radius
-    >>> [round(model(penalty=100.0).fit(X).objective_) for model in (OnlineDPMeans, SplitMergeDPMeans)]
+    >>> X = np.tile([[-1.0, 0.0], [1.0, 0.0]], (1000, 1))  # figure 2: all within one radius
+    >>> models = OnlineDPMeans(penalty=100.0), SplitMergeDPMeans(penalty=100.0)
+    >>> [round(model.fit(X).objective_) for model in models]
     [2100, 220]
     """
 
-    def __init__(self, penalty: float, *, merge: bool = True, max_clusters: int | None = None) -> None:
+    def __init__(
+        self,
+        penalty: float,
+        *,
+        merge: bool = True,
+        max_clusters: int | None = None,
+    ) -> None:
         self.penalty = penalty
         self.merge = merge
         self.max_clusters = max_clusters
 
     def method(self) -> split_merge.Method:
-        """The parameters, checked, as the library's core takes them."""
+        """Return the checked parameters as a method of one pass."""
         return split_merge.Method(self.penalty, self.merge, self.max_clusters)

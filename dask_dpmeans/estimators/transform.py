@@ -1,4 +1,4 @@
-"""Feature maps that are learned from all rows before a method sees them: kernel approximations, eigenvectors."""
+"""Feature maps that are fitted to all rows first: kernel approximations and eigenvectors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

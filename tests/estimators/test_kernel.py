@@ -244,7 +244,7 @@ def test_a_run_that_stopped_at_its_limit_keeps_the_rows_that_opened_clusters(tmp
 def test_a_finished_run_is_read_without_learning_again(tmp_path, monkeypatch):
     form = FORMS["nystroem"]
     found = fit(ROWS, tmp_path / "run.zarr", form)
-    monkeypatch.setattr(Approximation, "learn", lambda *_: pytest.fail("learned once more"))
+    monkeypatch.setattr(Approximation, "fit", lambda *_: pytest.fail("fitted once more"))
     same(fit(ROWS, tmp_path / "run.zarr", form, resume=True), found)
     with pytest.raises(InputError, match="another input: fingerprint"):
         fit(ROWS + 1.0, tmp_path / "run.zarr", form, resume=True)

@@ -19,7 +19,7 @@ from dask_dpmeans.kernels.block import Features, Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.kernel.batch import checked_kernel
+from dask_dpmeans.methods.kernel.kernel_checks import checked_kernel
 from dask_dpmeans.sources import RowSource, featured, one_blas_thread
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result

@@ -312,7 +312,7 @@ def test_a_model_that_is_fitted_in_another_form_forgets_the_first():
         ({"approximation": "nystroem", "n_components": 0}, r"n_components must be an integer >= 1, got 0"),
         (
             {"approximation": "nystroem", "kernel": "cosine", "gamma": 1.0},
-            r"gamma has no use where kernel='cosine', got 1.0: leave it out",
+            r"gamma has no use with kernel='cosine', got 1.0: leave it out",
         ),
         ({"gamma": -1.0}, r"gamma must be a finite number > 0 or None, got -1.0"),
     ],

@@ -1,4 +1,5 @@
-"""A cut of a graph plus a price for each cluster: what the methods on graphs minimize (Kulis & Jordan 2012, 5.2)."""
+"""A cut of a graph plus a price for each cluster: the objective of methods on graphs (Kulis &
+Jordan 2012, 5.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,16 +18,17 @@ from dask_dpmeans.methods.dpmeans.batch import set_limits
 
 @dataclass(frozen=True)
 class CutState:
-    """What the states of these methods have in common."""
+    """Common part of the states of these methods."""
 
     step: int
     """Steps done."""
     labels: Labels
-    """(n,), the cluster of each node; -1 for one without links under the normalized cut."""
+    """(n,), the cluster of each node; -1 for a node without links under the normalized cut."""
     weights: Float64Array
-    """(k,), the degrees of the clusters under the normalized cut, their nodes under the ratio cut."""
+    """(k,), the degrees of the clusters under the normalized cut, their numbers of nodes under the
+    ratio cut."""
     inertias: Float64Array
-    """(k,), what each adds to the cut."""
+    """(k,), the part of the cut of each cluster."""
     objective: float
     """Cut + penalty * k."""
     deaths: int
@@ -37,20 +39,21 @@ class CutState:
 
 @dataclass(frozen=True)
 class CutMethod:
-    """Parameters of a method that lowers cut + penalty * k, and what follows from clusters alone."""
+    """Parameters of a method that lowers cut + penalty * k."""
 
     penalty: float
     """The price of a cluster in the units of the cut, negative: lambda' of Kulis & Jordan 2012."""
     normalized: bool = True
-    """Whether a cluster's cut is divided by its degrees, or by its nodes."""
+    """Whether a cluster's cut is divided by its degrees, or by its number of nodes."""
     max_iter: int = 300
-    """The most steps."""
+    """The greatest number of steps."""
     tol: float = 1e-4
-    """The fit has converged when a step lowers the objective by less than this share of cut + |penalty| k."""
+    """A fit has converged if a step lowers the objective by less than this share of cut + |penalty|
+    k."""
     max_clusters: int | None = None
-    """More clusters than this in the end are an error."""
+    """More clusters in the end are an error."""
     seed: int = 0
-    """Of all random choices."""
+    """The seed of all random choices."""
 
     def __post_init__(self) -> None:
         check_penalty(self.penalty, self.normalized)
@@ -58,60 +61,74 @@ class CutMethod:
 
     @property
     def price(self) -> float:
-        """Of a cluster, against the share that it keeps."""
-        return 1.0 + self.penalty if self.normalized else self.penalty
+        """The price of a cluster minus the share of its mass that it keeps, at a share of 0."""
+        if self.normalized:
+            return 1.0 + self.penalty
+        return self.penalty
 
     @property
     def sparse(self) -> bool:
-        """Rows are seen as CSR."""
+        """True: blocks are CSR."""
         return True
 
     @property
     def features(self) -> None:
-        """Rows are seen as they are given."""
+        """None: rows are not mapped."""
         return None
 
     def seeded(self, seed: int) -> Self:
-        """The same method with another seed."""
+        """Return this method with another seed."""
         return replace(self, seed=seed)
 
-    def inspected(self, source: Source) -> GraphSummary:
-        """What the first pass finds, which must be an undirected graph."""
+    def inspect(self, source: Source) -> GraphSummary:
+        """Return degrees and loops of the nodes; `InputError` if the input is no undirected graph:
+        one pass."""
         found = source.fold(Inspection(), name="inspect")
         check_graph(found, source.plan.n_rows)
         return found
 
     def masses(self, found: GraphSummary) -> Float64Array:
-        """(n,), of the nodes: degrees under the normalized cut, 1 under the ratio cut."""
-        return found.degrees if self.normalized else np.ones(len(found.degrees))
+        """Return (n,), masses of the nodes: degrees under the normalized cut, 1 under the ratio
+        cut."""
+        if self.normalized:
+            return found.degrees
+        return np.ones(len(found.degrees))
 
     def totals(self, source: Source, labels: Labels, k: int, name: str = "tally") -> Totals:
-        """Of all k clusters: one pass."""
+        """Return the totals of all k clusters: one pass."""
         return source.fold(Tally(labels, self.normalized), name=name).whole(k)
 
     def score(self, source: Source, state: CutState) -> float:
-        """Cut + penalty * k of a state's clusters on this graph: one pass."""
+        """Return cut + penalty * k of a state's clusters on this graph: one pass."""
         return self.objective(self.totals(source, state.labels, len(state.weights), "check"))
 
     def labels(self, source: Source, state: CutState) -> Kernel:
-        """The kernel of a map that labels the nodes as a state has them."""
+        """Return the map kernel that labels the nodes by a state."""
         return GivenLabels(state.labels)
 
-    def result(self, source: Source, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """The arrays of the result."""
-        return {"cluster_weights": (state.weights, ("cluster",)), "cluster_inertias": (state.inertias, ("cluster",))}
+    def result(self, source: Source, state: CutState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+        """Return the arrays of the result with their dimensions."""
+        dimensions = ("cluster",)
+        return {
+            "cluster_weights": (state.weights, dimensions),
+            "cluster_inertias": (state.inertias, dimensions),
+        }
 
     def cuts(self, totals: Totals) -> Float64Array:
-        """(k,), what each cluster adds to the cut."""
-        return np.where(totals.sizes > 0, 1.0 - shares(totals), 0.0) if self.normalized else -shares(totals)
+        """Return (k,), the part of the cut of each cluster."""
+        if self.normalized:
+            return np.where(totals.sizes > 0, 1.0 - shares(totals), 0.0)
+        return -shares(totals)
 
     def objective(self, totals: Totals) -> float:
-        """Cut + penalty * k."""
+        """Return cut + penalty * k."""
         return fsum(self.cuts(totals)) + self.penalty * int(np.count_nonzero(totals.sizes))
 
     def little(self, before: float, after: float, inertias: Float64Array, parts: int = 1) -> bool:
-        """Whether the objective fell by less than tol / parts of cut + |penalty| k."""
-        return before - after < self.tol / parts * (fsum(inertias) + abs(self.penalty) * len(inertias))
+        """Return whether the objective fell by less than tol / parts of cut + |penalty| k;
+        `inertias` are (k,)."""
+        scale = fsum(inertias) + abs(self.penalty) * len(inertias)
+        return before - after < self.tol / parts * scale
 
 
 def check_penalty(penalty: float, normalized: bool) -> None:
@@ -119,23 +136,24 @@ def check_penalty(penalty: float, normalized: bool) -> None:
     checks.number("penalty", penalty, "")
     if penalty >= 0:
         raise InputError(
-            f"penalty must be < 0, got {penalty!r}: a cut is 0 for one cluster and grows with their number, so that "
-            "one cluster is best unless each brings something in"
+            f"penalty must be < 0, got {penalty!r}: a cut is 0 for one cluster and grows with their number, "
+            "so that one cluster is always best unless the penalty is negative"
         )
     if normalized and penalty <= -1:
         raise InputError(
-            f"penalty must be > -1, got {penalty!r}: each cluster pays 1 + penalty and earns the share of its links "
-            "that stay inside, so that at -1 and below clusters cost nothing"
+            f"penalty must be > -1, got {penalty!r}: each cluster costs 1 + penalty minus the share of its "
+            "links that stay inside, so that at -1 and below clusters cost nothing"
         )
 
 
 def shares(totals: Totals) -> Float64Array:
-    """(k,), what each cluster keeps by its mass; 0 for an empty one."""
-    return np.divide(totals.kept, totals.masses, out=np.zeros(len(totals.masses)), where=totals.masses > 0)
+    """Return (k,), the share of its mass that each cluster keeps inside; 0 for an empty cluster."""
+    nothing = np.zeros(len(totals.masses))
+    return np.divide(totals.kept, totals.masses, out=nothing, where=totals.masses > 0)
 
 
 def check_graph(found: GraphSummary, n: int) -> None:
-    """Refuse what is no undirected graph."""
+    """Refuse a matrix that is no undirected graph."""
     if found.columns != n:
         raise InputError(f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}")
     if found.negative is not None:
@@ -143,8 +161,8 @@ def check_graph(found: GraphSummary, n: int) -> None:
         raise InputError(f"links must weigh >= 0, got {weight} from node {node:,} to node {other:,}")
     if found.forward != found.backward:
         raise InputError(
-            "the graph is not symmetric: for some nodes i and j the link from i to j weighs other than that from j to "
-            "i; take A + A.T, or the larger of both, A.maximum(A.T)"
+            "the graph is not symmetric: some links from node i to node j differ from the link from j to i; take "
+            "A + A.T, or the larger of both, A.maximum(A.T)"
         )
     if not found.degrees.any():
         raise InputError("the graph has no links: there is nothing to cut")

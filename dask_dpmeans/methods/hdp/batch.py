@@ -1,7 +1,8 @@
 """The hard Gaussian HDP by Algorithm 2 of Kulis & Jordan 2012, with optimistic sweeps.
 
-Several data sets are clustered at once.  Each local cluster ties a data set to a global center: a *use* of the center.
-The objective is eq. 2, squared error + local penalty * uses + global penalty * centers.
+Several data sets are clustered at once.  Each local cluster ties a data set to a global center: a
+*use* of the center.  The objective is eq. 2, squared error + local penalty * uses + global penalty *
+centers.
 """
 
 import math
@@ -32,13 +33,13 @@ from dask_dpmeans.methods.dpmeans.moves import ROUNDING
 from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, SearchProgress, State, Uses
 
 FREE_SETS = 2**18
-"""Numbers of data sets that are allowed for any number of rows.  A fit of 50 rows with the data set 2**18 - 1 took 0.6
-seconds, with the data set 16,000,000 it took 42."""
+"""Numbers of data sets that are allowed for any number of rows.  A fit of 50 rows with the data set
+2**18 - 1 took 0.6 seconds, with the data set 16,000,000 it took 42."""
 
 
 @dataclass(frozen=True)
 class OpeningRule:
-    """Step 4 as a serial rule: a row opens a use or a center if that costs less than all that exists."""
+    """Step 4 as a serial rule: a row opens the use or the center that costs it least."""
 
     prices: Prices
     max_clusters: int | None = None
@@ -60,7 +61,8 @@ class OpeningRule:
             return state, requests.numbers
         kinds, targets = open_in_order(requests, state.centers.values, self.prices)
         opened = int(np.count_nonzero(kinds == NEW_CENTER))
-        check_number(len(state.centers) + opened - self.present, self.max_clusters, self.prices.opening)
+        k = len(state.centers) + opened - self.present
+        check_number(k, self.max_clusters, self.prices.opening)
         return state.with_openings(requests, kinds, targets), requests.numbers
 
 
@@ -69,14 +71,15 @@ class Parameters:
     """Parameters of the methods that minimize eq. 2."""
 
     local_penalty: float
-    """The price of a local cluster, in squared units of the rows times weight: lambda_l of the paper."""
+    """The price of a local cluster, in squared units of the rows times weight: lambda_l."""
     global_penalty: float
     """The price of a global cluster: lambda_g."""
     max_iter: int = 300
     """The greatest number of steps."""
     tol: float = 1e-4
-    """A fit has converged if a step opens nothing, and neither this step nor tying local clusters anew lowers the
-    objective by tol times its value.  With 0 a fit converges when the centers repeat."""
+    """A fit has converged if a step opens nothing, and neither this step nor tying local clusters
+    anew lowers the objective by tol times its value.  With 0 a fit converges when the centers
+    repeat."""
     max_clusters: int | None = None
     """More global clusters are an error."""
 
@@ -162,9 +165,9 @@ def check_sets(n_sets: int, n_rows: int) -> None:
     """Refuse far more numbers of data sets than rows: each pass goes through all numbers."""
     if n_sets > max(n_rows, FREE_SETS):
         raise InputError(
-            f"groups holds the data set {n_sets - 1:,}, but there are only {n_rows:,} rows: number the data sets from "
-            "0 on without gaps, as np.unique(groups, return_inverse=True)[1] does; numbers with gaps must be below "
-            f"{FREE_SETS:,} or below the number of rows"
+            f"groups holds the data set {n_sets - 1:,}, but there are only {n_rows:,} rows: number the "
+            "data sets from 0 on without gaps, as np.unique(groups, return_inverse=True)[1] does; numbers "
+            f"with gaps must be below {FREE_SETS:,} or below the number of rows"
         )
 
 
@@ -180,7 +183,7 @@ class Method(Parameters):
         return self
 
     def step(self, source: Source, state: State) -> State:
-        """Do steps 4 to 6: open until no row objects, tie local clusters to their best centers, compute means."""
+        """Do steps 4 to 6: openings until no row objects, associations, means."""
         found = sweep(self, source, state)
         tied, saved = associate(found, self.global_penalty)
         means, next_centers = means_of(found, tied)
@@ -273,10 +276,11 @@ def sweep(method: Parameters, source: Source, state: State) -> SweepResult:
 
 
 def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, float]:
-    """Do step 5: tie each local cluster, in order, to the cheapest center, or to a new one at its own mean.
+    """Do step 5: tie each local cluster, in order, to the cheapest center or to a new one at its mean.
 
-    The squared error about a center is the error about the mean plus weight * squared distance of mean and center, so
-    that means and weights decide.  A local cluster stays if another center gains no more than rounding.
+    The squared error about a center is the error about the mean plus weight * squared distance of
+    mean and center, so that means and weights decide.  A local cluster stays if another center
+    gains no more than rounding.
 
     Returns
     -------
@@ -303,7 +307,7 @@ def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, fl
 
 
 def means_of(found: SweepResult, tied: Int64Array) -> tuple[Float64Array, Int64Array]:
-    """Do step 6: return the means (h, d) of the centers in use, and the center (m,) of each local cluster."""
+    """Do step 6: return means, (h, d), of the centers in use, and the center, (m,), of each use."""
     numbers, positions = np.unique(tied, return_inverse=True)
     positions = positions.ravel().astype(np.int64)
     weights = total(positions, found.moments.weights, len(numbers))

@@ -1,4 +1,4 @@
-"""Moves of one search pass: what halves of uses are tied to after merges, splits, deletes and changes of single uses.
+"""Moves of one search pass: merges, splits and deletes of centers, and changes of single uses.
 
 Ties are (m, 2) arrays: the center of each half of a use, -1 if the use is given up.
 """
@@ -104,7 +104,7 @@ class _Planner:
         self.promised[move] += gain
 
     def _touched(self, center: int, uses: Int64Array, tied: Int64Array) -> Int64Array:
-        """Return the centers that a move changes; with `hold` all centers of sets that give a use up."""
+        """Return the centers that a move changes; with `hold` also all of sets that give up a use."""
         owners, groups = self.found.centers_of, self.found.groups
         touched = [owners[uses], tied[uses].ravel(), np.array([center])]
         given_up = uses[tied[uses, 0] < 0]
@@ -136,7 +136,8 @@ class _Planner:
         blocked = np.bincount(found.groups, ~free, found.n_sets) > 0
         gaining = (changes.gains > ROUNDING * found.prices.local) & (changes.groups < found.n_sets)
         changes = changes.take(gaining)
-        changes = changes.take(~blocked[changes.groups] & ((changes.centers < 0) | self.free[changes.centers]))
+        target_free = (changes.centers < 0) | self.free[changes.centers]
+        changes = changes.take(~blocked[changes.groups] & target_free)
         order = np.lexsort((-changes.gains, changes.groups))
         return changes.take(order[np.flatnonzero(np.diff(changes.groups[order], prepend=-1))])
 
@@ -167,7 +168,7 @@ def use_changes(found: PassStatistics) -> UseChanges:
 
 
 def ties_after(found: PassStatistics, move: Move, center: int, new: int) -> Int64Array:
-    """Return the ties (m, 2) after the merge, split or delete of a center; a split adds the center `new`."""
+    """Return the ties (m, 2) after the move of a center; a split adds the center `new`."""
     if move == Move.MERGE:
         return ties_after_merge(found, center, int(found.merges.partners[center]))
     if move == Move.SPLIT:
@@ -186,7 +187,7 @@ def ties_after_split(found: PassStatistics, center: int, new: int) -> Int64Array
 
 
 def ties_after_delete(found: PassStatistics, center: int) -> Int64Array:
-    """Return the ties (m, 2) with each use of a center given up or tied elsewhere, whichever costs less."""
+    """Return the ties (m, 2) with each use of a center given up or tied to the next best center."""
     given_up = found.losses - found.prices.local < found.alternatives.costs
     instead = np.where(given_up, -1, found.alternatives.centers)[:, np.newaxis]
     return np.where(found.tied == center, instead, found.tied)
@@ -206,7 +207,10 @@ class TrialMove(NamedTuple):
 
 
 def trial_moves(found: PassStatistics, least_share: float) -> list[TrialMove]:
-    """Return the moves to try: merges and deletes, the best first, then splits that save this share of their price."""
+    """Return the moves to try: merges and deletes, then splits, the best first.
+
+    Splits must save more than `least_share` of their price.
+    """
     gains, price = found.splits.gains, found.prices.both
     closings = greatest(np.concatenate([found.merges.gains, found.deletes]), MAX_CLOSINGS)
     splits = greatest(np.where(gains > (least_share - 1) * price, gains, -np.inf), MAX_SPLITS)
@@ -256,7 +260,7 @@ class RetiedCenters:
         return ratio(sums, self.weights[:, np.newaxis])
 
     def children(self, random: np.random.Generator) -> Float64Array:
-        """Return (size, 2, d): the means of each center's halves, or new children if halves changed centers."""
+        """Return (size, 2, d): means of the halves, or new children if halves changed centers."""
         children = self.found.children
         errors = total(self.uses.centers, self.found.half_inertias[self.kept], self.size)
         fresh = around(self.means, np.sqrt(ratio(errors, self.weights)), random)

@@ -1,6 +1,7 @@
 """Statistics of one search pass: what each merge, split, delete and change of one use would gain.
 
-m uses of g centers have weight.  Each center has two children, which divide the rows of each use into two halves.
+m uses of g centers have weight.  Each center has two children, which divide the rows of each use
+into two halves.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ class Alternatives(NamedTuple):
     centers: Int64Array
     """(m,)."""
     costs: Float64Array
-    """(m,), what tying the use there adds to the squared error; infinite if there is no such center."""
+    """(m,), what tying the use there adds to the squared error; infinite if there is no such
+    center."""
 
 
 class Savings(NamedTuple):
@@ -132,7 +134,8 @@ class PassStatistics:
         return self._halves(self.scan.halves.moments.inertias)
 
     def _halves(self, values: Float64Array) -> Float64Array:
-        """Spread values (h, ...) of the halves that have rows over two halves of each use, (m, 2, ...)."""
+        """Spread values (h, ...) of the halves that have rows over two halves of each use, (m, 2,
+        ...)."""
         known, positions = self._half_positions
         spread_out = np.zeros((2 * self.m, *values.shape[1:]))
         spread_out[positions] = values[known]
@@ -140,7 +143,8 @@ class PassStatistics:
 
     @cached_property
     def _half_positions(self) -> tuple[BoolArray, Int64Array]:
-        """Which scanned halves (h,) belong to uses with weight, and their positions among 2 * m halves."""
+        """Which scanned halves (h,) belong to uses with weight, and their positions among 2 * m
+        halves."""
         uses, sides = np.divmod(self.scan.halves.uses, 2)
         positions = np.minimum(np.searchsorted(self.sweep.use_numbers, uses), self.m - 1)
         known = self.sweep.use_numbers[positions] == uses
@@ -154,11 +158,13 @@ class PassStatistics:
     @cached_property
     def center_means(self) -> Float64Array:
         """(g, d), means of the centers' rows."""
-        return sums_by_label(self.centers_of, self.sweep.moments.sums, self.g) / self.weights[:, np.newaxis]
+        sums = sums_by_label(self.centers_of, self.sweep.moments.sums, self.g)
+        return sums / self.weights[:, np.newaxis]
 
     @cached_property
     def losses(self) -> Float64Array:
-        """(m,), what giving up a use adds to the squared error; infinite if it is the only use of its set."""
+        """(m,), what giving up a use adds to the squared error; infinite if it is the only use of
+        its set."""
         losses = self.scan.losses
         values: Float64Array = losses.values[np.searchsorted(losses.keys, self.sweep.use_numbers)]
         return values
@@ -231,7 +237,8 @@ class PassStatistics:
 
     @cached_property
     def splits(self) -> Splits:
-        """The best split of each center: between its uses, or by the rows as its children divide them."""
+        """The best split of each center: between its uses, or by the rows as its children divide
+        them."""
         uses, rows = self.splits_between_uses, self.splits_by_rows
         by_rows = (rows.gains > uses.gains)[self.centers_of, np.newaxis]
         second = np.where(by_rows, rows.second, uses.second[:, np.newaxis])
@@ -258,7 +265,8 @@ class PassStatistics:
     def splits_by_rows(self) -> Splits:
         """Splits of each center by its children.
 
-        A use is divided if that saves more than the local penalty; else it goes undivided to the better child.
+        A use is divided if that saves more than the local penalty; else it goes undivided to the
+        better child.
         """
         owners = self.centers_of[:, np.newaxis]
         squared = self.children.squared_distances(self.half_means, owners)
@@ -267,9 +275,11 @@ class PassStatistics:
         undivided = first.sum(axis=1), second.sum(axis=1)
         divided = np.minimum(first, second).sum(axis=1) + price < np.minimum(*undivided)
         better = (undivided[1] < undivided[0])[:, np.newaxis]
-        sides = np.where(divided[:, np.newaxis], second < first, better) & self.children.both[owners]
+        sides = np.where(divided[:, np.newaxis], second < first, better)
+        sides &= self.children.both[owners]
         paid = (sides[:, 0] != sides[:, 1]) & (price > 0)
-        prices = self.prices.local * np.bincount(self.centers_of[paid], minlength=self.g) + self.prices.opening
+        paid_uses = np.bincount(self.centers_of[paid], minlength=self.g)
+        prices = self.prices.local * paid_uses + self.prices.opening
         halves = self._divide(self.tied, self.half_weights, self.half_sums, sides)
         return Splits(sides, halves.savings(self.center_means) - prices)
 
@@ -320,11 +330,13 @@ class CenterHalves:
         return np.logical_and(self.weights[:, 0] > 0, self.weights[:, 1] > 0)
 
     def squared_distances(self, points: Float64Array, centers: Int64Array) -> list[Float64Array]:
-        """Return squared distances (...,) of points (..., d) to the first and to the second half of their centers."""
+        """Return squared distances (...,) of points (..., d) to the first and to the second half of
+        their centers."""
         return [((points - self.means[centers, side]) ** 2).sum(axis=-1) for side in (0, 1)]
 
     def savings(self, center_means: Float64Array) -> Float64Array:
-        """Return (g,), the squared error that two means save over one, (g, d); -inf if a half has no weight."""
+        """Return (g,), the squared error that two means save over one, (g, d); -inf if a half has
+        no weight."""
         offsets = self.means - center_means[:, np.newaxis]
         saved = (self.weights * (offsets**2).sum(axis=2)).sum(axis=1)
         return np.where(self.both, saved, -np.inf)

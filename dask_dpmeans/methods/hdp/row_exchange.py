@@ -1,8 +1,9 @@
 """Exchanges of single rows between the clusters of several data sets, in chains.
 
-A pass sends each row to the nearest center, and a merge or split moves many rows at once.  Here one row after another
-goes to the cluster for which eq. 2 of Kulis & Jordan 2012 changes least, with means that move at once (Hartigan & Wong
-1979).  Each row of a chain moves once, even if eq. 2 rises for a while; the lowest point counts (Kernighan & Lin 1970).
+A pass sends each row to the nearest center, and a merge or split moves many rows at once.  Here one
+row after another goes to the cluster for which eq. 2 of Kulis & Jordan 2012 changes least, with
+means that move at once (Hartigan & Wong 1979).  Each row of a chain moves once, even if eq. 2 rises
+for a while; the lowest point counts (Kernighan & Lin 1970).
 """
 
 from dataclasses import dataclass
@@ -51,10 +52,12 @@ class Members:
         """Return eq. 2 about the means."""
         means = self.means(labels)
         inertia = float(self.weights @ ((self.rows - means[labels]) ** 2).sum(axis=1))
-        return inertia + self.prices.local * np.count_nonzero(self.uses(labels)) + self.prices.opening * len(means)
+        n_uses = np.count_nonzero(self.uses(labels))
+        return inertia + self.prices.local * n_uses + self.prices.opening * len(means)
 
     def changes(self, labels: Int64Array) -> Float64Array:
-        """Return (n, k + 1), changes of eq. 2 if one row moves to each cluster or, last, to a new one.
+        """Return (n, k + 1), changes of eq. 2 if one row moves to each cluster or, last, to a new
+        one.
 
         The change is infinite for the row's own cluster.
         """
@@ -67,7 +70,8 @@ class Members:
         rest = np.where(alone, 0.0, weights[labels] - self.weights)
         saved = ratio(self.weights * weights[labels] * squared[every, labels], rest)
         saved += self.prices.opening * alone + self.prices.local * (counts[every, labels] == 1)
-        changes = np.column_stack([costs, np.full(len(labels), self.prices.both)]) - saved[:, np.newaxis]
+        to_new = np.full(len(labels), self.prices.both)
+        changes = np.column_stack([costs, to_new]) - saved[:, np.newaxis]
         changes[every, labels] = np.inf
         changes[alone, k] = np.inf
         return changes
@@ -84,7 +88,8 @@ def exchange_rows(members: Members, labels: Int64Array) -> Int64Array:
 
 
 def run_chain(members: Members, labels: Int64Array) -> tuple[Int64Array, float]:
-    """Move one row after another, each once and the cheapest first; return the lowest labels and their eq. 2."""
+    """Move one row after another, each once and the cheapest first; return the lowest labels and
+    their eq. 2."""
     left = np.ones(len(labels), np.bool_)
     best, lowest = labels, np.inf
     for _ in range(min(MAX_CHAIN, len(labels))):

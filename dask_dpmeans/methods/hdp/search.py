@@ -1,19 +1,20 @@
 """The search for the lowest eq. 2 of Kulis & Jordan 2012: several data sets that share centers.
 
-Openings at a threshold look at one row at a time, and step 5 never gives up a use.  The search starts from the end of
-Algorithm 2 or from a pooled search of all rows, whichever is lower after a few passes.  Each pass measures what giving
-up a use would cost, what each center that a set does not use would save, and how two child centers of each center
-divide the rows of its uses (`kernels.hdp_search`).  From these statistics follow two groups of moves:
+Openings at a threshold look at one row at a time, and step 5 never gives up a use.  The search
+starts from the end of Algorithm 2 or from a pooled search of all rows, whichever is lower after a
+few passes.  Each pass measures what giving up a use would cost, what each center that a set does
+not use would save, and how two child centers of each center divide the rows of its uses
+(`kernels.hdp_search`).  From these statistics follow two groups of moves:
 
-- a set gives up a use, takes one up, or ties a local cluster to another center.  The gain is exact for centers that do
-  not move.  Each set makes its best change at once.  Centers of sets whose rows change uses stay fixed for the next
-  pass; all other centers move to their means.
-- two centers merge, one is split between its uses or by its rows, or one is deleted.  The gain is exact for the
-  partition, or a lower bound.  Moves of one pass do not touch.
+- a set gives up a use, takes one up, or ties a local cluster to another center.  The gain is exact
+  for centers that do not move.  Each set makes its best change at once.  Centers of sets whose rows
+  change uses stay fixed for the next pass; all other centers move to their means.
+- two centers merge, one is split between its uses or by its rows, or one is deleted.  The gain is
+  exact for the partition, or a lower bound.  Moves of one pass do not touch.
 
-When no move gains anything, trials begin, as in `methods.dpmeans.search`: a merge, delete or split that need not gain
-by itself, then a few passes of moves; the trial counts if its end is lower.  At last single rows are exchanged if there
-are few rows (`row_exchange`).
+When no move gains anything, trials begin, as in `methods.dpmeans.search`: a merge, delete or split
+that need not gain by itself, then a few passes of moves; the trial counts if its end is lower.  At
+last single rows are exchanged if there are few rows (`row_exchange`).
 """
 
 import math
@@ -40,9 +41,9 @@ MAX_TRIAL_PASSES = 12
 MAX_DEFICIT = 1.0
 """A trial ends if it is farther above its target than this many times the gain of its last pass."""
 LEAST_SHARE = 0.25
-"""With more than `EXCHANGE_ROWS` rows, trials split a center if that saves more than this share of the prices of a
-center and a use.  Of 40 random problems, 2 to 14 sets of 20 to 150 rows, each ended as with trials of all splits; of 6
-problems of 200 rows without clusters one ended 0.8 % higher."""
+"""With more than `EXCHANGE_ROWS` rows, trials split a center if that saves more than this share of
+the prices of a center and a use.  Of 40 random problems, 2 to 14 sets of 20 to 150 rows, each ended
+as with trials of all splits; of 6 problems of 200 rows without clusters one ended 0.8 % higher."""
 EXCHANGE_ROWS = 2**10
 """More rows than this are not exchanged one by one."""
 EXCHANGE_WORK = 2**20
@@ -77,7 +78,8 @@ class Method(SearchParameters):
         return replace(self, seed=seed)
 
     def step(self, source: Source, state: State) -> State:
-        """Do passes and their moves until eq. 2 falls; if no move gains enough, return the first lower trial.
+        """Do passes and their moves until eq. 2 falls; if no move gains enough, return the first
+        lower trial.
 
         While centers stand still, their children go on and may find a split.
         """
@@ -97,22 +99,25 @@ class Method(SearchParameters):
 
     def done(self, before: State, after: State) -> bool:
         """Return whether `after` is the end: no moves are planned, and no trial ended lower."""
-        least = self.least_gain(after)
-        return not (after.associations or after.opened.size or before.objective - after.objective > least)
+        fell = before.objective - after.objective > self.least_gain(after)
+        return not (after.associations or after.opened.size or fell)
 
     def _lowest_start(self, source: Source, state: State) -> State:
-        """Return the lowest of several starts, each after a few passes of moves: no higher than Algorithm 2."""
+        """Return the lowest of several starts, each after a few passes of moves: no higher than
+        Algorithm 2."""
         ends = list[TrialEnd]()
         for start in starts(self, source, state):
             target = min((end.objective for end in ends), default=math.inf)
-            end = self._run_trial(source, replace(start, rows_read=start.rows_read + state.rows_read), target)
+            start = replace(start, rows_read=start.rows_read + state.rows_read)
+            end = self._run_trial(source, start, target)
             state = replace(state, rows_read=end.rows_read)
             ends.append(end)
         best = min(ends, key=lambda end: end.objective)
         return replace(self._state_of(best), step=1, rows_read=state.rows_read)
 
     def _after_trials(self, source: Source, found: PassStatistics, after: State) -> State:
-        """Return the end of the first trial that is lower, or else the state after exchanges of rows."""
+        """Return the end of the first trial that is lower, or else the state after exchanges of
+        rows."""
         n, rows_read = source.plan.n_rows, after.rows_read
         least_share = -math.inf
         if n > EXCHANGE_ROWS:
@@ -121,7 +126,8 @@ class Method(SearchParameters):
         first = after.search.turn
         for number in range(first, first + len(moves)):
             trial = moves[number % len(moves)]
-            start = self.start_with(after, found, ties_after(found, trial.move, trial.center, found.g))
+            tied = ties_after(found, trial.move, trial.center, found.g)
+            start = self.start_with(after, found, tied)
             end = self._run_trial(source, replace(start, rows_read=rows_read), after.objective)
             rows_read = end.rows_read
             if after.objective - end.objective > self.least_gain(after):
@@ -131,7 +137,8 @@ class Method(SearchParameters):
         return self._after_exchange(source, replace(after, associations=0, rows_read=rows_read))
 
     def _run_trial(self, source: Source, state: State, target: float = math.inf) -> TrialEnd:
-        """Return the lowest of a few passes of moves from a state; give up early if the target is out of reach.
+        """Return the lowest of a few passes of moves from a state; give up early if the target is
+        out of reach.
 
         `max_clusters` counts only when a trial is accepted.
         """
@@ -159,11 +166,13 @@ class Method(SearchParameters):
         return replace(end, rows_read=trial.rows_read)
 
     def _after_exchange(self, source: Source, after: State) -> State:
-        """Return the state after exchanges of single rows if these lower eq. 2 and rows are few, else `after`."""
+        """Return the state after exchanges of single rows if these lower eq. 2 and rows are few,
+        else `after`."""
         n = source.plan.n_rows
         if n > EXCHANGE_ROWS or n * after.means.size > EXCHANGE_WORK:
             return after
-        start = self.start_at(after, *self._exchange(source, after), after.rows_read + source.plan.n_rows)
+        centers, uses = self._exchange(source, after)
+        start = self.start_at(after, centers, uses, after.rows_read + n)
         end = self._run_trial(source, start)
         if after.objective - end.objective > self.least_gain(after):
             return self._accept(end, after)
@@ -172,7 +181,8 @@ class Method(SearchParameters):
     def _exchange(self, source: Source, state: State) -> tuple[Float64Array, Uses]:
         """Return the centers, (h, d), and uses after exchanges of single rows: one pass."""
         gathered = source.fold(Gather(), name="gather")
-        (labels,) = self.labels(source, state)(Block(0, gathered.rows, gathered.weights, groups=gathered.groups))
+        block = Block(0, gathered.rows, gathered.weights, groups=gathered.groups)
+        (labels,) = self.labels(source, state)(block)
         heavy = np.flatnonzero(gathered.weights > 0)
         groups, sets = renumbered(gathered.groups[heavy])
         origin = source.summary.mean

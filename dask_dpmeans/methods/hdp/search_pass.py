@@ -63,7 +63,8 @@ class SearchParameters(Parameters):
         """Start at the mean of all rows, which all data sets use."""
         start = super().init(source)
         spread = math.sqrt(float(source.summary.squares.sum()) / source.summary.weight)
-        return State(**vars(start), children=around(start.means, np.array([spread]), self.random(start)))
+        children = around(start.means, np.array([spread]), self.random(start))
+        return State(**vars(start), children=children)
 
     def rule(self, state: hdp_state.State) -> SearchRule:
         """Return the rule of the sweep that follows a state."""
@@ -114,7 +115,8 @@ class SearchParameters(Parameters):
         retied = RetiedCenters(found, tied, max(found.g, int(tied.max()) + 1))
         numbers, centers = renumbered(retied.uses.centers)
         children = retied.children(self.random(state))[numbers]
-        return replace(state, means=retied.means[numbers], children=children, next=Uses(retied.uses.groups, centers))
+        uses = Uses(retied.uses.groups, centers)
+        return replace(state, means=retied.means[numbers], children=children, next=uses)
 
 
 def renumbered(labels: npt.NDArray[np.integer[Any]]) -> tuple[Int64Array, Int64Array]:

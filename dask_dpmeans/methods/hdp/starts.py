@@ -1,4 +1,4 @@
-"""Where a search starts: the end of Algorithm 2, and searches that pool the rows of all data sets."""
+"""Starts of a search: the end of Algorithm 2, and searches that pool all data sets."""
 
 import math
 from collections.abc import Iterator
@@ -18,20 +18,25 @@ from dask_dpmeans.methods.hdp.state import Uses
 
 
 def starts(method: SearchParameters, source: Source, state: State) -> Iterator[State]:
-    """Yield the end of Algorithm 2, then the ends of pooled searches; `rows_read` counts each alone."""
-    plain = batch.Method(method.local_penalty, method.global_penalty, method.max_iter, method.tol, method.max_clusters)
-    *_, last = iterate(source, plain)
+    """Yield the end of Algorithm 2, then the ends of pooled searches; `rows_read` counts each
+    alone."""
+    limits = method.max_iter, method.tol, method.max_clusters
+    *_, last = iterate(source, batch.Method(method.local_penalty, method.global_penalty, *limits))
     local = last.state.local
     uses = Uses(local.groups, local.centers)
     yield method.start_at(state, last.state.centers, uses, last.state.rows_read - source.plan.n_rows)
     n_sets = len(np.unique(local.groups))
     if n_sets == 1:
         *_, pooled = iterate(source, _pooled_search(method, method.prices.both))
-        yield _from_pooled(method, source, state, pooled.state, pooled.state.rows_read - source.plan.n_rows)
+        end = pooled.state
+        yield _from_pooled(method, source, state, end, end.rows_read - source.plan.n_rows)
         return
     rows, _ = summary_of(source, search.LEAST_CORESET, method.seed)
-    searches = [replace(_pooled_search(method, price), coreset_rows=0) for price in _prices(method, n_sets)]
-    for end in source.run([search.Restart(each, tries=0) for each in searches], rows, "search"):
+    restarts = []
+    for price in _prices(method, n_sets):
+        alone = replace(_pooled_search(method, price), coreset_rows=0)
+        restarts.append(search.Restart(alone, tries=0))
+    for end in source.run(restarts, rows, "search"):
         yield _from_pooled(method, source, state, end, source.plan.n_rows)
 
 
@@ -47,7 +52,8 @@ def _prices(method: SearchParameters, n_sets: int) -> list[float]:
 
 
 def _from_pooled(method: SearchParameters, source: Source, state: State, end: search.State, rows_read: int) -> State:
-    """Return the start at the centers of a pooled search, each used by the sets whose rows are nearest to it."""
+    """Return the start at the centers of a pooled search, each used by the sets whose rows are
+    nearest to it."""
     keys = source.fold(NearestUses(Centers(end.centers)), name="uses")
     uses = Uses(*np.divmod(keys, len(end.centers)))
     return method.start_at(state, end.centers, uses, rows_read + source.plan.n_rows)

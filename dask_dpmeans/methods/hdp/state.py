@@ -1,4 +1,5 @@
-"""State of a fit of several data sets: shared centers, local clusters, and the progress of the search."""
+"""State of a fit of several data sets: shared centers, local clusters, and the progress of the
+search."""
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -107,7 +108,8 @@ class State:
     deaths: int
     """Centers left without weight in this sweep."""
     associations: int
-    """Local clusters that step 5 tied to another center; in a search, moves planned for the next sweep."""
+    """Local clusters that step 5 tied to another center; in a search, moves planned for the next
+    sweep."""
     saved: float
     """What these save at least."""
     search: SearchProgress = field(metadata={PREFIX: ""})

@@ -16,8 +16,9 @@ from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.graph import ALONE, NodeMoveScan
-from dask_dpmeans.methods.graph_cut import multilevel, sweep
-from dask_dpmeans.methods.graph_cut.multilevel import Method, Run
+from dask_dpmeans.methods.graph_cut import partitioner, sweep
+from dask_dpmeans.methods.graph_cut.multilevel import Method
+from dask_dpmeans.methods.graph_cut.partitioner import Partitioner
 from dask_dpmeans.sources import as_source
 
 METHODS = st.builds(
@@ -146,7 +147,7 @@ def test_clusters_of_a_ratio_cut_have_nodes_whatever_is_split(penalty):
 def test_a_graph_of_more_links_than_the_coordinator_holds_falls_in_its_blocks_too(normalized):
     graph, truth = planted(8, 40, 0.4, 0.02)
     penalty = -0.6 if normalized else -10.0
-    with mock.patch.object(multilevel, "MOST_LINKS", 0):
+    with mock.patch.object(partitioner, "MAX_LINKS", 0):
         one, other = (states(graph, Method(penalty, normalized), threads=n, block_rows=32) for n in (1, 2))
         whole = states(graph, Method(penalty, normalized, seed=1))
     assert list(map(contents, one)) == list(map(contents, other))
@@ -158,7 +159,7 @@ def test_a_graph_of_more_links_than_the_coordinator_holds_falls_in_its_blocks_to
 def test_every_fit_ends_with_a_step_that_looks_for_splits():
     for seed in range(5):
         graph, _ = planted(4, 10, 0.6, 0.1, seed)
-        with mock.patch.object(Run, "split", autospec=True, side_effect=Run.split) as split:
+        with mock.patch.object(Partitioner, "split", autospec=True, side_effect=Partitioner.split) as split:
             states(graph, Method(-0.5, seed=seed))
         assert split.called
 
@@ -168,7 +169,7 @@ def test_links_of_weights_that_round_are_halved_without_end_never():
     for _ in range(20):
         weights = np.triu(rng.integers(1, 9, (18, 18)) / 10, 1)
         source = as_source(csr_array(weights + weights.T), sparse=True, block_rows=4)
-        run = Run(Method(-0.5), source, (weights + weights.T).sum(axis=1), 0.5, 0)
+        run = Partitioner(Method(-0.5), source, (weights + weights.T).sum(axis=1), 0.5, 0)
         run.split(run.partition(np.zeros(18, np.int32)), np.repeat(np.arange(3), 6).astype(np.int32))
         assert run.rounds < 100
 
@@ -236,7 +237,7 @@ def test_no_fit_ends_above_algorithm_1_on_the_graph_however_many_pieces_it_searc
     penalty = -share if normalized else -share * sigma
     sweeps = states(graph, sweep.Method(penalty, normalized))[-1]
     for most in (0, 16, 128):
-        with mock.patch.object(multilevel, "MOST_PIECES", most):
+        with mock.patch.object(partitioner, "MOST_PIECES", most):
             found = states(graph, Method(penalty, normalized))[-1]
         assert found.objective <= sweeps.objective + 1e-12 * (1 + abs(penalty))
 
@@ -291,7 +292,7 @@ def test_what_is_no_undirected_graph_is_refused(graph, message):
     [
         (0.0, True, "penalty must be < 0, got 0.0: a cut is 0 for one cluster and grows with their number"),
         (2.0, False, "penalty must be < 0, got 2.0"),
-        (-1.0, True, r"penalty must be > -1, got -1.0: each cluster pays 1 \+ penalty and earns the share"),
+        (-1.0, True, r"penalty must be > -1, got -1.0: each cluster costs 1 \+ penalty minus the share"),
         (float("nan"), True, "penalty must be a finite number, got nan"),
     ],
 )

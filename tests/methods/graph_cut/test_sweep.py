@@ -36,7 +36,7 @@ def states(source, method):
 
 def sigma_of(graph, normalized):
     method = Method(-0.5, normalized)
-    return method.sigma(method.inspected(source_of(graph)))
+    return method.sigma(method.inspect(source_of(graph)))
 
 
 def members_of(labels):

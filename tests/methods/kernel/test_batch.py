@@ -236,8 +236,8 @@ def asymmetric():
     [
         (np.ones((4, 3)), {}, r"the similarities of all pairs of rows, \(n, n\), got \(4, 3\)"),
         (asymmetric(), {}, r"symmetric matrix: row (2|5) and column (2|5) differ"),
-        (np.array([[1.0, 2.0], [2.0, -1.0]]), {}, r"that of row 1 with itself is -1, and others are not 0"),
-        (np.array([[0.0, 2.0], [2.0, 0.0]]), {}, r"that of row 0 with itself is 0, and others are not 0: distances D"),
+        (np.array([[1.0, 2.0], [2.0, -1.0]]), {}, r"row 1 has -1 with itself, and others are not 0"),
+        (np.array([[0.0, 2.0], [2.0, 0.0]]), {}, r"row 0 has 0 with itself, and others are not 0: np\.exp"),
         (np.eye(3), {"scale": "std"}, r"takes similarities as they are: leave the scale out"),
     ],
 )
@@ -296,9 +296,9 @@ def test_a_kernel_that_overflows_is_refused():
         ({"degree": 1.5}, r"degree must be an integer >= 1, got 1.5"),
         ({"coef0": math.nan}, r"coef0 must be a finite number, got nan"),
         ({"max_iter": 0}, r"max_iter must be an integer >= 1, got 0"),
-        ({"kernel": "linear", "gamma": 0.5}, r"gamma has no use where kernel='linear', got 0.5: leave it out"),
-        ({"kernel": np.dot, "degree": 2}, r"degree has no use where kernel=<.*, got 2: leave it out"),
-        ({"coef0": 0.0}, r"coef0 has no use where kernel='rbf', got 0.0: leave it out"),
+        ({"kernel": "linear", "gamma": 0.5}, r"gamma has no use with kernel='linear', got 0.5: leave it out"),
+        ({"kernel": np.dot, "degree": 2}, r"degree has no use with kernel=<.*, got 2: leave it out"),
+        ({"coef0": 0.0}, r"coef0 has no use with kernel='rbf', got 0.0: leave it out"),
     ],
 )
 def test_parameters_out_of_range_are_named(parameters, message):

@@ -1,0 +1,332 @@
+"""Merges, moves and splits of clusters of nodes, each by its exact gain."""
+
+from dataclasses import dataclass, replace
+from math import fsum
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dask_dpmeans.engine.plan import Answer, Reduction, Source
+from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    Contraction,
+    NodeMoveScan,
+    RowMoves,
+    Tally,
+    Totals,
+    contract_graph,
+    merge_partners,
+    symmetrize,
+)
+from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.pieces import MOST_PIECES, PieceProblem, least_gain, relabel, search_partitions
+from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.graph_cut.objective import CutMethod, shares
+
+FINER = 100
+"""Nodes move until a round lowers the objective by less than tol / FINER of cut + |penalty| k."""
+MOVES_BETWEEN_HALVES = 10
+"""Rounds of moves between the halves that a cluster may be split into."""
+MAX_MOVE_ROUNDS = 100
+"""Rounds of moves after the last merge."""
+LEAST_SHARE = 1e-3
+"""Half of the nodes that would gain by moving alone move in one round.  The share is halved after a
+round without gain; below this share only the best node moves."""
+MAX_LINKS = 2**25
+"""Links between clusters that the coordinator has in memory."""
+MIN_LINKS = 2**3
+"""Links that it keeps for each cluster in any case.  Links left out would only add to the gain of
+merges."""
+FEW_PAIRS = 0.1
+"""If the share of mutual best partners among the clusters that would merge is smaller, several
+clusters may join one partner."""
+
+
+class Partition(NamedTuple):
+    """Clusters of nodes, none empty, and their objective."""
+
+    labels: Labels
+    """(n,)."""
+    totals: Totals
+    objective: float
+    births: int = 0
+    deaths: int = 0
+
+
+@dataclass
+class Partitioner:
+    """Changes of the clusters in one step; counts passes and random choices."""
+
+    method: CutMethod
+    source: Source
+    masses: Float64Array
+    """(n,), masses of the nodes."""
+    price: float
+    """The price of a cluster."""
+    rounds: int
+    """Rounds of random choices so far."""
+    passes: int = 0
+    within: IndexArray | None = None
+    """(k,), the region of each cluster: nodes stay in their region, and clusters may become empty."""
+
+    def fold(self, reduction: Reduction[Answer], name: str) -> Answer:
+        """Fold one pass."""
+        self.passes += 1
+        return self.source.fold(reduction, name=name)
+
+    def random(self) -> np.random.Generator:
+        """Return new random numbers, the same in each run."""
+        self.rounds += 1
+        return stream(self.method.seed, Stream.GRAPH_ROUNDS, self.rounds)
+
+    def partition(self, labels: Labels, births: int = 0, deaths: int = 0) -> Partition:
+        """Return clusters, (n,) labels, with their totals: one pass."""
+        k = int(labels.max()) + 1
+        if self.within is not None:
+            k = len(self.within)
+        totals = self.fold(Tally(labels, self.method.normalized), "tally").whole(k)
+        objective = self.price * int(np.count_nonzero(totals.sizes)) - fsum(shares(totals))
+        return Partition(labels, totals, objective, births, deaths)
+
+    def lower_of(self, before: Partition, labels: Labels | None) -> Partition:
+        """Return the clusters of `labels`, (n,), if these are lower, else `before`."""
+        if labels is not None:
+            other = self.partition(labels, before.births, before.deaths)
+            if other.objective < before.objective:
+                return other
+        return before
+
+    def contract(self, labels: Labels, masses: Float64Array) -> csr_array:
+        """Return the (k, k) graph between clusters of masses (k,): one pass.  Of too many links it
+        drops the lightest."""
+        k = len(masses)
+        most = max(MIN_LINKS, MAX_LINKS // k)
+        reduction = Contraction(labels, masses, self.method.normalized, most)
+        found = self.fold(reduction, "contract").spread(np.arange(k))
+        if most >= k:
+            return symmetrize(found)
+        return csr_array(found.maximum(found.T))
+
+    # Merges
+
+    def merge(self, before: Partition, goal: int) -> tuple[Partition, int]:
+        """Merge clusters while that gains and more than `goal` are left; return how many
+        disappeared as well."""
+        masses = before.totals.masses
+        clusters = self._merge_all(self.contract(before.labels, masses), masses, goal)
+        merged = len(masses) - int(clusters.max()) - 1
+        if not merged:
+            return before, 0
+        labels = relabel(before.labels, clusters)
+        return self.partition(labels, before.births, before.deaths), merged
+
+    def _merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> IndexArray:
+        """Return (k,), the cluster that each becomes part of."""
+        labels = np.arange(len(masses))
+        while len(masses) > goal:
+            joint = self._merge_once(graph, masses, len(masses) - goal)
+            if joint is None:
+                break
+            labels, graph = joint[labels], contract_graph(graph, joint)
+            masses = total(joint, masses, graph.shape[0])
+        return labels
+
+    def _merge_once(self, graph: csr_array, masses: Float64Array, most: int) -> IndexArray | None:
+        """Return (k,), new numbers after at most `most` merges, the best first; None if none gains."""
+        random = self.random()
+        partner, gains = merge_partners(graph, masses, self.price, int(random.integers(2**32)))
+        willing = np.flatnonzero(gains > self._least_gain(graph.diagonal() / masses))
+        if not willing.size:
+            return None
+        pairs = mutual_partners(willing, partner, gains)
+        if len(pairs) < FEW_PAIRS * len(willing):
+            joint = join_stars(willing, partner, gains, most, random)
+            after = contract_graph(graph, joint)
+            joint_masses = total(joint, masses, after.shape[0])
+            if self._value(after, joint_masses) < self._value(graph, masses):
+                return joint
+        lower = pairs[(pairs < partner[pairs]) | (partner[partner[pairs]] != pairs)]
+        best = lower[np.argsort(-gains[lower], kind="stable")[:most]]
+        return join_pairs(best, partner)
+
+    def _value(self, graph: csr_array, masses: Float64Array) -> float:
+        """Return the objective of a graph between clusters, up to a constant."""
+        return self.price * len(masses) - fsum(graph.diagonal() / masses)
+
+    def _least_gain(self, rates: Float64Array) -> float:
+        """Return what a move must gain: more than the rounding of its own evaluation."""
+        return least_gain(self.method.price, np.abs(rates).max(keepdims=True))
+
+    # Moves
+
+    def move(self, before: Partition, most: int) -> Partition:
+        """Move nodes in at most `most` rounds, each lower than the one before."""
+        share, proposed = 0.5, None
+        for _ in range(most):
+            if proposed is None:
+                proposed = self._propose_moves(before)
+            if not proposed.rows.size:
+                break
+            chosen = np.flatnonzero(self.random().random(len(proposed.rows)) < share)
+            if share < LEAST_SHARE or not chosen.size:
+                # The gain of a single move is exact.
+                chosen = np.argmax(proposed.gains, keepdims=True)
+            after = self._apply_moves(before, proposed, chosen)
+            if after.objective < before.objective:
+                cuts = self.method.cuts(after.totals)
+                small = self.method.little(before.objective, after.objective, cuts, FINER)
+                before, proposed, share = after, None, min(0.5, 2 * share)
+                if small:
+                    break
+            elif len(chosen) == 1:
+                break
+            else:
+                share /= 2
+        return before
+
+    def _propose_moves(self, found: Partition) -> RowMoves:
+        """Return the nodes that would gain by moving alone: one pass."""
+        least = self._least_gain(shares(found.totals))
+        clusters = found.labels, found.totals
+        reduction = NodeMoveScan(*clusters, self.price, least, self.method.normalized, self.within)
+        return self.fold(reduction, "move")
+
+    def _apply_moves(self, before: Partition, proposed: RowMoves, chosen: IndexArray) -> Partition:
+        """Return the clusters after some of the proposals: one pass."""
+        labels, targets = before.labels.copy(), proposed.targets[chosen]
+        k, alone = len(before.totals.masses), targets == ALONE
+        labels[proposed.rows[chosen]] = np.where(alone, k + np.cumsum(alone) - 1, targets)
+        if self.within is not None:
+            return self.partition(labels)
+        births = int(np.count_nonzero(alone))
+        kept = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=k + births))
+        numbers = np.full(k + births, ALONE, np.int32)
+        numbers[kept] = np.arange(len(kept))
+        deaths = before.deaths + k + births - len(kept)
+        return self.partition(relabel(labels, numbers), before.births + births, deaths)
+
+    # Splits
+
+    def split(self, before: Partition, pieces: Labels) -> tuple[Partition, int]:
+        """Split clusters in two if that gains; return how many as well.
+
+        Halves are made of the parts that `pieces`, (n,) labels, cut from the clusters: clusters of
+        an earlier step, or random sides of the nodes.  Then nodes move between the two halves of a
+        cluster.
+        """
+        k, linked = len(before.totals.masses), before.labels >= 0
+        parts, owners = intersect(before.labels, pieces)
+        masses = total(parts[linked].astype(np.intp), self.masses[linked], len(owners))
+        halves = self._merge_to_halves(self.contract(parts, masses), masses, owners)
+        homes = np.zeros(int(halves.max()) + 1, np.intp)
+        homes[halves] = owners
+        free = replace(self, price=0.0, within=homes)
+        halved = free.move(free.partition(relabel(parts, halves)), MOVES_BETWEEN_HALVES)
+        self.rounds, self.passes = free.rounds, free.passes
+        rates = shares(halved.totals)
+        gains = total(homes, rates, k) - shares(before.totals) - self.price
+        both = np.bincount(homes[halved.totals.sizes > 0], minlength=k) == 2
+        pays = both & (gains > self._least_gain(rates))
+        second = np.ones(len(homes), np.bool_)
+        second[np.unique(homes, return_index=True)[1]] = False
+        leaves = second & pays[homes]
+        labels = relabel(halved.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
+        return self.partition(labels, before.births, before.deaths), int(np.count_nonzero(pays))
+
+    def _merge_to_halves(self, graph: csr_array, masses: Float64Array, owners: IndexArray) -> IndexArray:
+        """Merge parts within their clusters, (parts,) owners, to at most two each; return the
+        halves."""
+        labels = np.arange(len(owners))
+        while True:
+            done = np.bincount(owners)[owners] <= 2
+            regions = np.where(done, -1 - np.arange(len(owners)), owners)
+            seed = int(self.random().integers(2**32))
+            partner, gains = merge_partners(graph, masses, 0.0, seed, regions)
+            willing = np.flatnonzero(partner >= 0)
+            if not willing.size:
+                return labels
+            joint = join_pairs(mutual_partners(willing, partner, gains), partner)
+            labels, graph = joint[labels], contract_graph(graph, joint)
+            masses = total(joint, masses, graph.shape[0])
+            owners = owners[np.unique(joint, return_index=True)[1]]
+
+    # The search of pieces
+
+    def regroup(self, before: Partition, finer: tuple[Labels, ...]) -> Partition:
+        """Search for the best clusters of few pieces.
+
+        PieceProblem are nodes, or what the clusters of earlier steps, `finer`, cut from the present ones,
+        or the present clusters: the finest of which there are at most `MOST_PIECES`.  More clusters
+        than that stay as they are.
+        """
+        nodes = np.where(before.labels >= 0, np.arange(len(before.labels)), ALONE)
+        for cuts in (nodes, *reversed(finer), before.labels):
+            parts, owners = intersect(before.labels, cuts)
+            if len(owners) <= MOST_PIECES:
+                after = self.lower_of(before, relabel(parts, self._regroup(parts, owners)))
+                if after is before:
+                    return before
+                return self.move(after, MAX_MOVE_ROUNDS)
+        return before
+
+    def _regroup(self, parts: Labels, owners: IndexArray) -> IndexArray:
+        """Return (pieces,), the best clusters of pieces, (n,) labels, which start in the clusters
+        `owners`."""
+        m, linked = len(owners), parts >= 0
+        masses = total(parts[linked].astype(np.intp), self.masses[linked], m)
+        reduction = Contraction(parts, masses, self.method.normalized, m)
+        links = self.fold(reduction, "contract").spread(np.arange(m))
+        pieces = PieceProblem.of(symmetrize(links).toarray(), masses, self.price)
+        return search_partitions(pieces, owners, self.random())
+
+
+def join_stars(
+    willing: IndexArray, partner: IndexArray, gains: Float64Array, most: int, random: np.random.Generator
+) -> IndexArray:
+    """Return (k,), numbers after at most `most` random willing clusters have joined partners that
+    stay."""
+    joint = np.arange(len(partner))
+    goes = np.zeros(len(partner), np.bool_)
+    goes[willing] = random.random(len(willing)) < 0.5
+    movers = willing[goes[willing] & ~goes[partner[willing]]]
+    movers = movers[np.argsort(-gains[movers], kind="stable")[:most]]
+    joint[movers] = partner[movers]
+    return relabel(joint)
+
+
+def mutual_partners(willing: IndexArray, partner: IndexArray, gains: Float64Array) -> IndexArray:
+    """Return the willing clusters, (w,), that are their best partner's best; the one of greatest
+    gain if none is.
+
+    `partner` and `gains` are (k,), the best partner of each cluster and what the merge gains.
+    """
+    pairs: IndexArray = willing[partner[partner[willing]] == willing]
+    if pairs.size:
+        return pairs
+    best: IndexArray = willing[[np.argmax(gains[willing])]]
+    return best
+
+
+def join_pairs(pairs: IndexArray, partner: IndexArray) -> IndexArray:
+    """Return (k,), numbers after the clusters of `pairs` have joined their partners."""
+    joint = np.arange(len(partner))
+    joint[np.maximum(pairs, partner[pairs])] = np.minimum(pairs, partner[pairs])
+    return relabel(joint)
+
+
+def relabel(labels: Labels, numbers: IndexArray | Labels) -> Labels:
+    """Return labels, (n,), with new numbers of clusters, (k,); nodes without links stay so."""
+    return np.append(numbers, ALONE).astype(np.int32)[labels]
+
+
+def intersect(labels: Labels, cuts: Labels | IndexArray) -> tuple[Labels, IndexArray]:
+    """Return (n,) the parts that other clusters, `cuts`, cut from clusters, and the cluster of each
+    part, (parts,)."""
+    k, linked = int(labels.max()) + 1, labels >= 0
+    keys = cuts[linked].astype(np.int64) * k + labels[linked]
+    pairs, numbers = np.unique(keys, return_inverse=True)
+    parts = np.full(len(labels), ALONE, np.int32)
+    parts[linked] = numbers
+    return parts, pairs % k

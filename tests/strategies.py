@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from dask_dpmeans import reference
+from dask_dpmeans.engine.checkpoints import values_of
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.methods.dpmeans.batch import Method
@@ -202,7 +203,7 @@ def trace(source: Any, penalty: float, **parameters: Any) -> list[dict[str, Any]
 
 def contents(state: Any) -> dict[str, Any]:
     """The fields of a state, arrays as bytes."""
-    return {key: value.tobytes() if isinstance(value, np.ndarray) else value for key, value in vars(state).items()}
+    return {key: value.tobytes() if value.ndim else value.item() for key, value in values_of(state).items()}
 
 
 @st.composite

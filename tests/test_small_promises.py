@@ -48,7 +48,7 @@ def rows() -> np.ndarray:
 def test_numbers_of_data_sets_far_beyond_the_rows_are_refused_at_once(rows: np.ndarray, search: bool) -> None:
     groups = np.zeros(len(rows), np.int64)
     groups[7] = 2**24 - 1
-    message = r"groups holds 16,777,215, the number of a data set, but there are 180 rows.*np\.unique\(groups"
+    message = r"groups holds the data set 16,777,215, but there are only 180 rows.*np\.unique\(groups"
     for given in (rows, da.from_array(rows, chunks=(50, 2))):
         with pytest.raises(InputError, match=message):
             HDPMeans(1.0, 1.0, search=search).fit(given, groups=groups)

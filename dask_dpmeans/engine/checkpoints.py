@@ -9,7 +9,7 @@ import hashlib
 import io
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from time import monotonic
 from typing import Any, Protocol, Self, TypeVar
 
@@ -20,6 +20,8 @@ from dask_dpmeans.errors import AbandonedError, LockLostError
 EVERY = 5.0
 """Seconds, at least, from one state that is kept to the next."""
 DIGEST_BYTES = 32
+PREFIX = "prefix"
+"""Metadata of a field that holds a dataclass: the prefix of the names under which its fields are saved."""
 State = TypeVar("State")
 Kept = TypeVar("Kept")
 Values = Mapping[str, np.ndarray[Any, Any]]
@@ -117,14 +119,34 @@ def digest(*parts: Any) -> str:
 
 
 def values_of(state: Any, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
-    """The fields of a state, a dataclass of arrays and numbers."""
-    return {prefix + each.name: np.asarray(getattr(state, each.name)) for each in fields(state)}
+    """Return the fields of a state by name: a dataclass of arrays, numbers and further such dataclasses.
+
+    The field ``b`` of a dataclass in the field ``a`` is ``a_b``; metadata of ``a`` may give another prefix.
+    """
+    values: dict[str, np.ndarray[Any, Any]] = {}
+    for each in fields(state):
+        value = getattr(state, each.name)
+        if is_dataclass(value):
+            values |= values_of(value, _inner_prefix(each, prefix))
+        else:
+            values[prefix + each.name] = np.asarray(value)
+    return values
 
 
 def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
-    """The state whose fields these are."""
-    given = {each.name: values[prefix + each.name] for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value if value.ndim else value.item() for name, value in given.items()})
+    """Return the state whose fields these are; `KeyError` if one is missing."""
+    given: dict[str, Any] = {}
+    for each in fields(kind):  # type: ignore[arg-type]
+        if isinstance(each.type, type) and is_dataclass(each.type):
+            given[each.name] = state_of(each.type, values, _inner_prefix(each, prefix))
+        else:
+            value = values[prefix + each.name]
+            given[each.name] = value if value.ndim else value.item()
+    return kind(**given)
+
+
+def _inner_prefix(each: Field[Any], prefix: str) -> str:
+    return prefix + str(each.metadata.get(PREFIX, f"{each.name}_"))
 
 
 def _packed(values: Values) -> bytes:

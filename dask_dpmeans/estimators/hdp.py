@@ -237,7 +237,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
     def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
         super()._set_centers(method, source, state)
         n_groups = max(source.summary.n_groups, self._n_sets)
-        self._set_uses(state.local_groups, state.local_centers, state.local_weights, n_groups)
+        self._set_uses(state.local.groups, state.local.centers, state.local.weights, n_groups)
 
     def _restore(self, result: Result) -> None:
         super()._restore(result)

@@ -14,6 +14,7 @@ Int64Array = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
 IntegerArray = npt.NDArray[np.signedinteger[Any]]
+Labels = npt.NDArray[np.int32]
 
 
 class Scratch:

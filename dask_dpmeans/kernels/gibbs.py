@@ -1,8 +1,8 @@
-"""The serial part of a sweep of Gibbs sampling: each row leaves its cluster, and joins one that is drawn or opens one.
+"""Serial part of a sweep of Gibbs sampling: each row leaves its cluster, then joins or opens one.
 
-A draw by given weights is the greatest of their logarithms, each with noise of the standard Gumbel distribution added
-(Maddison, Tarlow & Minka 2014, section 2).  So no weight underflows, and loops compiled or not need no exponential, of
-which each library has its own: they give the same bytes.
+A draw by given weights is the maximum of their logarithms, each with noise of the standard Gumbel
+distribution added (Maddison, Tarlow & Minka 2014, section 2).  No weight underflows, and the loops
+need no exponential, which differs between libraries: compiled or not, they give the same bytes.
 """
 
 from dataclasses import dataclass
@@ -13,46 +13,46 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 MORE_ROOM = 8
-"""Clusters that there is room for beside those that are there, or half as many again as these."""
+"""Room for new clusters, if half of the present ones are not more."""
 
 
 @dataclass(frozen=True)
 class Seats:
-    """Rows, and the clusters that they can join or open."""
+    """Rows, and the clusters that they can open."""
 
     rows: Float64Array
     """(n, d)."""
     fresh: Float64Array
-    """(n, d), the mean of the cluster that a row opens, if it does."""
+    """(n, d), the mean of the cluster that each row would open."""
     opening: Float64Array
-    """(n,), the logarithm of the weight of opening one."""
+    """(n,), the logarithm of the weight of opening it."""
     half_precision: float
-    """1 / (2 sigma)."""
+    """1 / (2 sigma), in inverse squared units of the rows."""
 
 
 def reseat(
     seats: Seats, labels: Int64Array, means: Float64Array, random: np.random.Generator
 ) -> tuple[Int64Array, Float64Array, Int64Array]:
-    """Take the rows in order, and let each join a cluster of given mean, (k, d), by its size and density, or open one.
+    """Let each row, in order, join a cluster by its size and density, or open one.
 
     Parameters
     ----------
-    seats : rows, and what they can do
+    seats : rows, and the clusters that they can open
     labels : (n,), the clusters that they leave
     means : (k, d), of the clusters
-    random : where noise comes from, a number for each row and cluster
+    random : source of noise, one number for each row and cluster
 
     Returns
     -------
     labels : (n,)
-    means : (k', d), those given, then those opened
-    counts : (k',), rows of each; 0 where all have left
+    means : (k', d), the given means, then the means of opened clusters
+    counts : (k',), number of rows; 0 if all have left
     """
     n, k = len(seats.rows), len(means)
     opening = seats.opening + gumbel(random, n)
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(n + 1.0))
-    offers = -seats.half_precision * squared_distances(seats.rows, means)
+    offers = -seats.half_precision * squared_to_means(seats.rows, means)
     offers += gumbel(random, offers.shape)
     labels, counts = labels.copy(), np.bincount(labels, minlength=k)
     loop = select_loop(_reseat_rows_compiled, reseat_rows)
@@ -70,7 +70,7 @@ def reseat(
 
 
 def gumbel(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float64Array:
-    """Draws of the standard Gumbel distribution, in a quarter of the time that `Generator.gumbel` takes."""
+    """Draw standard Gumbel noise, (*shape), in a quarter of the time of `Generator.gumbel`."""
     return -np.log(random.standard_exponential(shape))
 
 
@@ -87,13 +87,11 @@ def reseat_rows(
     counts: Int64Array,
     offers: Float64Array,
 ) -> tuple[int, int]:
-    """The rows from number `done` on, in place; `offers`, (n, room), are densities with noise, and noise beyond k.
+    """Reseat rows in place from number `done` on; return the numbers of rows done and of clusters.
 
-    It ends early where the room is used up.
-
-    Returns
-    -------
-    Rows done, and clusters.
+    `offers`, (n, room), are log densities with noise of the k clusters, then noise alone.  Labels,
+    (n,), means, (room, d), and counts, (room,), change in place.  It ends early if the room is used
+    up.
     """
     n, room = offers.shape
     for i in range(done, n):
@@ -105,15 +103,16 @@ def reseat_rows(
         if opening[i] > weights[best]:
             best = k
             means[k] = fresh[i]
-            offers[i + 1 :, k] -= half_precision * squared_distances(rows[i + 1 :], means[k : k + 1])[:, 0]
+            squared = squared_to_means(rows[i + 1 :], means[k : k + 1])[:, 0]
+            offers[i + 1 :, k] -= half_precision * squared
             k += 1
         labels[i] = best
         counts[best] += 1
     return n, k
 
 
-def squared_distances(rows: Float64Array, centers: Float64Array) -> Float64Array:
-    """(n, k), of rows, (n, d), and centers, (k, d), by definition: one column after the other."""
+def squared_to_means(rows: Float64Array, centers: Float64Array) -> Float64Array:
+    """Return squared distances, (n, k), of rows, (n, d), to centers, (k, d), by definition."""
     squared = np.zeros((len(rows), len(centers)))
     for values, middles in zip(rows.T, centers.T, strict=True):
         squared += np.square(values[:, np.newaxis] - middles)

@@ -1,18 +1,20 @@
 """Graph cuts: gains of moves of nodes and of merges of clusters, computed from links alone.
 
-Rows are rows of a symmetric adjacency matrix A: row i holds the weights of the links of node i.  Let deg(c) be the sum
-of the degrees of a cluster's nodes, and links(c, c) the weight that stays inside, counted from both ends.  Then
+Rows are rows of a symmetric adjacency matrix A: row i holds the weights of the links of node i.
+Let deg(c) be the sum of the degrees of a cluster's nodes, and links(c, c) the weight that stays
+inside, counted from both ends.  Then
 
     normalized cut   (deg(c) - links(c, c)) / deg(c)
     ratio cut        (deg(c) - links(c, c)) / |c|
 
-are a cluster's part of the cut.  Up to a constant both objectives are price * k - sum of kept(c) / mass(c):
+are a cluster's part of the cut.  Up to a constant both objectives are price * k - sum of kept(c) /
+mass(c):
 
     normalized cut   kept = links(c, c),            mass = deg(c),   price = 1 + penalty
     ratio cut        kept = links(c, c) - deg(c),   mass = |c|,      price = penalty
 
-Kept and mass of a cluster are sums over its nodes.  The graph between clusters is therefore the same problem again, and
-every gain below is exact.
+Kept and mass of a cluster are sums over its nodes.  The graph between clusters is therefore the
+same problem again, and every gain below is exact.
 """
 
 from dataclasses import dataclass
@@ -23,17 +25,15 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records
-from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.moments import total
 
-Labels = npt.NDArray[np.int32]
-
-Number = TypeVar("Number", np.float64, np.int64)
+Element = TypeVar("Element", np.float64, np.int64)
 
 LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
 ALONE = -1
-"""Label of a node without links under the normalized cut, and target of a node that leaves to open a cluster."""
+"""Label of a node without links under the normalized cut; target of a node that opens a cluster."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,11 @@ class PartialTotals(NamedTuple):
     """Of these r clusters."""
 
     def spread(self, clusters: IndexArray) -> Totals:
-        """Return totals of more clusters, ascending, (s,); those of the others are 0."""
+        """Return totals of more clusters, ascending, (s,), with 0 for the others."""
         positions = np.searchsorted(clusters, self.clusters)
         some, s = self.totals, len(clusters)
         return Totals(
-            _spread(some.kept, positions, s),
-            _spread(some.masses, positions, s),
-            _spread(some.sizes, positions, s),
+            _spread(some.kept, positions, s), _spread(some.masses, positions, s), _spread(some.sizes, positions, s)
         )
 
     def whole(self, k: int) -> Totals:
@@ -74,7 +72,7 @@ class PartialTotals(NamedTuple):
         return self.spread(np.arange(k))
 
 
-def _spread(values: npt.NDArray[Number], positions: IndexArray, length: int) -> npt.NDArray[Number]:
+def _spread(values: npt.NDArray[Element], positions: IndexArray, length: int) -> npt.NDArray[Element]:
     spread = np.zeros(length, values.dtype)
     spread[positions] = values
     return spread
@@ -87,7 +85,7 @@ class RowMoves(Records):
     rows: Int64Array
     """(m,), ascending."""
     targets: IndexArray
-    """(m,), the cluster in which each gains most, the lowest number among equals; or the number of a new one."""
+    """(m,), the cluster in which each gains most, the first among equals, or a new one."""
     gains: Float64Array
     """(m,), decrease of the objective if the row moves alone."""
 
@@ -170,7 +168,8 @@ class Tally:
         graph = links_of(block)
         labels = self.labels[block.start : block.start + graph.shape[0]]
         inside = self.labels[graph.indices] == np.repeat(labels, np.diff(graph.indptr))
-        kept, masses = kept_and_masses(graph, _row_sums(graph, graph.data * inside), self.normalized)
+        inner = _row_sums(graph, graph.data * inside)
+        kept, masses = kept_and_masses(graph, inner, self.normalized)
         linked = labels >= 0
         clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
         k = len(clusters)
@@ -185,7 +184,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class NodeMoveScan(ConcatenatedAnswers):
-    """Reduction that finds the nodes that would gain by moving alone; target `ALONE` is a new cluster."""
+    """Reduction to the nodes that would gain by moving alone; target `ALONE` is a new cluster."""
 
     labels: Labels
     """(n,), of all nodes."""
@@ -221,7 +220,7 @@ class ClusterLinks:
     """(r, k), with what a cluster keeps as its link to itself."""
 
     def spread(self, clusters: IndexArray) -> csr_array:
-        """Return the links as rows of more clusters, ascending, (s, k); the rows of the others are empty."""
+        """Return links as rows of more clusters, ascending, (s, k); the other rows are empty."""
         counts = np.zeros(len(clusters) + 1, self.links.indptr.dtype)
         counts[1 + np.searchsorted(clusters, self.clusters)] = np.diff(self.links.indptr)
         parts = self.links.data, self.links.indices, np.cumsum(counts, dtype=counts.dtype)
@@ -238,7 +237,7 @@ class Contraction:
     """(k,), of the clusters."""
     normalized: bool
     most: int
-    """Links stored for a cluster, beside what it keeps: the greatest by the mass of the other cluster."""
+    """Most links of a cluster to others: the greatest ones by the mass of the other cluster."""
 
     def chunk(self, block: Block) -> ClusterLinks:
         """Return the links of a run of nodes."""
@@ -247,7 +246,7 @@ class Contraction:
         labels = self.labels[block.start : block.start + height]
         linked = np.flatnonzero(labels >= 0)
         clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
-        pairs = numbers.astype(np.int32), linked.astype(np.int32)  # wider ones would widen all that follows
+        pairs = numbers.astype(np.int32), linked.astype(np.int32)  # int64 would widen all products
         members = csr_array((np.ones(len(linked)), pairs), shape=(len(clusters), height))
         found = members @ links_to(graph, self.labels, k)
         if not self.normalized:
@@ -288,7 +287,7 @@ def links_of(block: Block) -> csr_array:
 
 
 def kept_and_masses(graph: csr_array, inside: Float64Array, normalized: bool) -> tuple[Float64Array, Float64Array]:
-    """Return what nodes keep if links of weight `inside`, (height,), stay inside, and their masses: (height,) each."""
+    """Return what nodes keep of links inside, (height,), and their masses: (height,) each."""
     degrees = row_sums(graph)
     if normalized:
         return inside, degrees
@@ -306,8 +305,9 @@ def _row_sums(graph: csr_array, values: Float64Array) -> Float64Array:
 
 
 def links_to(graph: csr_array, labels: Labels, k: int) -> csr_array:
-    """Return the weight of each node's links to each cluster, (height, k), the lowest cluster first."""
-    parts = graph.data.copy(), labels[graph.indices], graph.indptr.copy()  # sum_duplicates writes into them
+    """Return the weights of links of nodes to clusters, (height, k), the lowest cluster first."""
+    # copies, since sum_duplicates writes into them
+    parts = graph.data.copy(), labels[graph.indices], graph.indptr.copy()
     linked = csr_array(parts, shape=(graph.shape[0], k))
     linked.sum_duplicates()
     return linked
@@ -323,7 +323,7 @@ def best_moves(
     outside: Float64Array | float = 0.0,
     within: IndexArray | None = None,
 ) -> tuple[IndexArray, Float64Array]:
-    """Return the best move of each node alone, to a cluster with links to it or to a new one, and its gain.
+    """Return the best move of each node alone, to a linked cluster or a new one, and its gain.
 
     Parameters
     ----------
@@ -331,37 +331,39 @@ def best_moves(
     labels, kept, masses : (h,), of the nodes
     totals : of the k clusters, none of them empty
     price : price of a cluster
-    outside : (h,), subtracted from a node's links to its own cluster: its degree under the ratio cut
-    within : (k,), only moves between clusters of one number count, and none opens a cluster; None for all
+    outside : (h,), subtracted from links to own clusters: degrees under the ratio cut
+    within : (k,), nodes move between clusters of one number only, and open none; None for all moves
 
     Returns
     -------
     (h,) targets, `ALONE` for a new cluster, and (h,) gains, -inf for a node without a target
     """
     h = links.shape[0]
-    rates = np.divide(totals.kept, totals.masses, out=np.zeros(len(totals.masses)), where=totals.masses > 0)
+    k_kept, k_masses = totals.kept, totals.masses
+    rates = np.divide(k_kept, k_masses, out=np.zeros(len(k_masses)), where=k_masses > 0)
     rows, clusters = np.repeat(np.arange(h), np.diff(links.indptr)), links.indices
     at_home = clusters == labels[rows]
     home = np.zeros(h)
     home[rows[at_home]] = links.data[at_home]
     single = totals.sizes[labels] <= 1
-    left, rest = totals.kept[labels] - 2 * (home - outside) + kept, totals.masses[labels] - masses
+    left, rest = k_kept[labels] - 2 * (home - outside) + kept, k_masses[labels] - masses
     np.divide(left, rest, out=left, where=rest > 0)
     leaving = np.where(single, price, left) - rates[labels]
-    joined = (totals.kept[clusters] + 2 * links.data + kept[rows]) / (totals.masses[clusters] + masses[rows])
+    joined = (k_kept[clusters] + 2 * links.data + kept[rows]) / (k_masses[clusters] + masses[rows])
     barred = at_home if within is None else at_home | (within[clusters] != within[labels[rows]])
     joining = np.where(barred, -np.inf, joined - rates[clusters])
     best, positions = row_maxima(joining, links.indptr)
     targets = np.full(h, ALONE)
     targets[positions >= 0] = clusters[positions[positions >= 0]]
     with np.errstate(invalid="ignore", divide="ignore"):
-        alone = np.where(single | (masses <= 0) | (within is not None), -np.inf, kept / masses - price)
+        stays = single | (masses <= 0) | (within is not None)
+        alone = np.where(stays, -np.inf, kept / masses - price)
     targets[alone > best] = ALONE
     return targets, leaving + np.maximum(best, alone)
 
 
 def row_maxima(values: Float64Array, indptr: IndexArray) -> tuple[Float64Array, IndexArray]:
-    """Return the maximum of each CSR row, (h,), and its first position in `values`; -inf and -1 for empty rows."""
+    """Return maxima of CSR rows, (h,), and their first positions; -inf and -1 if empty."""
     h, filled = len(indptr) - 1, np.flatnonzero(np.diff(indptr))
     best, positions = np.full(h, -np.inf), np.full(h, -1)
     if not filled.size:
@@ -396,7 +398,9 @@ def merge_partners(
     rows, others = np.repeat(np.arange(k), np.diff(graph.indptr)), graph.indices
     together = (kept[rows] + kept[others] + 2 * graph.data) / (masses[rows] + masses[others])
     gains = price + together - (rates[rows] + rates[others])
-    barred = rows == others if within is None else (rows == others) | (within[rows] != within[others])
+    barred = rows == others
+    if within is not None:
+        barred |= within[rows] != within[others]
     gains[barred] = -np.inf
     best, _ = row_maxima(gains, graph.indptr)
     tied = np.flatnonzero((gains == best[rows]) & ~barred)
@@ -425,7 +429,7 @@ def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def contract_graph(graph: csr_array, labels: IndexArray) -> csr_array:
-    """Return the graph between clusters of clusters, (g, g), from a graph, (k, k), and labels, (k,), below g."""
+    """Return the graph between clusters, (g, g), of a graph, (k, k), by labels, (k,)."""
     coordinates = graph.tocoo()
     k = int(labels.max()) + 1
     numbers = labels.astype(np.int32)

@@ -1,9 +1,9 @@
-"""Algorithm 1 in the space of a graph's kernel: nodes against the means of clusters, from links alone.
+"""Algorithm 1 in the space of a graph kernel: distances of nodes to means, from links alone.
 
 Let B be the links A (normalized cut) or A less the degrees (ratio cut), and m the masses of nodes
 (degrees, or 1).  Let s_c and B_cc be their sums over a cluster and its pairs, and B_ic the links of
-a node to a cluster.  With the kernel of theorem 5.3 of Kulis & Jordan 2012, which is
-K_ij = sigma [i = j] / m_i + B_ij / (m_i m_j), and weights m, node i and the mean of cluster c are at
+a node to a cluster.  With the kernel of theorem 5.3 of Kulis & Jordan 2012, which is K_ij = sigma
+[i = j] / m_i + B_ij / (m_i m_j), and weights m, node i and the mean of cluster c are at
 
     m_i distance^2(i, c) = sigma + B_ii / m_i + score(i, c)
     score(i, c)          = m_i ((sigma s_c + B_cc) / s_c^2) - 2 ((sigma m_i [i in c] + B_ic) / s_c)
@@ -19,17 +19,8 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels.answers import Records
-from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
-from dask_dpmeans.kernels.graph import (
-    ALONE,
-    Labels,
-    Totals,
-    kept_and_masses,
-    links_of,
-    links_to,
-    row_maxima,
-    row_sums,
-)
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
+from dask_dpmeans.kernels.graph import ALONE, Totals, kept_and_masses, links_of, links_to, row_maxima, row_sums
 
 
 @dataclass(frozen=True)
@@ -106,11 +97,12 @@ def scan_nodes(means: Means, block: Block, price: float, normalized: bool) -> No
     height, n = graph.shape
     kept, masses = kept_and_masses(graph, graph.diagonal(block.start), normalized)
     outside = np.zeros(height) if normalized else row_sums(graph)
-    nearest, scores = _nearest(means, graph, block.start, masses, outside)
+    nearest, scores = _nearest_centers(means, graph, block.start, masses, outside)
     linked = masses > 0
     objecting = linked & (_own(kept, masses) + scores > price)
     opened = means.openers.nodes - block.start
-    objecting[opened[(opened >= 0) & (opened < height)]] = False  # their distance to themselves is 0
+    inside = (opened >= 0) & (opened < height)
+    objecting[opened[inside]] = False  # their distance to themselves is 0
     which = np.flatnonzero(objecting)
     proposals = Openers(which + block.start, kept[which], masses[which], graph[which])
     labels = np.where(linked, nearest, ALONE).astype(np.int32)
@@ -122,10 +114,10 @@ def _own(kept: Float64Array, masses: Float64Array) -> Float64Array:
     return np.divide(kept, masses, out=np.zeros(len(masses)), where=masses > 0)
 
 
-def _nearest(
+def _nearest_centers(
     means: Means, graph: csr_array, start: int, masses: Float64Array, outside: Float64Array
 ) -> tuple[IndexArray, Float64Array]:
-    """Return the center of the lowest score, the lowest number among equals, and the score: (height,) each.
+    """Return the first center of the lowest score, and the score: (height,) each.
 
     `outside`, (height,), is subtracted from the links of nodes to their own clusters: their degrees
     under the ratio cut.
@@ -137,16 +129,16 @@ def _nearest(
     inside = (openers >= start) & (openers < start + height)
     home_rows = np.concatenate([rows[own >= 0], openers[inside] - start])
     home = np.concatenate([own[own >= 0], k + np.flatnonzero(inside)])
-    to_means, to_openers = links_to(graph, means.labels, k).tocoo(), csr_array(graph[:, openers]).tocoo()
+    to_means = links_to(graph, means.labels, k).tocoo()
+    to_openers = csr_array(graph[:, openers]).tocoo()
     sizes, norms = means.masses, means.norms
-    least = np.full(height, int(norms.argmin()))  # the nearest of the centers without links to a node
+    least = np.full(height, int(norms.argmin()))  # the nearest center without links to a node
     pairs = (
         np.concatenate([to_means.row, to_openers.row, home_rows, rows]),
         np.concatenate([to_means.col, k + to_openers.col, home, least]),
     )
-    values = np.concatenate(
-        [to_means.data, to_openers.data, means.sigma * masses[home_rows] - outside[home_rows], np.zeros(height)]
-    )
+    at_home = means.sigma * masses[home_rows] - outside[home_rows]
+    values = np.concatenate([to_means.data, to_openers.data, at_home, np.zeros(height)])
     shared = csr_array((values, pairs), shape=(height, len(sizes)))  # equal pairs are added up
     shared.sort_indices()
     each, centers = np.repeat(rows, np.diff(shared.indptr)), shared.indices
@@ -156,12 +148,13 @@ def _nearest(
 
 
 def objecting_nodes(kept: Openers, others: Openers, sigma: float, price: float) -> Openers:
-    """Return the nodes that object to all of `kept` and, in order, to the returned ones before them."""
+    """Return the nodes that object to all of `kept` and to the returned ones before them."""
     opened = np.zeros(others.links.shape[1], np.bool_)
     opened[kept.nodes] = True
     mass, norm = np.ones(len(opened)), np.zeros(len(opened))
     for each in (kept, others):
-        mass[each.nodes], norm[each.nodes] = each.masses, squared_norms(each.kept, each.masses, sigma)
+        mass[each.nodes] = each.masses
+        norm[each.nodes] = squared_norms(each.kept, each.masses, sigma)
     least = norm[kept.nodes].min(initial=np.inf)
     objects = np.zeros(len(others), np.bool_)
     own = _own(others.kept, others.masses)

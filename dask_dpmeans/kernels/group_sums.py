@@ -7,7 +7,7 @@ import numpy as np
 from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import squared_distances
-from dask_dpmeans.kernels.hdp import UseMoments, ranked, use_moments
+from dask_dpmeans.kernels.keyed_sums import UseMoments, rank_numbers, use_moments
 from dask_dpmeans.kernels.moments import total
 
 
@@ -57,7 +57,7 @@ class Farthest(SummedAnswers):
         for points in self.points:
             numbers = np.minimum(sets, len(points) - 1)
             np.minimum(squared, squared_distances(rows, points, numbers), out=squared)
-        groups, ranks = ranked(sets)
+        groups, ranks = rank_numbers(sets)
         order = np.lexsort((-squared, ranks))  # stable: the first row among equals
         first = order[np.flatnonzero(np.diff(ranks[order], prepend=-1))]
         totals = total(ranks, weights[heavy] * squared, len(groups))

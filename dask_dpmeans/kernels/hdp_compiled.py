@@ -8,6 +8,11 @@ import numpy as np
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.numba_support import compile_loop
 
+NEW_USE = 1
+"""Kind of an opening: a center becomes used by one more data set."""
+NEW_CENTER = 2
+"""Kind of an opening: a new center, and its first use."""
+
 
 @compile_loop
 def _position(number: int, numbers: Int64Array, first: int, last: int) -> int:
@@ -112,11 +117,11 @@ def open_in_order(
                 nearest_unused, target = squared, g + c
         cost = min(nearest_used, nearest_unused + local / share)
         if cost > both / share:
-            kinds[i], targets[i] = 2, g + k
+            kinds[i], targets[i] = NEW_CENTER, g + k
             opened[k] = i
             k += 1
         elif nearest_unused + local / share < nearest_used:
-            kinds[i], targets[i] = 1, target
+            kinds[i], targets[i] = NEW_USE, target
         else:
             continue
         before[i], last[slots[i]] = last[slots[i]], i

@@ -9,9 +9,10 @@ from dask_dpmeans.kernels.kernel_functions import GRAM_ROWS, Gram
 
 
 def keep_openers(gram: Gram, norms: Float64Array, proposals: Proposals, penalty: float) -> Proposals:
-    """Return the proposals that open clusters when the rule takes them in order, starting without centers.
+    """Return the proposals that open clusters if the rule takes them in order.
 
-    `norms`, (n,), are the similarities of all fitted rows with themselves, here and below.
+    There are no centers before.  `norms`, (n,), are the similarities of all fitted rows with
+    themselves, here and below.
     """
     kept: list[int] = []
     left = np.arange(len(proposals))
@@ -23,7 +24,7 @@ def keep_openers(gram: Gram, norms: Float64Array, proposals: Proposals, penalty:
 
 
 def merge_openers(gram: Gram, norms: Float64Array, left: Proposals, right: Proposals, penalty: float) -> Proposals:
-    """Merge the openers of two neighboring runs: keep all of `left`, and of `right` what objects to these."""
+    """Merge two neighboring runs: all of `left`, and the rows of `right` that object to it; `norms` are (n,)."""
     if not (len(left) and len(right)):
         return left.then(right)
     return left.then(right.take(_object(gram, norms, right, left, penalty)))
@@ -34,6 +35,7 @@ def _object(gram: Gram, norms: Float64Array, proposals: Proposals, centers: Prop
     least = np.empty(len(proposals))
     for start in range(0, len(proposals), GRAM_ROWS):
         part = slice(start, start + GRAM_ROWS)
-        scores = scores_of_openers(gram, proposals.rows[part], centers.numbers, norms[centers.numbers])
+        rows, numbers = proposals.rows[part], centers.numbers
+        scores = scores_of_openers(gram, rows, numbers, norms[numbers])
         least[part] = scores.min(axis=0)
     return objects(norms[proposals.numbers] + least, proposals.weights, penalty)

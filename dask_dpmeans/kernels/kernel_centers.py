@@ -1,4 +1,4 @@
-"""Implicit centers: means in the space of a kernel function, known only by the rows of their clusters."""
+"""Implicit centers: means in the space of a kernel function, known by their rows alone."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,7 @@ from scipy.sparse import csc_array
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, SummedAnswers
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows, tiles
-from dask_dpmeans.kernels.graph import Labels
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Labels, Rows, tiles
 from dask_dpmeans.kernels.kernel_functions import GRAM_FITTED, GRAM_ROWS, Gram
 from dask_dpmeans.kernels.moments import total
 
@@ -34,30 +33,32 @@ class Partition:
 
     @cached_property
     def _by_cluster(self) -> tuple[Int64Array, Int64Array]:
-        """(n,), the rows in the order of their clusters, and (k + 1,), the bounds of the clusters in that order."""
+        """(n,), the rows sorted by cluster, and (k + 1,), the bounds of the clusters among them."""
         order = np.argsort(self.labels, kind="stable")
         return order, np.searchsorted(self.labels[order], np.arange(self.k + 1))
 
     def members(self, cluster: int) -> Int64Array:
-        """Return the row numbers of a cluster, ascending."""
+        """Return the row numbers of a cluster, (m,), ascending."""
         order, bounds = self._by_cluster
         return order[bounds[cluster] : bounds[cluster + 1]]
 
     @cached_property
     def tiles(self) -> list[tuple[slice, Labels, csc_array]]:
-        """Runs of fitted rows that hold members: the run, its clusters, and the weights, (clusters, rows).
+        """Runs of fitted rows with members: run, clusters in it, and weights, (clusters, rows).
 
-        A run keeps its bounds when some of its rows count no more, so that products round as before.
+        A run keeps its bounds when some of its rows count no more, so that products round as
+        before.
         """
-        starts = range(0, len(self.labels), GRAM_FITTED)
-        return [self._tile(start) for start in starts if (self.labels[start : start + GRAM_FITTED] >= 0).any()]
+        n = len(self.labels)
+        runs = [slice(start, min(start + GRAM_FITTED, n)) for start in range(0, n, GRAM_FITTED)]
+        return [self._tile(run) for run in runs if (self.labels[run] >= 0).any()]
 
-    def _tile(self, start: int) -> tuple[slice, Labels, csc_array]:
-        run = slice(start, min(start + GRAM_FITTED, len(self.labels)))
+    def _tile(self, run: slice) -> tuple[slice, Labels, csc_array]:
         counted = self.labels[run] >= 0
         present, local = np.unique(self.labels[run][counted], return_inverse=True)
         ends = np.concatenate([[0], np.cumsum(counted)])
-        weights = csc_array((self.weights[run][counted], local, ends), shape=(len(present), len(counted)))
+        parts = self.weights[run][counted], local, ends
+        weights = csc_array(parts, shape=(len(present), len(counted)))
         return run, present, weights
 
 
@@ -71,7 +72,7 @@ def sums_of(gram: Gram, partition: Partition, rows: Rows) -> Float64Array:
 
 @dataclass(frozen=True)
 class WithinClusterSums(SummedAnswers):
-    """Reduction to (k,): sums of the similarities of all pairs of rows within each cluster, by both weights."""
+    """Reduction to (k,): weighted sums of the similarities of all pairs of rows of each cluster."""
 
     gram: Gram
     partition: Partition
@@ -96,7 +97,8 @@ class WithinClusterSums(SummedAnswers):
             for start in range(0, len(members), GRAM_FITTED):
                 fitted = members[start : start + GRAM_FITTED]
                 with np.errstate(all="ignore"):
-                    pairs = weights[fitted] @ self.gram.columns(tile, fitted) @ weights[block.start + some]
+                    similar = self.gram.columns(tile, fitted)
+                    pairs = weights[fitted] @ similar @ weights[block.start + some]
                 found += float(check_finite(pairs))
         return found
 
@@ -122,10 +124,11 @@ class Near(Records):
 class ImplicitCenters:
     """Centers in the space of a kernel function: means of clusters, then rows that opened clusters.
 
-    The squared distance of row i to the mean of cluster c *is* K_ii + (T_c / s_c^2 - 2 (S_ic / s_c)).  Here s_c is the
-    weight of the cluster, S_ic the weighted sum of its similarities to row i, and T_c their sum over all pairs of its
-    rows.  To an opened row r it is K_ii + (K_rr - 2 K_ir).  Each operation is rounded once.  All centers share K_ii,
-    which therefore decides nothing.
+    The squared distance of row i to the mean of cluster c *is* K_ii + (T_c / s_c^2 - 2 (S_ic /
+    s_c)).  Here s_c is the weight of the cluster, S_ic the weighted sum of its similarities to row
+    i, and T_c their sum over all pairs of its rows.  To an opened row r it is K_ii + (K_rr - 2
+    K_ir).  Each operation is rounded once.  All centers share K_ii, which therefore decides
+    nothing.
     """
 
     gram: Gram
@@ -148,8 +151,8 @@ class ImplicitCenters:
         for part, tile in tiles(rows, GRAM_ROWS):
             found = self._nearest_mean(tile)
             labels[part], scores[part] = (each[: part.stop - part.start] for each in found)
-        k = self.partition.k
-        return nearest_with_openers(self.gram, rows, labels, scores, self.openers, self.totals[k:], k)
+        k, openers = self.partition.k, self.openers
+        return nearest_with_openers(self.gram, rows, labels, scores, openers, self.totals[k:], k)
 
     def _nearest_mean(self, rows: Rows) -> tuple[IndexArray, Float64Array]:
         if not self.partition.k:
@@ -181,13 +184,7 @@ class ImplicitCenters:
 
 
 def nearest_with_openers(
-    gram: Gram,
-    rows: Rows,
-    labels: Labels,
-    scores: Float64Array,
-    openers: Int64Array,
-    norms: Float64Array,
-    first: int,
+    gram: Gram, rows: Rows, labels: Labels, scores: Float64Array, openers: Int64Array, norms: Float64Array, first: int
 ) -> tuple[Labels, Float64Array]:
     """Return labels and scores of rows once opened rows are centers too.
 
@@ -211,7 +208,7 @@ def nearest_with_openers(
 
 
 def scores_of_openers(gram: Gram, rows: Rows, openers: Int64Array, norms: Float64Array) -> Float64Array:
-    """Return the scores of opened rows of these norms, both (o,), for rows, (h, columns): (o, h)."""
+    """Return scores, (o, h), of opened rows and their norms, (o,), for rows, (h, columns)."""
     scores: Float64Array = norms[:, np.newaxis] - 2 * gram.columns(rows, openers)
     return scores
 
@@ -230,11 +227,11 @@ class Nearest(ConcatenatedAnswers):
 
 
 def check_finite(values: Float64Array) -> Float64Array:
-    """Return the values, or raise an error if one is infinite or NaN."""
+    """Return the values, (...), or raise an error if one is infinite or NaN."""
     if not np.isfinite(values).all():
         raise InputError(
-            "the kernel gives infinity or NaN, or its weighted sums overflow or vanish in float64: divide the data or "
-            "the weights by a constant first, or choose another kernel"
+            "the kernel gives infinity or NaN, or its weighted sums overflow or vanish in float64: "
+            "divide the data or the weights by a constant first, or choose another kernel"
         )
     return values
 
@@ -252,13 +249,13 @@ class ImplicitLabels:
 
 @dataclass(frozen=True)
 class ImplicitPredictions:
-    """Map over blocks: label, squared distance, and whether the row is beyond the radius of every center."""
+    """Map over blocks: label, squared distance, and whether the row is beyond every radius."""
 
     centers: ImplicitCenters
     penalty: float
 
     def __call__(self, block: Block) -> tuple[Labels, Float64Array, BoolArray]:
-        """Return labels (int32), squared distances, and whether they exceed the penalty, (height,) each."""
+        """Return labels (int32), squared distances, and if they exceed the penalty: (height,)."""
         near = Nearest(self.centers).chunk(block)
         return near.labels, near.squared, near.squared > self.penalty
 

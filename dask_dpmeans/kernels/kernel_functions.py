@@ -1,4 +1,4 @@
-"""Kernel functions, and tiles of their Gram matrix: similarities of rows that replace inner products."""
+"""Kernel functions, and tiles of their Gram matrix, the similarities of rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ GRAM_FITTED = 2**11
 DIAGONAL_ROWS = 2**6
 """Rows compared with one another when only the diagonal is needed."""
 ROUNDED = 2.0**22
-"""Above this gamma * (squared lengths of two rows), a product loses the ninth digit of their similarity: it is computed
-from differences of their columns instead."""
+"""Above this gamma * (squared lengths of two rows), a product loses the ninth digit of their
+similarity: it is computed from differences of their columns instead."""
 
 Similarity = Callable[[Float64Array, Float64Array], Float64Array]
 """A kernel function: the inner products, (a, b), of the images of A, (a, d), and B, (b, d)."""
@@ -41,7 +41,7 @@ class NamedSimilarity:
     """Parameter of "poly"."""
 
     def __call__(self, left: Float64Array, right: Float64Array) -> Float64Array:
-        """Return the inner products, (a, b), of the images of `left`, (a, d), and `right`, (b, d)."""
+        """Return inner products, (a, b), of the images of `left`, (a, d), and `right`, (b, d)."""
         return SIMILARITIES[self.name](self, left, right)
 
     def scale_of(self, rows: Float64Array) -> float:
@@ -59,7 +59,8 @@ def _poly(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> F
 
 
 def _rbf(kernel: NamedSimilarity, left: Float64Array, right: Float64Array) -> Float64Array:
-    gamma, shift = kernel.scale_of(left), left.mean(axis=0)  # so the product is exact enough far from the origin
+    gamma = kernel.scale_of(left)
+    shift = left.mean(axis=0)  # far from the origin the product would round too much
     from_left, from_right = left - shift, right - shift
     squared = from_left @ from_right.T
     squared *= -2
@@ -85,7 +86,7 @@ def _cosine(_: NamedSimilarity, left: Float64Array, right: Float64Array) -> Floa
 def unit(rows: Float64Array) -> Float64Array:
     """Return rows, (n, d), divided by their lengths; a row of zeros stays, as in scikit-learn."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
-    rows = rows / np.where(largest > 0, largest, 1.0)  # squares of these neither overflow nor vanish
+    rows = rows / np.where(largest > 0, largest, 1.0)  # so squares neither overflow nor vanish
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     divided: Float64Array = rows / np.where(lengths > 0, lengths, 1.0)[:, np.newaxis]
     return divided
@@ -103,11 +104,11 @@ class Gram(Protocol):
     """Similarities of rows with the n rows that a model was fitted on."""
 
     def columns(self, rows: Rows, fitted: Selection) -> Float64Array:
-        """Return the similarities of a fitted rows with rows, (b, columns): (a, b), C-contiguous."""
+        """Return similarities, (a, b) and C-contiguous, of a fitted rows and rows, (b, columns)."""
         ...
 
     def diagonal(self, rows: Rows, first: int) -> Float64Array:
-        """Return the similarities of rows, (b, columns), with themselves, (b,); `first` is the number of row 0."""
+        """Return similarities, (b,), of rows, (b, columns), from number `first` on with themselves."""
         ...
 
 
@@ -132,8 +133,8 @@ class ComputedGram:
         if (found < 0).any():
             number = int(np.argmax(found < 0))
             raise InputError(
-                f"the kernel gives {found[number]:g} for row {first + number:,} and itself: squared lengths are >= 0, "
-                "choose another kernel, or a coef0 >= 0"
+                f"the kernel gives {found[number]:g} for row {first + number:,} and itself: "
+                "squared lengths are >= 0, choose another kernel, or a coef0 >= 0"
             )
         return found
 
@@ -144,20 +145,24 @@ class ComputedGram:
         array, wanted = np.asarray(answer), (len(left), len(right))
         if array.shape != wanted or array.dtype.kind not in "biuf":
             raise InputError(
-                f"kernel(A, B) must give an array of real numbers of shape {wanted} for A of {len(left)} and B of "
-                f"{len(right)} rows, got {type(answer).__name__} of {array.dtype}, shape {array.shape}"
+                f"kernel(A, B) must give an array of real numbers of shape {wanted} for A of "
+                f"{len(left)} and B of {len(right)} rows, got {type(answer).__name__} of "
+                f"{array.dtype}, shape {array.shape}"
             )
         return np.ascontiguousarray(array, np.float64)
 
 
 def _doubles(rows: Rows) -> Float64Array:
-    """Return aligned float64 rows: rows from another process may start at an odd address, and would sum otherwise."""
+    """Return rows as aligned float64: rows from another process may start at an odd address.
+
+    Sums of unaligned rows would round otherwise.
+    """
     return np.require(rows, np.float64, ["C", "A"])
 
 
 @dataclass(frozen=True)
 class GivenGram:
-    """Similarities that are the rows themselves: a symmetric matrix (n, n), or (m, n) for prediction."""
+    """Similarities given as the rows: a symmetric matrix (n, n), or (m, n) for prediction."""
 
     def columns(self, rows: Rows, fitted: Selection) -> Float64Array:
         """Return the similarities of a fitted rows with rows, (b, n): (a, b)."""
@@ -171,7 +176,7 @@ class GivenGram:
 
 @dataclass(frozen=True)
 class SymmetryCheck:
-    """Products of a Gram matrix and of its transpose with one vector; rows are those of a run of blocks."""
+    """Products of a Gram matrix and of its transpose with one vector, for a run of blocks."""
 
     across: Float64Array
     """(rows,), each row times the vector."""
@@ -185,7 +190,7 @@ class SymmetryCheck:
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Reduction that compares a Gram matrix with its transpose by their products with a random vector."""
+    """Reduction that compares a Gram matrix with its transpose by products with a random vector."""
 
     vector: Float64Array
     """(n,)."""
@@ -195,7 +200,8 @@ class Symmetry:
         rows = block.doubles()
         down = self.vector[block.start : block.start + len(rows)] @ rows
         sums = np.add.reduce(np.abs(rows), axis=1)
-        return SymmetryCheck(rows @ self.vector, down, sums, GivenGram().diagonal(rows, block.start))
+        diagonal = GivenGram().diagonal(rows, block.start)
+        return SymmetryCheck(rows @ self.vector, down, sums, diagonal)
 
     def combine(self, left: SymmetryCheck, right: SymmetryCheck) -> SymmetryCheck:
         """Merge the products of two neighboring runs of blocks."""

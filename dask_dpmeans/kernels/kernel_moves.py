@@ -1,4 +1,4 @@
-"""What moves of rows and of parts of clusters gain in the space of a kernel function."""
+"""Gains of moves of rows and of parts of clusters in the space of a kernel function."""
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -7,8 +7,8 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, SummedAnswers
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
-from dask_dpmeans.kernels.graph import Labels, RowMoves, Totals
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Labels
+from dask_dpmeans.kernels.graph import RowMoves, Totals
 from dask_dpmeans.kernels.kernel_centers import Partition, check_finite, scores_of_openers, sums_of
 from dask_dpmeans.kernels.kernel_functions import GRAM_ROWS, Gram
 from dask_dpmeans.kernels.pieces import move_gains
@@ -16,10 +16,7 @@ from dask_dpmeans.kernels.pieces import move_gains
 
 @dataclass(frozen=True)
 class GroupSimilarities(SummedAnswers):
-    """Reduction to (g, k): sums of the similarities of pairs of rows, one of a group and one of a cluster.
-
-    Both weights count.
-    """
+    """Reduction to (g, k): weighted sums of similarities between rows of groups and of clusters."""
 
     gram: Gram
     groups: Partition
@@ -45,7 +42,7 @@ class GroupSimilarities(SummedAnswers):
 
 @dataclass(frozen=True)
 class NearestPivots:
-    """Reduction to (n,) int32: the nearest pivot in each row's own cluster; -1 for a row whose cluster has none."""
+    """Reduction to (n,) int32: the nearest pivot in each row's own cluster; -1 without any."""
 
     gram: Gram
     labels: Labels
@@ -68,7 +65,7 @@ class NearestPivots:
         return found
 
     def combine(self, left: Labels, right: Labels) -> Labels:
-        """Append the pivots of the next run of blocks."""
+        """Append the pivots, (rows,), of the next run of blocks."""
         return np.concatenate([left, right])
 
 
@@ -89,15 +86,18 @@ class RowMoveScan(ConcatenatedAnswers):
 
     def chunk(self, block: Block) -> RowMoves:
         """Return the moves of one block's rows."""
-        return reduce(RowMoves.then, [self._tile(block, start) for start in range(0, len(block.rows), GRAM_ROWS)])
+        starts = range(0, len(block.rows), GRAM_ROWS)
+        return reduce(RowMoves.then, [self._tile(block, start) for start in starts])
 
     def _tile(self, block: Block, start: int) -> RowMoves:
-        stop = min(start + GRAM_ROWS, len(block.rows))
-        rows = np.arange(start, stop)[self.partition.labels[block.start + start : block.start + stop] >= 0]
+        partition = self.partition
+        rows = np.arange(start, min(start + GRAM_ROWS, len(block.rows)))
+        rows = rows[partition.labels[block.start + rows] >= 0]
         numbers = block.start + rows
-        labels, masses = self.partition.labels[numbers].astype(np.intp), self.partition.weights[numbers]
+        labels, masses = partition.labels[numbers].astype(np.intp), partition.weights[numbers]
         with np.errstate(all="ignore"):
-            links = check_finite(sums_of(self.gram, self.partition, block.rows[rows]).T * masses[:, np.newaxis])
+            sums = sums_of(self.gram, partition, block.rows[rows])
+            links = check_finite(sums.T * masses[:, np.newaxis])
         own = masses * masses * self.norms[numbers]
         gains = move_gains(links, labels, own, masses, self._clusters, self.price)
         targets = gains.argmax(axis=1)
@@ -107,5 +107,6 @@ class RowMoveScan(ConcatenatedAnswers):
 
     @cached_property
     def _clusters(self) -> Totals:
-        sizes = np.bincount(self.partition.labels[self.partition.labels >= 0], minlength=self.partition.k)
+        labels = self.partition.labels
+        sizes = np.bincount(labels[labels >= 0], minlength=self.partition.k)
         return Totals(self.totals, self.partition.sizes, sizes)

@@ -7,7 +7,7 @@ import numpy as np
 from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import squared_distances
-from dask_dpmeans.kernels.hdp import ranked
+from dask_dpmeans.kernels.keyed_sums import rank_numbers
 from dask_dpmeans.kernels.moments import greatest, total
 
 
@@ -77,7 +77,7 @@ class LabelPairs(Records):
         return 2 * (both * neither - only_first * only_second) / scale
 
     def _label_counts(self, labels: Int64Array) -> Float64Array:
-        return total(ranked(labels)[1], self.counts.astype(np.float64), len(self.counts))
+        return total(rank_numbers(labels)[1], self.counts.astype(np.float64), len(self.counts))
 
 
 def _sum_of_squares(counts: Int64Array | Float64Array) -> int:
@@ -95,9 +95,9 @@ def count_label_pairs(
     weights = np.ones(len(first))
     if counts is not None:
         weights = counts.astype(np.float64)
-    first_labels, first_ranks = ranked(first)
-    second_labels, second_ranks = ranked(second)
-    pairs, ranks = ranked(first_ranks.astype(np.int64) * len(second_labels) + second_ranks)
+    first_labels, first_ranks = rank_numbers(first)
+    second_labels, second_ranks = rank_numbers(second)
+    pairs, ranks = rank_numbers(first_ranks.astype(np.int64) * len(second_labels) + second_ranks)
     sums = total(ranks, weights, len(pairs))
     one, other = np.divmod(pairs, len(second_labels))
     return LabelPairs(first_labels[one], second_labels[other], sums.astype(np.int64))

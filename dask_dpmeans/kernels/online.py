@@ -1,11 +1,12 @@
-"""The rules of one pass in row order: each row joins a cluster or opens one, and what it does the next row sees.
+"""Rules of one pass in row order: each row joins or opens a cluster before the next row is read.
 
-Clusters are columns here, with room for more: a row's distances to all of them are then sums of contiguous runs.  Every
-row adds one cluster at most, so that a rule stops where the room is used up, and goes on when there is more.
+Clusters are columns here, with room for more, so that a row's distances to all clusters are sums of
+contiguous runs.  A row adds at most one cluster.  A rule stops if the room is used up, and
+continues with more room.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,81 +14,94 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
 
 LEAST_ROOM = 64
-"""Clusters that there is room for at first."""
-TILE = 512
-"""Centers whose distances to a row are summed side by side, in the nearest cache."""
+"""Room for clusters at first."""
+CENTER_TILE = 512
+"""Centers whose distances to a row are summed side by side, in the first-level cache."""
 ENDLESS = 2**62
-"""As good as no limit on the number of clusters."""
+"""No limit on the number of clusters."""
+
+
+class ClusterColumns(NamedTuple):
+    """Clusters as columns, with room for more."""
+
+    centers: Float64Array
+    """(d, room)."""
+    weights: Float64Array
+    """(room,)."""
 
 
 class Boxes(NamedTuple):
-    """Clusters that remember the range of their rows: Odashima et al. 2016, section 3.2."""
+    """Clusters with the ranges of their rows (Odashima et al. 2016, section 3.2).
+
+    The rules see them transposed, as columns with room for more: (d, room) and (room,).
+    """
 
     centers: Float64Array
     """(k, d), mu."""
     weights: Float64Array
-    """(k,), w; a split divides it, so that it need not be whole."""
+    """(k,), w; a split divides it, so that it may be a fraction."""
     lows: Float64Array
-    """(k, d), p, the least values in a cluster."""
+    """(k, d), p, the minima of a cluster."""
     highs: Float64Array
-    """(k, d), q, the greatest."""
+    """(k, d), q, the maxima."""
+
+
+Columns = TypeVar("Columns", ClusterColumns, Boxes)
 
 
 def online(
     rows: Float64Array, penalty: float, centers: Float64Array, weights: Float64Array, most: int = ENDLESS
 ) -> tuple[Float64Array, Float64Array]:
-    """Algorithm 2 of Odashima et al. 2016 over rows, (n, d), from given centers, (k, d), and weights, (k,).
+    """Run Algorithm 2 of Odashima et al. 2016 over rows, (n, d).
 
-    It ends early where there are more than `most` clusters.
+    It starts from centers, (k, d), and weights, (k,), and returns new ones, (l, d) and (l,).  It
+    ends early with more than `most` clusters.
     """
     loop = select_loop(_join_or_open_compiled, join_or_open)
-    columns, weights = _run(loop, rows, penalty, (centers.T, weights), most)
-    return np.ascontiguousarray(columns.T), weights
+    found = _run(loop, rows, penalty, ClusterColumns(centers.T, weights), most)
+    return np.ascontiguousarray(found.centers.T), found.weights
 
 
 def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS) -> Boxes:
-    """Algorithm 3 of Odashima et al. 2016 over rows, (n, d), from given clusters.
+    """Run Algorithm 3 of Odashima et al. 2016 over rows, (n, d), from given clusters.
 
-    It ends early where there are more than `most` clusters.
+    It ends early with more than `most` clusters.
     """
     loop = select_loop(_join_split_or_open_compiled, join_split_or_open)
-    columns = boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T
-    centers, weights, lows, highs = _run(loop, rows, penalty, columns, most)
-    return Boxes(*(np.ascontiguousarray(each) for each in (centers.T, weights, lows.T, highs.T)))
+    columns = Boxes(boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T)
+    found = _run(loop, rows, penalty, columns, most)
+    return Boxes(*(np.ascontiguousarray(each.T) for each in found))
 
 
 def _run(
-    loop: Callable[..., tuple[int, int]],
+    loop: Callable[[Float64Array, int, float, int, Columns], tuple[int, int]],
     rows: Float64Array,
     penalty: float,
-    clusters: tuple[Float64Array, ...],
+    clusters: Columns,
     most: int,
-) -> tuple[Float64Array, ...]:
-    """All rows, with room made for as many clusters again each time that it is used up."""
-    k, done = clusters[-1].shape[-1], 0
+) -> Columns:
+    """Run a rule over rows, (n, d), and double the room for clusters, (..., k), if used up."""
+    k, done = len(clusters.weights), 0
     while done < len(rows) and k <= most:
         room = min(max(LEAST_ROOM, 2 * k), most + 1)
-        clusters = tuple(_widened(each[..., :k], room) for each in clusters)
-        done, k = loop(rows, done, float(penalty), k, *clusters)
-    return tuple(each[..., :k].copy() for each in clusters)
+        clusters = type(clusters)(*(_widen(each[..., :k], room) for each in clusters))
+        done, k = loop(rows, done, float(penalty), k, clusters)
+    return type(clusters)(*(each[..., :k].copy() for each in clusters))
 
 
-def _widened(values: Float64Array, room: int) -> Float64Array:
-    """A copy with a last axis of length `room`."""
+def _widen(values: Float64Array, room: int) -> Float64Array:
+    """Return a copy of values, (..., k), with a last axis of length `room`."""
     wide = np.zeros((*values.shape[:-1], room))
     wide[..., : values.shape[-1]] = values
     return wide
 
 
-def join_or_open(
-    rows: Float64Array, done: int, penalty: float, k: int, centers: Float64Array, weights: Float64Array
-) -> tuple[int, int]:
-    """Algorithm 2, from row number `done` on, in place; centers (d, room), of which k are there, weights (room,).
+def join_or_open(rows: Float64Array, done: int, penalty: float, k: int, clusters: ClusterColumns) -> tuple[int, int]:
+    """Apply Algorithm 2 in place from row number `done` on.
 
-    Returns
-    -------
-    Rows done, and clusters.
+    Returned are the numbers of rows done and of clusters.  Rows are (n, d); k clusters are in use.
     """
+    centers, weights = clusters
     for i in range(done, len(rows)):
         if k == len(weights):
             return i, k
@@ -101,54 +115,48 @@ def join_or_open(
     return len(rows), k
 
 
-def join_split_or_open(
-    rows: Float64Array,
-    done: int,
-    penalty: float,
-    k: int,
-    centers: Float64Array,
-    weights: Float64Array,
-    lows: Float64Array,
-    highs: Float64Array,
-) -> tuple[int, int]:
-    """Algorithm 3, from row number `done` on, in place; centers, lows and highs (d, room), weights (room,).
+def join_split_or_open(rows: Float64Array, done: int, penalty: float, k: int, boxes: Boxes) -> tuple[int, int]:
+    """Apply Algorithm 3 in place from row number `done` on.
 
-    The comparison with the least squared distance so far is printed as ``>``, which would find the farthest cluster
-    beyond the radius; what section 3.2 describes is the nearest within it.  Two corrections do that.  ``<`` is the one
-    here: the first of equally near clusters wins, as everywhere in this package, and a row at exactly the radius opens
-    a cluster, while it joins one in Algorithm 2.  The other takes a ``continue`` for lost in print, as in the condition
-    above it, "if > then continue": that is ``<=``, by which the last of equally near clusters wins and a row at exactly
-    the radius joins.  They differ in such ties alone.  ``<`` was chosen as it changes one sign of what is printed and
+    Returned are the numbers of rows done and of clusters.  Rows are (n, d).  Of the boxes, as
+    columns, k are in use.
+
+    The paper prints the comparison with the least squared distance so far as ``>``, which would
+    find the farthest cluster beyond the radius.  Section 3.2 describes the nearest one within it.
+    Two corrections give this.  One is ``<``, used here: the first of equally near clusters wins, as
+    everywhere in this package, and a row at exactly the radius opens a cluster, although it joins
+    one in Algorithm 2.  The other is ``<=``, if a ``continue`` was lost in print, as in the
+    condition above it ("if > then continue"): the last of equally near clusters wins, and a row at
+    exactly the radius joins.  They differ in such ties only.  ``<`` changes one printed sign and
     keeps the one rule for equal distances.
-
-    Returns
-    -------
-    Rows done, and clusters.
     """
+    centers, weights, lows, highs = boxes
     for i in range(done, len(rows)):
         if k == len(weights):
             return i, k
         row = rows[i]
         squared = squared_to_all(row, centers[:, :k])
         near = np.flatnonzero(squared < penalty)
-        near = near[~_bursts(row, near, penalty, weights, lows, highs)] if near.size else near
+        if near.size:
+            near = near[~_would_split(row, near, penalty, boxes)]
         if not near.size:
             centers[:, k], lows[:, k], highs[:, k], weights[k] = row, row, row, 1.0
             k += 1
             continue
         best = int(near[squared[near].argmin()])
         _take(row, best, centers, weights)
-        lows[:, best], highs[:, best] = np.minimum(lows[:, best], row), np.maximum(highs[:, best], row)
+        lows[:, best] = np.minimum(lows[:, best], row)
+        highs[:, best] = np.maximum(highs[:, best], row)
         ranges = highs[:, best] - lows[:, best]
         column = int(ranges.argmax())
         if _is_too_large(weights[best], ranges[column], penalty):
-            _split(best, k, column, centers, weights, lows, highs)
+            _cut(best, k, column, boxes)
             k += 1
     return len(rows), k
 
 
 def squared_to_all(row: Float64Array, centers: Float64Array) -> Float64Array:
-    """The squared distance, by definition, of a row to each of the centers, (d, k)."""
+    """Return the squared distances, (k,), by definition, of a row, (d,), to centers, (d, k)."""
     squares = np.square(row[:, np.newaxis] - centers)
     if squares.shape[1] == 1:
         return np.asarray(np.add.accumulate(squares, axis=0)[-1])
@@ -156,38 +164,30 @@ def squared_to_all(row: Float64Array, centers: Float64Array) -> Float64Array:
 
 
 def _take(row: Float64Array, c: int, centers: Float64Array, weights: Float64Array) -> None:
-    """Eq. 5: move the running mean of cluster c, and count the row."""
+    """Move the running mean of cluster c to a row, (d,), and count it (eq. 5)."""
     centers[:, c] = (weights[c] * centers[:, c] + row) / (weights[c] + 1.0)
     weights[c] += 1.0
 
 
-def _bursts(
-    row: Float64Array,
-    near: IndexArray,
-    penalty: float,
-    weights: Float64Array,
-    lows: Float64Array,
-    highs: Float64Array,
-) -> BoolArray:
-    """Whether the row lies outside each of some clusters, and would make it so heavy and wide that it splits."""
-    each, low, high = row[:, np.newaxis], lows[:, near], highs[:, near]
+def _would_split(row: Float64Array, near: IndexArray, penalty: float, boxes: Boxes) -> BoolArray:
+    """Return for some clusters, (m,), whether a row, (d,), outside would make them split."""
+    each, low, high = row[:, np.newaxis], boxes.lows[:, near], boxes.highs[:, near]
     outside = ((each < low) | (each > high)).any(axis=0)
     widest = (np.maximum(high, each) - np.minimum(low, each)).max(axis=0)
-    return np.asarray(outside & _is_too_large(weights[near] + 1.0, widest, penalty))
+    return np.asarray(outside & _is_too_large(boxes.weights[near] + 1.0, widest, penalty))
 
 
 def _is_too_large(
     weight: Float64Array | np.float64, widest: Float64Array | np.float64, penalty: float
 ) -> BoolArray | np.bool_:
-    """Eq. 4: two halves of a uniform cluster of this weight and greatest range would cost less than it does."""
+    """Return whether two halves of a uniform cluster of this size would cost less (eq. 4)."""
     return weight * (widest * widest) > 16.0 * penalty
 
 
 @compile_loop
-def _split(
-    c: int, new: int, j: int, centers: Float64Array, weights: Float64Array, lows: Float64Array, highs: Float64Array
-) -> None:
-    """Eq. 6: cut cluster c at its center in column j; the lower half keeps its number, the upper one is `new`."""
+def _cut(c: int, new: int, j: int, boxes: Boxes) -> None:
+    """Cut cluster c at its center in column j; the upper half becomes cluster `new` (eq. 6)."""
+    centers, weights, lows, highs = boxes
     low, high, weight = lows[j, c], highs[j, c], weights[c]
     middle = min(max(centers[j, c], low), high)  # rounding may have moved a mean out of its box
     for every in (centers, lows, highs):
@@ -200,12 +200,13 @@ def _split(
 
 @compile_loop
 def squared_to_all_compiled(row: Float64Array, centers: Float64Array, k: int, squared: Float64Array) -> None:
-    """Fill `squared` with the squared distance of a row, (d,), to each of the first k centers, (d, room).
+    """Fill `squared` with the squared distances of a row, (d,), to the first k centers, (d, room).
 
-    `row_exchange` calls this too.  Numba does not notice that: after a change here, delete its cached code.
+    `row_exchange` calls this too, which Numba does not notice: after a change here, delete its
+    cached code.
     """
-    for first in range(0, k, TILE):
-        part = squared[first : min(first + TILE, k)]
+    for first in range(0, k, CENTER_TILE):
+        part = squared[first : min(first + CENTER_TILE, k)]
         part[:] = 0.0
         for j in range(len(row)):
             value, middles = row[j], centers[j, first : first + len(part)]
@@ -225,9 +226,10 @@ def _take_compiled(row: Float64Array, c: int, centers: Float64Array, weights: Fl
 
 @compile_loop
 def _join_or_open_compiled(
-    rows: Float64Array, done: int, penalty: float, k: int, centers: Float64Array, weights: Float64Array
+    rows: Float64Array, done: int, penalty: float, k: int, clusters: ClusterColumns
 ) -> tuple[int, int]:
     """Compiled twin of `join_or_open`."""
+    centers, weights = clusters
     room = len(weights)
     squared = np.empty(room)
     for i in range(done, len(rows)):
@@ -248,30 +250,22 @@ def _join_or_open_compiled(
 
 
 @compile_loop
-def _bursts_compiled(
-    row: Float64Array, c: int, penalty: float, weights: Float64Array, lows: Float64Array, highs: Float64Array
-) -> bool:
-    """Compiled twin of `_bursts`, for one cluster."""
+def _would_split_compiled(row: Float64Array, c: int, penalty: float, boxes: Boxes) -> bool:
+    """Compiled twin of `_would_split`, for one cluster."""
     outside, widest = False, 0.0
     for j in range(len(row)):
-        low, high = lows[j, c], highs[j, c]
+        low, high = boxes.lows[j, c], boxes.highs[j, c]
         outside = outside or row[j] < low or row[j] > high
         widest = max(widest, max(high, row[j]) - min(low, row[j]))
-    return outside and (weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
+    return outside and (boxes.weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
 
 
 @compile_loop
 def _join_split_or_open_compiled(
-    rows: Float64Array,
-    done: int,
-    penalty: float,
-    k: int,
-    centers: Float64Array,
-    weights: Float64Array,
-    lows: Float64Array,
-    highs: Float64Array,
+    rows: Float64Array, done: int, penalty: float, k: int, boxes: Boxes
 ) -> tuple[int, int]:
     """Compiled twin of `join_split_or_open`."""
+    centers, weights, lows, highs = boxes
     room = len(weights)
     squared = np.empty(room)
     for i in range(done, len(rows)):
@@ -281,7 +275,7 @@ def _join_split_or_open_compiled(
         squared_to_all_compiled(row, centers, k, squared)
         best, least = -1, penalty
         for c in range(k):
-            if squared[c] < least and not _bursts_compiled(row, c, penalty, weights, lows, highs):
+            if squared[c] < least and not _would_split_compiled(row, c, penalty, boxes):
                 best, least = c, squared[c]
         if best < 0:
             centers[:, k], lows[:, k], highs[:, k] = row, row, row
@@ -296,6 +290,6 @@ def _join_split_or_open_compiled(
             if highs[j, best] - lows[j, best] > widest:
                 widest, column = highs[j, best] - lows[j, best], j
         if weights[best] * (widest * widest) > 16.0 * penalty:
-            _split(best, k, column, centers, weights, lows, highs)
+            _cut(best, k, column, boxes)
             k += 1
     return len(rows), k

@@ -5,13 +5,13 @@ cluster keeps the sum of the links between its pieces, and its mass is the sum o
 three problems are one:
 
     cuts of a graph     links and masses as in `graph`
-    kernel k-means      links w_i w_j K_ij, masses w_i, price the penalty; up to a constant, the sum of w_i K_ii
+    kernel k-means      links w_i w_j K_ij, masses w_i, price the penalty (up to a constant)
     pieces of clusters  sums of both over the members of each piece
 
 A descent takes the best move of a piece, the best merge and the best split, each by its exact gain,
 until none gains.  Then the partition is shaken and descends again, and the lowest one is kept
-(iterated local search, Lourenco et al. 2003).  Splits grow as in Kernighan & Lin 1970: pieces change
-sides one after the other, the best first, even at a loss, and the best of all stages counts.
+(iterated local search, Lourenço et al. 2003).  Splits grow as in Kernighan & Lin 1970: pieces
+change sides one after the other, the best first, even at a loss, and the best of all stages counts.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
-from dask_dpmeans.kernels.graph import Labels, Totals
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Labels
+from dask_dpmeans.kernels.graph import Totals
 from dask_dpmeans.kernels.moments import total
 
 PRICE_ROUNDING = 1e-9
 """A move must gain more than this share of the price, ..."""
 EVALUATION_ROUNDING = 16 * float(np.finfo(np.float64).eps)
-"""... plus this share of kept / mass of the pieces, which is more than its evaluation rounds off."""
+"""... plus this share of kept / mass of the pieces: more than the rounding of its evaluation."""
 MOST_PIECES = 2**7
 """Most pieces searched together, in 0.6 seconds of one core."""
 FAILED_SHAKES = 32
@@ -61,7 +61,7 @@ class PieceProblem:
 
     @classmethod
     def of(cls, links: Float64Array, masses: Float64Array, price: float) -> "PieceProblem":
-        """Return the problem of links, (m, m), and masses, (m,); a change must gain more than its rounding."""
+        """Return the problem of links, (m, m), and masses, (m,); `least` exceeds the rounding."""
         return cls(links, masses, price, least_gain(price, np.abs(links.diagonal()) / masses))
 
     def centered(self) -> "PieceProblem":
@@ -80,7 +80,7 @@ class PieceProblem:
         return self.links.diagonal().copy()
 
     def sums(self, labels: IndexArray) -> Float64Array:
-        """Return the links of each piece to each cluster, (m, k), for labels, (m,), from 0 on without gaps."""
+        """Return links of pieces to clusters, (m, k), for labels, (m,), from 0 on without gaps."""
         order = np.argsort(labels, kind="stable")
         firsts = np.searchsorted(labels[order], np.arange(labels.max() + 1))
         sums: Float64Array = np.add.reduceat(self.links[:, order], firsts, axis=1)
@@ -99,7 +99,7 @@ class PieceProblem:
 
 
 def least_gain(price: float, rates: Float64Array) -> float:
-    """Return a bound on the rounding of a gain that sums these rates kept / mass, (c,), and prices."""
+    """Return a bound on the rounding of a gain made of rates kept / mass, (c,), and the price."""
     return PRICE_ROUNDING * abs(price) + EVALUATION_ROUNDING * fsum(np.abs(rates))
 
 
@@ -120,12 +120,15 @@ def search_partitions(problem: PieceProblem, labels: IndexArray, random: np.rand
 
 
 def descend(problem: PieceProblem, labels: IndexArray, known: dict[bytes, Halves]) -> IndexArray:
-    """Return labels, (m,), after moves, merges and splits until none gains; `known` caches halves of clusters."""
+    """Return labels, (m,), after moves, merges and splits until none gains.
+
+    `known` caches the best halves of clusters by the bytes of their members.
+    """
     value = np.inf
     while True:
         moved = _move_pieces(problem, labels)
         lower = problem.objective(moved)
-        if not lower < value:  # gains exceed their rounding, but the end of the loop must not depend on it
+        if not lower < value:  # ends the loop even if a gain were only rounding
             return labels
         labels, value = moved, lower
         after = _merge_best(problem, labels)
@@ -143,7 +146,7 @@ def _move_pieces(problem: PieceProblem, labels: IndexArray) -> IndexArray:
         totals = problem.totals(sums, labels)
         before = value
         value = problem.price * len(totals.kept) - float((totals.kept / totals.masses).sum())
-        if not value < before:  # sums updated in place round: without this, moves could go in a circle
+        if not value < before:  # the updated sums round, and moves could go in a circle
             return labels
         gains = move_gains(sums, labels, problem.own, problem.masses, totals, problem.price)
         piece, target = divmod(int(gains.argmax()), gains.shape[1])
@@ -153,14 +156,9 @@ def _move_pieces(problem: PieceProblem, labels: IndexArray) -> IndexArray:
 
 
 def move_gains(
-    links: Float64Array,
-    labels: IndexArray,
-    own: Float64Array,
-    masses: Float64Array,
-    totals: Totals,
-    price: float,
+    links: Float64Array, labels: IndexArray, own: Float64Array, masses: Float64Array, totals: Totals, price: float
 ) -> Float64Array:
-    """Return the gain of moving each piece alone to each cluster, and in the last column to a new one.
+    """Return the gains of moving each piece alone to each cluster, and last to a new one.
 
     Parameters
     ----------
@@ -176,11 +174,12 @@ def move_gains(
     each, rates = np.arange(len(links)), totals.kept / totals.masses
     single = totals.sizes[labels] == 1
     rest = totals.masses[labels] - masses
-    known = ~single & (rest > 0)  # of a piece that outweighs all others of its cluster by far, nothing may be left
+    known = ~single & (rest > 0)  # rounding leaves a rest of 0 if one piece outweighs all others
     left = np.where(single, price, -np.inf)
     np.divide(totals.kept[labels] - 2 * links[each, labels] + own, rest, out=left, where=known)
     gains = np.empty((len(links), len(rates) + 1))
-    gains[:, :-1] = (totals.kept + 2 * links + own[:, np.newaxis]) / (totals.masses + masses[:, np.newaxis]) - rates
+    joint_masses = totals.masses + masses[:, np.newaxis]
+    gains[:, :-1] = (totals.kept + 2 * links + own[:, np.newaxis]) / joint_masses - rates
     gains[:, -1] = np.where(single, -np.inf, own / masses - price)
     gains += (left - rates[labels])[:, np.newaxis]
     gains[each, labels] = -np.inf
@@ -190,7 +189,7 @@ def move_gains(
 def _with_move(
     problem: PieceProblem, labels: IndexArray, sums: Float64Array, piece: int, target: int
 ) -> tuple[IndexArray, Float64Array]:
-    """Return labels, (m,), and sums, (m, k), after a move of a piece to a cluster, or to a new one with number k."""
+    """Return labels, (m,), and sums, (m, k), after a move to a cluster, or to a new one, k."""
     home, links = labels[piece], problem.links[:, piece]
     if target == sums.shape[1]:
         sums = np.column_stack([sums, np.zeros(len(labels))])
@@ -230,7 +229,7 @@ def merge_two(labels: IndexArray, first: int, second: int) -> IndexArray:
 
 
 def relabel(labels: Labels | IndexArray) -> IndexArray:
-    """Return the same clusters, (m,), numbered from 0 on without gaps in the order of their labels."""
+    """Return the same clusters, (m,), numbered without gaps in the order of their labels."""
     found: IndexArray = np.unique(labels, return_inverse=True)[1]
     return found
 
@@ -252,9 +251,10 @@ def _split_clusters(problem: PieceProblem, labels: IndexArray, known: dict[bytes
 
 
 def _best_halves(problem: PieceProblem, members: IndexArray, seeds: IndexArray) -> Halves:
-    """Return the best halves of a cluster, (members,) pieces, that grow from seeds, (s,) positions in it.
+    """Return the best halves of a cluster, (members,), that grow from seeds, (s,) positions.
 
-    One half grows from each seed at the same time, piece by piece; arrays of growing halves are (s,).
+    One half grows from each seed at the same time, piece by piece; arrays of growing halves are
+    (s,).
     """
     links = problem.links[np.ix_(members, members)]
     masses, own = problem.masses[members], problem.own[members]
@@ -262,7 +262,7 @@ def _best_halves(problem: PieceProblem, members: IndexArray, seeds: IndexArray) 
     kept, mass = float(reach.sum()), float(masses.sum())
     inside = np.zeros((len(seeds), len(members)), np.bool_)
     shared = np.zeros(inside.shape)  # links of each piece to the growing half
-    grown_kept, grown_mass, grown_reach = np.zeros(len(seeds)), np.zeros(len(seeds)), np.zeros(len(seeds))
+    grown_kept, grown_mass, grown_reach = np.zeros((3, len(seeds)))
     best = Halves(inside[0], -np.inf)
     chosen = seeds
     for _ in range(len(members) - 1):
@@ -287,9 +287,9 @@ def _best_halves(problem: PieceProblem, members: IndexArray, seeds: IndexArray) 
 def _rates_of_halves(
     rest: Float64Array, mass: float, kept: Float64Array, masses: Float64Array, empty: float
 ) -> Float64Array:
-    """Return kept / mass of growing halves plus that of what is left, which keeps `rest + kept`; all of one shape.
+    """Return rates kept / mass of growing halves plus the rates of their rests, of one shape.
 
-    `empty` is the rate of a rest without mass.
+    A rest keeps `rest + kept`; `empty` is its rate if it has no mass.
     """
     lighter = mass - masses
     left = np.divide(rest + kept, lighter, out=np.full(lighter.shape, empty), where=lighter > 0)
@@ -323,7 +323,7 @@ def _merge_with_best(problem: PieceProblem, labels: IndexArray, cluster: int) ->
 
 
 def _split_random(problem: PieceProblem, labels: IndexArray, random: np.random.Generator) -> IndexArray:
-    """Return the labels, (m,), after a split of a random piece's cluster by the half that grows from it."""
+    """Return the labels, (m,), after a split of a cluster: one half grows from a random piece."""
     piece = int(random.integers(len(labels)))
     members = np.flatnonzero(labels == labels[piece])
     if len(members) < 2:

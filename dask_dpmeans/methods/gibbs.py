@@ -17,10 +17,10 @@ from scipy.special import gammaln
 from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gibbs import Seats, reseat
-from dask_dpmeans.kernels.graph import GivenLabels, Labels
+from dask_dpmeans.kernels.graph import GivenLabels
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans.batch import clusters_of
 

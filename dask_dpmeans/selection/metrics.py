@@ -11,7 +11,7 @@ from sklearn.metrics import mutual_info_score
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.group_sums import GroupSums
-from dask_dpmeans.kernels.hdp import ranked
+from dask_dpmeans.kernels.keyed_sums import rank_numbers
 from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, LabelPairs
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.methods.dpmeans.metric import metric_of
@@ -297,7 +297,7 @@ def _counted(labels_true: Any, labels_pred: Any, where: Where) -> LabelPairs:
 
 
 def _table(counted: LabelPairs) -> Contingency:
-    (classes, of_classes), (clusters, of_clusters) = ranked(counted.first), ranked(counted.second)
+    (classes, of_classes), (clusters, of_clusters) = rank_numbers(counted.first), rank_numbers(counted.second)
     shape = len(classes), len(clusters)
     return Contingency(csr_array((counted.counts, (of_classes, of_clusters)), shape=shape), classes, clusters)
 

@@ -53,6 +53,7 @@ import numpy as np
 import zarr
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.checkpoints import state_of, values_of
 from dask_dpmeans.engine.history import INTEGERS, Record
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
@@ -310,7 +311,7 @@ class RunStore:
 
     def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> dict[str, str]:
         """Write all of a step but that it is committed; return the digests of the contents."""
-        values = {field.name: np.asarray(getattr(state, field.name)) for field in fields(state)}
+        values = values_of(state)
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
         state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
@@ -333,7 +334,7 @@ class RunStore:
                 name: part.astype(dtype).reshape(shape)
                 for (name, (dtype, shape)), part in zip(layout.items(), parts, strict=True)
             }
-            state = kind(**{name: value if value.ndim else value.item() for name, value in values.items()})
+            state = state_of(kind, values)
             history = _records(read(step / "history", word[CONTENTS]["history"])[0])
         return state, history, bool(word["converged"])
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.gibbs import Seats, reseat, squared_distances
+from dask_dpmeans.kernels.gibbs import Seats, reseat, squared_to_means
 
 
 def seats_of(rows, opening=-2.0, half_precision=0.5):
@@ -77,4 +77,4 @@ def test_distances_follow_the_definition():
         for c, center in enumerate(centers.tolist()):
             for value, middle in zip(row, center, strict=True):
                 wanted[i][c] += (value - middle) ** 2
-    assert squared_distances(rows, centers).tolist() == wanted
+    assert squared_to_means(rows, centers).tolist() == wanted

@@ -15,17 +15,13 @@ from dask_dpmeans.kernels.hdp import (
     NearestUses,
     Prices,
     Sharing,
-    UseMoments,
     choose,
-    find,
+    find_uses,
     open_in_order,
-    ranked,
     requests_of,
-    united,
-    use_moments,
 )
-from dask_dpmeans.kernels.hdp_search import half_moments, trades
-from dask_dpmeans.kernels.moments import Moments
+from dask_dpmeans.kernels.hdp_search import half_moments, use_changes
+from dask_dpmeans.kernels.keyed_sums import use_moments
 
 TINY = float(np.finfo(np.float64).tiny)
 START = 1000
@@ -118,7 +114,7 @@ def test_requests_open_what_loops_open(problem):
         else:
             assert kind == 0
     wider = replace(sharing, starts=np.append(sharing.starts, sharing.starts[-1]))  # the unknown set is known now
-    opened = wider.opened(requests.take(kinds > 0), kinds[kinds > 0], targets[kinds > 0])
+    opened = wider.with_openings(requests.take(kinds > 0), kinds[kinds > 0], targets[kinds > 0])
     assert opened.centers.values.tolist() == centers
     assert set(zip(opened.groups.tolist(), opened.used.tolist(), strict=True)) <= uses
 
@@ -127,7 +123,7 @@ def test_requests_open_what_loops_open(problem):
 def test_losses_and_savings_are_sums_over_rows(problem):
     block, sharing, prices, used, _ = problem
     chosen = choose(block, sharing, prices)
-    losses, savings = trades(block, chosen, sharing)
+    losses, savings = use_changes(block, chosen, sharing)
     squared, k = squared_of(block, sharing), len(sharing.centers)
     wanted_losses, wanted_savings = {}, {}
     for i, group in enumerate(block.groups.tolist()):
@@ -204,37 +200,12 @@ def test_moments_of_uses_are_the_same_wherever_a_block_is_cut(problem, data):
         assert whole.moments.inertias[place] == pytest.approx(weights[which] @ chosen.squared[which])
 
 
-NUMBERS = st.lists(st.integers(0, 30), min_size=1, max_size=20, unique=True).map(sorted)
-
-
-@given(NUMBERS, NUMBERS)
-def test_two_runs_of_numbers_are_united(left, right):
-    numbers, here, there = united(np.array(left), np.array(right))
-    assert numbers.tolist() == sorted({*left, *right})
-    assert numbers[here].tolist() == left
-    assert numbers[there].tolist() == right
-
-
-@given(st.lists(st.integers(0, 50) | st.integers(0, 2**50), min_size=1))
-def test_numbers_are_ranked(numbers):
-    found, ranks = ranked(np.array(numbers))
-    assert found.tolist() == sorted(set(numbers))
-    assert found[ranks].tolist() == numbers
-
-
-def test_nothing_added_to_moments_leaves_them():
-    some = UseMoments(np.array([3]), Moments(np.ones(1, int), np.ones(1), np.ones((1, 2)), np.ones(1)))
-    none = UseMoments(np.empty(0, int), Moments(np.empty(0, int), np.empty(0), np.empty((0, 2)), np.empty(0)))
-    assert some + none is some
-    assert none + some is some
-
-
 @given(problems())
 def test_a_use_that_is_not_there_is_not_found(problem):
     _, sharing, _, used, _ = problem
     for group, those in enumerate(used):
         for p in range(len(sharing.centers)):
-            (place,) = find(sharing, np.array([group]), np.array([p]))
+            (place,) = find_uses(sharing, np.array([group]), np.array([p]))
             assert (place >= 0) == (p in those)
             assert place < 0 or (sharing.groups[place], sharing.used[place]) == (group, p)
 

@@ -25,11 +25,10 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Answer, Reduction, Source
-from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
 from dask_dpmeans.kernels.graph import (
     ALONE,
     Contraction,
-    Labels,
     NodeMoveScan,
     RowMoves,
     Tally,

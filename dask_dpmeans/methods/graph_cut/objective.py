@@ -10,8 +10,8 @@ import numpy as np
 from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.graph import GivenLabels, GraphSummary, Inspection, Labels, Tally, Totals
+from dask_dpmeans.kernels.block import Float64Array, Labels
+from dask_dpmeans.kernels.graph import GivenLabels, GraphSummary, Inspection, Tally, Totals
 from dask_dpmeans.methods.dpmeans.batch import set_limits
 
 

@@ -1,13 +1,13 @@
-"""The hard Gaussian HDP: Algorithm 2 of Kulis & Jordan 2012, swept optimistically.
+"""The hard Gaussian HDP by Algorithm 2 of Kulis & Jordan 2012, with optimistic sweeps.
 
-Several data sets are clustered at once.  Their local clusters are tied to global centers: a *use* of a center by a set.
+Several data sets are clustered at once.  Each local cluster ties a data set to a global center: a *use* of the center.
 The objective is eq. 2, squared error + local penalty * uses + global penalty * centers.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,125 +25,60 @@ from dask_dpmeans.kernels.hdp import (
     open_in_order,
     scan_groups,
 )
+from dask_dpmeans.kernels.hdp_compiled import NEW_CENTER
 from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, clusters_of, set_limits
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
+from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, SearchProgress, State, Uses
 
 FREE_SETS = 2**18
-"""Numbers of data sets that may be left out, be the rows few.  50 rows, one of the set 2**18 - 1, took 0.6 seconds, of
-the set 16,000,000 42."""
+"""Numbers of data sets that are allowed for any number of rows.  A fit of 50 rows with the data set 2**18 - 1 took 0.6
+seconds, with the data set 16,000,000 it took 42."""
 
 
 @dataclass(frozen=True)
-class State:
-    """Where a fit stands after a number of sweeps: all that the next one needs."""
-
-    step: int
-    """Sweeps done."""
-    centers: Float64Array
-    """(g, d), the global centers of the last pass."""
-    means: Float64Array
-    """(h, d), the centers of the next sweep: means of what step 5 makes of the local clusters."""
-    weights: Float64Array
-    """(g,), weights of the global clusters."""
-    inertias: Float64Array
-    """(g,), squared error of the global clusters, in squared units of the rows times weight."""
-    objective: float
-    """Eq. 2, of these centers and uses on the data."""
-    local_groups: Int64Array
-    """(m,), the data set of each use that has weight, ascending."""
-    local_centers: Int64Array
-    """(m,), the center that it uses, ascending for each set."""
-    local_weights: Float64Array
-    """(m,), the weight of its rows."""
-    next_groups: Int64Array
-    """(u,), the data set of each use in the next sweep."""
-    next_centers: Int64Array
-    """(u,), which of the `means` it uses."""
-    opened: Int64Array
-    """(openings,), the rows that opened centers or uses in this sweep, in order."""
-    kept: Int64Array
-    """(openings,), the center that each keeps; -1 where that has been left without weight."""
-    births: int
-    """Centers opened in this sweep."""
-    deaths: int
-    """Centers that were left without weight in this sweep."""
-    associations: int
-    """Local clusters that step 5 tied to another center; of the search, moves planned for the next sweep."""
-    saved: float
-    """What these save."""
-    moves: Int64Array
-    """(6,), merges, splits and deletes of centers, and trials to open, delete and swap, that led here."""
-    gains: Float64Array
-    """(3,), what merges, splits and deletes were to gain at least."""
-    planned: Int64Array
-    """(3,), merges, splits and deletes of the next sweep."""
-    promised: Float64Array
-    """(3,), what these are to gain at least."""
-    turn: int
-    """Where the next trials begin among all that there are."""
-    rows_read: int
-    """Rows of all passes since the start."""
-
-    @property
-    def n_local_clusters(self) -> int:
-        """Uses that have weight."""
-        return len(self.local_groups)
-
-    def sharing(self, n_groups: int) -> Sharing:
-        """The last pass: its centers, uses, and openers."""
-        there = self.kept >= 0
-        return Sharing.of(
-            self.centers, self.local_groups, self.local_centers, n_groups, self.opened[there], self.kept[there]
-        )
-
-
-AnyState = TypeVar("AnyState", bound=State)
-
-
-@dataclass(frozen=True)
-class Requesting:
-    """The serial rule of step 4: a row opens what costs less than all that is there."""
+class OpeningRule:
+    """Step 4 as a serial rule: a row opens a use or a center if that costs less than all that exists."""
 
     prices: Prices
     max_clusters: int | None = None
     present: int = 0
-    """Centers before the sweep.  Those may die in it, clusters that it opens do not."""
+    """Centers before the sweep.  These may die in the sweep; centers that it opens do not."""
 
     def scan(self, state: Sharing, block: Block) -> GroupScan:
-        """Moments of the uses, and the rows that open something in this block."""
+        """Return the moments of the uses, and the rows of this block that open something."""
         return scan_groups(block, state, self.prices)
 
     def merge(self, state: Sharing, left: GroupScan, right: GroupScan) -> GroupScan:
-        """The answer of two neighboring runs; what the left opens, the right need not."""
+        """Merge neighboring answers; the right does not open again what the left opens."""
         return merge_group_scans(left, right, state, self.prices)
 
     def validate(self, state: Sharing, answer: GroupScan) -> tuple[Sharing, Int64Array]:
-        """Open what is requested, in row order."""
+        """Open what the rows request, in row order."""
         requests = answer.requests
         if not len(requests):
             return state, requests.numbers
         kinds, targets = open_in_order(requests, state.centers.values, self.prices)
-        opened = int(np.count_nonzero(kinds == 2))
+        opened = int(np.count_nonzero(kinds == NEW_CENTER))
         check_number(len(state.centers) + opened - self.present, self.max_clusters, self.prices.opening)
-        return state.opened(requests, kinds, targets), requests.numbers
+        return state.with_openings(requests, kinds, targets), requests.numbers
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What the methods that minimize eq. 2 are told."""
+    """Parameters of the methods that minimize eq. 2."""
 
     local_penalty: float
     """The price of a local cluster, in squared units of the rows times weight: lambda_l of the paper."""
     global_penalty: float
     """The price of a global cluster: lambda_g."""
     max_iter: int = 300
-    """The most steps."""
+    """The greatest number of steps."""
     tol: float = 1e-4
-    """The fit has converged when a step opens nothing and lowers the objective by less than tol times it, and so would
-    tying local clusters anew.  0: when centers repeat."""
+    """A fit has converged if a step opens nothing, and neither this step nor tying local clusters anew lowers the
+    objective by tol times its value.  With 0 a fit converges when the centers repeat."""
     max_clusters: int | None = None
-    """More global clusters than this are an error."""
+    """More global clusters are an error."""
 
     def __post_init__(self) -> None:
         for name in ("local_penalty", "global_penalty"):
@@ -152,26 +87,26 @@ class Parameters:
 
     @property
     def sparse(self) -> bool:
-        """Rows are seen dense, a block at a time."""
+        """False: blocks are dense."""
         return False
 
     @property
     def features(self) -> None:
-        """Rows are seen as they are given."""
+        """None: rows are not mapped."""
         return None
 
     @property
     def prices(self) -> Prices:
-        """As kernels take them."""
+        """Both penalties, for the kernels."""
         return Prices(self.local_penalty, self.global_penalty)
 
     def init(self, source: Source) -> State:
-        """Steps 1 and 2: the mean of all rows, used by all data sets."""
+        """Start at the mean of all rows, which all data sets use (steps 1 and 2)."""
         groups = np.arange(source.summary.n_groups)
         if not len(groups):
             raise InputError("the rows come without groups: pass the number of each row's data set")
         check_sets(len(groups), source.plan.n_rows)
-        nothing, mean = np.empty(0, np.int64), source.summary.mean[np.newaxis]
+        no_rows, mean = np.empty(0, np.int64), source.summary.mean[np.newaxis]
         return State(
             step=0,
             centers=mean,
@@ -179,37 +114,30 @@ class Parameters:
             weights=np.zeros(1),
             inertias=np.zeros(1),
             objective=math.inf,
-            local_groups=nothing,
-            local_centers=nothing,
-            local_weights=np.empty(0),
-            next_groups=groups,
-            next_centers=np.zeros(len(groups), np.int64),
-            opened=nothing,
-            kept=nothing,
+            local=LocalClusters(no_rows, no_rows, np.empty(0)),
+            next=Uses(groups, np.zeros(len(groups), np.int64)),
+            opened=no_rows,
+            kept=no_rows,
             births=0,
             deaths=0,
             associations=0,
             saved=0.0,
-            moves=np.zeros(6, np.int64),
-            gains=np.zeros(3),
-            planned=np.zeros(3, np.int64),
-            promised=np.zeros(3),
-            turn=0,
+            search=SearchProgress.none(),
             rows_read=source.plan.n_rows,
         )
 
-    def rule(self, state: State) -> Requesting:
-        """Step 4 of the sweep that follows a state."""
-        return Requesting(self.prices, self.max_clusters, len(state.means))
+    def rule(self, state: State) -> OpeningRule:
+        """Return the rule of the sweep that follows a state."""
+        return OpeningRule(self.prices, self.max_clusters, len(state.means))
 
     def score(self, source: Source, state: State) -> float:
-        """Eq. 2 of a state's centers and uses on these rows: one pass."""
-        sharing = state.sharing(source.summary.n_groups)
-        found = source.fold(Round(Requesting(Prices(math.inf, math.inf)), sharing), name="check")
-        return self.objective(found.uses.moments, len(state.centers))
+        """Return eq. 2 of a state's centers and uses on these rows: one pass."""
+        rule = OpeningRule(Prices(math.inf, math.inf))
+        scan = source.fold(Round(rule, state.sharing(source.summary.n_groups)), name="check")
+        return self.objective(scan.uses.moments, len(state.centers))
 
     def objective(self, uses: Moments, n_centers: int) -> float:
-        """Eq. 2, which must be finite."""
+        """Return eq. 2; `InputError` if it overflows."""
         n_uses = int(np.count_nonzero(uses.weights > 0))
         objective = uses.inertia + self.local_penalty * n_uses + self.global_penalty * n_centers
         if not math.isfinite(objective):
@@ -217,180 +145,168 @@ class Parameters:
         return objective
 
     def labels(self, source: Source, state: State) -> GroupLabels:
-        """The kernel of a map that labels the rows as a state has them."""
+        """Return the map kernel that labels the rows by a state."""
         return GroupLabels(state.sharing(source.summary.n_groups))
 
     def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """The arrays of the result: the uses of centers, with the weight of each, among them."""
-        names = ("local_groups", "local_centers", "local_weights")
-        return clusters_of(state) | {name: (getattr(state, name), ("local_cluster",)) for name in names}
+        """Return the arrays of the result with their dimensions, the local clusters included."""
+        local, dimensions = state.local, ("local_cluster",)
+        return clusters_of(state) | {
+            "local_groups": (local.groups, dimensions),
+            "local_centers": (local.centers, dimensions),
+            "local_weights": (local.weights, dimensions),
+        }
 
 
 def check_sets(n_sets: int, n_rows: int) -> None:
-    """Refuse numbers of data sets that are far more than the rows: each pass goes through all of them."""
+    """Refuse far more numbers of data sets than rows: each pass goes through all numbers."""
     if n_sets > max(n_rows, FREE_SETS):
         raise InputError(
-            f"groups holds {n_sets - 1:,}, the number of a data set, but there are {n_rows:,} rows: number the data "
-            f"sets from 0 on, without gaps, as np.unique(groups, return_inverse=True)[1] does; where there are gaps "
-            f"numbers are to be below {FREE_SETS:,}, or below the number of rows"
+            f"groups holds the data set {n_sets - 1:,}, but there are only {n_rows:,} rows: number the data sets from "
+            "0 on without gaps, as np.unique(groups, return_inverse=True)[1] does; numbers with gaps must be below "
+            f"{FREE_SETS:,} or below the number of rows"
         )
 
 
 @dataclass(frozen=True)
 class Method(Parameters):
-    """The hard Gaussian HDP, with its parameters."""
+    """The hard Gaussian HDP by Algorithm 2."""
 
     name: ClassVar[str] = "hdp"
     state: ClassVar[type[State]] = State
 
     def seeded(self, seed: int) -> "Method":
-        """This method: it draws nothing."""
+        """Return this method, which draws no random numbers."""
         return self
 
     def step(self, source: Source, state: State) -> State:
-        """Steps 4 to 6: openings until no row objects, local clusters tied to the centers that suit them, means."""
-        swept = sweep(self, source, state)
-        tied, saved = associate(swept, self.global_penalty)
-        means, next_centers = means_of(swept, tied)
+        """Do steps 4 to 6: open until no row objects, tie local clusters to their best centers, compute means."""
+        found = sweep(self, source, state)
+        tied, saved = associate(found, self.global_penalty)
+        means, next_centers = means_of(found, tied)
         check_number(len(means), self.max_clusters, self.global_penalty)
-        associations = int(np.count_nonzero(tied != swept.centers_of))
-        return swept.state_after(state, self, means, swept.groups, next_centers, associations, saved)
+        associations = int(np.count_nonzero(tied != found.uses.centers))
+        after = found.state_after(state, self)
+        next_uses = Uses(found.uses.groups, next_centers)
+        return replace(after, means=means, next=next_uses, associations=associations, saved=saved)
 
     def done(self, before: State, after: State) -> bool:
-        """Whether `after` is the end."""
+        """Return whether `after` is the last state."""
         least = self.tol * after.objective
         small = before.objective - after.objective < least and after.saved < least
         return not after.opened.size and (small or np.array_equal(after.means, after.centers))
 
 
 @dataclass(frozen=True)
-class Swept:
-    """What a sweep came to: the uses that have weight, and the centers that are used."""
+class SweepResult:
+    """The uses that have weight after a sweep, and the centers that they use."""
 
     centers: Float64Array
     """(g, d)."""
-    groups: Int64Array
-    """(m,), the data set of each use."""
-    centers_of: Int64Array
-    """(m,), the center that it uses."""
+    uses: Uses
+    """m uses of these centers."""
     moments: Moments
-    """Of the m uses."""
+    """Moments of the m uses."""
     opened: Int64Array
     """Rows that opened something, in order."""
     kept: Int64Array
-    """The center that each keeps; -1 where that is gone."""
+    """The center of each of these rows; -1 if it has no weight any more."""
     births: int
     deaths: int
     rows_read: int
-    answer: Any
-    """Of the last pass."""
-    uses: Int64Array
-    """(m,), the numbers that the uses had in it."""
-    numbers: Int64Array
-    """(g,), the numbers that the centers had in it."""
-    n_present: int
-    """Centers in it."""
+    scan: GroupScan
+    """The answer of the last pass, with other numbers of uses and centers."""
+    use_numbers: Int64Array
+    """(m,), numbers of the uses in that answer."""
+    center_numbers: Int64Array
+    """(g,), numbers of the centers in that answer."""
+    n_scanned: int
+    """Centers in that answer."""
 
-    def state_after(
-        self,
-        before: AnyState,
-        method: Parameters,
-        means: Float64Array,
-        next_groups: Int64Array,
-        next_centers: Int64Array,
-        associations: int,
-        saved: float,
-    ) -> AnyState:
-        """The state, with the centers and uses of the next sweep."""
-        g = len(self.centers)
+    def state_after(self, before: AnyState, method: Parameters) -> AnyState:
+        """Return the state of the last pass; `means` and `next` are still to be set."""
+        g, used = len(self.centers), self.uses.centers
         return replace(
             before,
             step=before.step + 1,
             centers=self.centers,
-            means=means,
-            weights=total(self.centers_of, self.moments.weights, g),
-            inertias=total(self.centers_of, self.moments.inertias, g),
+            weights=total(used, self.moments.weights, g),
+            inertias=total(used, self.moments.inertias, g),
             objective=method.objective(self.moments, g),
-            local_groups=self.groups,
-            local_centers=self.centers_of,
-            local_weights=self.moments.weights,
-            next_groups=next_groups,
-            next_centers=next_centers,
+            local=LocalClusters(self.uses.groups, used, self.moments.weights),
             opened=self.opened,
             kept=self.kept,
             births=self.births,
             deaths=self.deaths,
-            associations=associations,
-            saved=saved,
-            moves=np.concatenate([before.planned, np.zeros(3, np.int64)]),
-            gains=before.promised,
-            planned=np.zeros(3, np.int64),
-            promised=np.zeros(3),
+            search=before.search.after_pass(),
             rows_read=before.rows_read + self.rows_read,
         )
 
 
-def sweep(method: Parameters, source: Source, state: State) -> Swept:
-    """Step 4, from the centers and uses that a state has for the next sweep."""
+def sweep(method: Parameters, source: Source, state: State) -> SweepResult:
+    """Do step 4 from the next centers and uses of a state."""
     present = len(state.means)
-    start = Sharing.of(state.means, state.next_groups, state.next_centers, source.summary.n_groups)
+    start = Sharing.of(state.means, state.next.groups, state.next.centers, source.summary.n_groups)
     settled = settle(source, method.rule(state), start, gradually=state.step == 0)
     sharing, moments = settled.state, settled.answer.uses.moments
     alive = moments.weights > 0
     uses = settled.answer.uses.uses[alive]
-    numbers, centers_of = np.unique(sharing.used[uses], return_inverse=True)
+    numbers, centers = np.unique(sharing.used[uses], return_inverse=True)
     check_number(len(numbers), method.max_clusters, method.global_penalty)
     renumbered = np.full(len(sharing.centers), -1)
     renumbered[numbers] = np.arange(len(numbers))
     kept = sharing.kept[np.searchsorted(sharing.openers, settled.opened)]
-    return Swept(
+    return SweepResult(
         centers=sharing.centers.values[numbers],
-        groups=sharing.groups[uses],
-        centers_of=centers_of.ravel(),
+        uses=Uses(sharing.groups[uses], centers.ravel()),
         moments=moments.keep(alive),
         opened=settled.opened,
         kept=renumbered[kept],
         births=len(sharing.centers) - present,
         deaths=len(sharing.centers) - len(numbers),
         rows_read=settled.rows_read,
-        answer=settled.answer,
-        uses=uses,
-        numbers=numbers,
-        n_present=len(sharing.centers),
+        scan=settled.answer,
+        use_numbers=uses,
+        center_numbers=numbers,
+        n_scanned=len(sharing.centers),
     )
 
 
-def associate(swept: Swept, global_penalty: float) -> tuple[Int64Array, float]:
-    """Step 5: each local cluster, in order, goes to the center that costs it least, be it a new one at its own mean.
+def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, float]:
+    """Do step 5: tie each local cluster, in order, to the cheapest center, or to a new one at its own mean.
 
-    Its squared error about a center is that about its mean and weight * squared distance of the two, so that means and
-    weights decide.  It stays where another gains no more than rounding.
+    The squared error about a center is the error about the mean plus weight * squared distance of mean and center, so
+    that means and weights decide.  A local cluster stays if another center gains no more than rounding.
 
     Returns
     -------
-    (m,) the center of each, new ones numbered after those that are there, and what this saves
+    tied : (m,) int64
+        The center of each local cluster; new centers are numbered from g on.
+    saved : float
+        What the changes save.
     """
-    means, weights = swept.moments.means, swept.moments.weights
-    nearest, squared = nearest_squared(means, Centers(swept.centers))
-    own = squared_distances(means, swept.centers, swept.centers_of)
+    means, weights = found.moments.means, found.moments.weights
+    nearest, squared = nearest_squared(means, Centers(found.centers))
+    own = squared_distances(means, found.centers, found.uses.centers)
     stays = ~(weights * (own - squared) > ROUNDING * global_penalty)
-    tied = np.where(stays, swept.centers_of, nearest).astype(np.int64)
+    tied = np.where(stays, found.uses.centers, nearest).astype(np.int64)
     cost = weights * np.where(stays, own, squared)
-    n_centers = len(swept.centers)
+    n_centers = len(found.centers)
     while (opening := np.flatnonzero(cost > (1 + ROUNDING) * global_penalty)).size:
         first, rest = int(opening[0]), np.arange(opening[0], len(cost))
-        there = weights[rest] * squared_distances(means[rest], means, np.full(len(rest), first))
-        closer = rest[cost[rest] - there > ROUNDING * global_penalty]
-        tied[closer], cost[closer] = n_centers, there[closer - first]
+        to_new = weights[rest] * squared_distances(means[rest], means, np.full(len(rest), first))
+        closer = rest[cost[rest] - to_new > ROUNDING * global_penalty]
+        tied[closer], cost[closer] = n_centers, to_new[closer - first]
         n_centers += 1
-    saved = math.fsum(weights * own - cost) - global_penalty * (n_centers - len(swept.centers))
+    saved = math.fsum(weights * own - cost) - global_penalty * (n_centers - len(found.centers))
     return tied, saved
 
 
-def means_of(swept: Swept, tied: Int64Array) -> tuple[Float64Array, Int64Array]:
-    """Step 6: (h, d), the means of the centers that have local clusters, and which of these each is tied to, (m,)."""
-    numbers, places = np.unique(tied, return_inverse=True)
-    weights = total(places.ravel(), swept.moments.weights, len(numbers))
-    sums = np.zeros((len(numbers), swept.centers.shape[1]))
-    np.add.at(sums, places.ravel(), swept.moments.sums)
-    return sums / weights[:, np.newaxis], places.ravel().astype(np.int64)
+def means_of(found: SweepResult, tied: Int64Array) -> tuple[Float64Array, Int64Array]:
+    """Do step 6: return the means (h, d) of the centers in use, and the center (m,) of each local cluster."""
+    numbers, positions = np.unique(tied, return_inverse=True)
+    positions = positions.ravel().astype(np.int64)
+    weights = total(positions, found.moments.weights, len(numbers))
+    sums = np.zeros((len(numbers), found.centers.shape[1]))
+    np.add.at(sums, positions, found.moments.sums)
+    return sums / weights[:, np.newaxis], positions

@@ -1,8 +1,8 @@
-"""Exchanges of single rows between clusters that data sets share, in chains: what passes cannot see in a few rows.
+"""Exchanges of single rows between the clusters of several data sets, in chains.
 
-A pass sends rows to the nearest center, and a merge or split moves many rows at once.  Here one row after another goes
-where eq. 2 of Kulis & Jordan 2012 changes least, means included (Hartigan & Wong 1979), be it up for a while: of a
-chain in which each row moves once the lowest point is kept (Kernighan & Lin 1970).
+A pass sends each row to the nearest center, and a merge or split moves many rows at once.  Here one row after another
+goes to the cluster for which eq. 2 of Kulis & Jordan 2012 changes least, with means that move at once (Hartigan & Wong
+1979).  Each row of a chain moves once, even if eq. 2 rises for a while; the lowest point counts (Kernighan & Lin 1970).
 """
 
 from dataclasses import dataclass
@@ -16,44 +16,51 @@ from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans.metric import ratio
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
 
-LONGEST_CHAIN = 32
-"""Rows that move in a chain, the most."""
+MAX_CHAIN = 32
+"""Rows that move in one chain."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """All rows that have weight, in memory."""
+    """All rows that have weight, in memory.  Labels, (n,), number k clusters without gaps."""
 
     rows: Float64Array
-    """(n, d), less a point among them, so that sums keep their digits."""
+    """(n, d), minus a point among them, so that sums keep their digits."""
     weights: Float64Array
     """(n,), above 0."""
     sets: Int64Array
     """(n,), their data sets, numbered without gaps."""
     prices: Prices
 
-    def means(self, labels: Int64Array) -> tuple[Float64Array, Float64Array]:
-        """(k,) weights and (k, d) means of clusters that are numbered without gaps."""
-        weights = total(labels, self.weights, int(labels.max()) + 1)
+    def cluster_weights(self, labels: Int64Array) -> Float64Array:
+        """Return (k,), weights of the clusters."""
+        return total(labels, self.weights, int(labels.max()) + 1)
+
+    def means(self, labels: Int64Array) -> Float64Array:
+        """Return (k, d), means of the clusters."""
+        weights = self.cluster_weights(labels)
         sums = [total(labels, self.weights * column, len(weights)) for column in self.rows.T]
-        return weights, np.stack(sums, axis=1) / weights[:, np.newaxis]
+        return np.stack(sums, axis=1) / weights[:, np.newaxis]
 
     def uses(self, labels: Int64Array) -> Int64Array:
-        """(sets, k), rows of each set in each cluster."""
+        """Return (sets, k), the number of rows of each set in each cluster."""
         n_sets, k = int(self.sets.max()) + 1, int(labels.max()) + 1
         return np.bincount(self.sets * k + labels, minlength=n_sets * k).reshape(n_sets, k)
 
     def objective(self, labels: Int64Array) -> float:
-        """Eq. 2, of the means."""
-        _, means = self.means(labels)
+        """Return eq. 2 about the means."""
+        means = self.means(labels)
         inertia = float(self.weights @ ((self.rows - means[labels]) ** 2).sum(axis=1))
         return inertia + self.prices.local * np.count_nonzero(self.uses(labels)) + self.prices.opening * len(means)
 
     def changes(self, labels: Int64Array) -> Float64Array:
-        """(n, k + 1), what eq. 2 changes by if one row goes to each cluster or, last, a new one; infinite to stay."""
-        weights, means = self.means(labels)
-        k, counts, every = len(weights), self.uses(labels)[self.sets], np.arange(len(labels))
-        squared = cdist(self.rows, means, "sqeuclidean")
+        """Return (n, k + 1), changes of eq. 2 if one row moves to each cluster or, last, to a new one.
+
+        The change is infinite for the row's own cluster.
+        """
+        weights, counts = self.cluster_weights(labels), self.uses(labels)[self.sets]
+        k, every = len(weights), np.arange(len(labels))
+        squared = cdist(self.rows, self.means(labels), "sqeuclidean")
         own, sizes = self.weights[:, np.newaxis], np.bincount(labels)
         costs = own * weights / (weights + own) * squared + self.prices.local * (counts == 0)
         alone = sizes[labels] == 1
@@ -66,27 +73,27 @@ class Members:
         return changes
 
 
-def exchanged(members: Members, labels: Int64Array) -> Int64Array:
-    """(n,), the labels where no chain of exchanges is lower by more than rounding, numbered without gaps."""
+def exchange_rows(members: Members, labels: Int64Array) -> Int64Array:
+    """Run chains until none lowers eq. 2 by more than rounding; return the labels, (n,)."""
     lowest = members.objective(labels)
     while True:
-        found, objective = chain(members, labels)
+        found, objective = run_chain(members, labels)
         if not lowest - objective > ROUNDING * lowest:
             return labels
         labels, lowest = found, objective
 
 
-def chain(members: Members, labels: Int64Array) -> tuple[Int64Array, float]:
-    """The lowest labels of a chain, and eq. 2 of them: of the rows left, the one that costs least moves."""
+def run_chain(members: Members, labels: Int64Array) -> tuple[Int64Array, float]:
+    """Move one row after another, each once and the cheapest first; return the lowest labels and their eq. 2."""
     left = np.ones(len(labels), np.bool_)
     best, lowest = labels, np.inf
-    while (len(left) - np.count_nonzero(left)) < LONGEST_CHAIN:
+    for _ in range(min(MAX_CHAIN, len(labels))):
         changes = np.where(left[:, np.newaxis], members.changes(labels), np.inf)
-        row, to = divmod(int(changes.argmin()), changes.shape[1])
-        if not changes[row, to] < np.inf:
+        row, target = divmod(int(changes.argmin()), changes.shape[1])
+        if not changes[row, target] < np.inf:
             break
         left[row], labels = False, labels.copy()
-        labels[row] = to
+        labels[row] = target
         labels = np.unique(labels, return_inverse=True)[1].ravel().astype(np.int64)
         objective = members.objective(labels)
         if objective < lowest:

@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.kernels.block import IndexArray, Int64Array
-from dask_dpmeans.kernels.graph import Labels, RowMoves
+from dask_dpmeans.kernels.block import IndexArray, Int64Array, Labels
+from dask_dpmeans.kernels.graph import RowMoves
 from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, Near, Nearest, Partition
 from dask_dpmeans.kernels.kernel_moves import GroupSimilarities, NearestPivots, RowMoveScan
 from dask_dpmeans.kernels.pieces import MOST_PIECES, PieceProblem, least_gain, relabel, search_partitions

@@ -42,7 +42,7 @@ def grid_fits(draw):
 
 def serial_points(rows, sets, each, method, before, after, seed):
     """Step 4 of the reference from the state before, in witness order: the opened rows, then the rest in any order."""
-    uses = set(zip(before.next_groups.tolist(), before.next_centers.tolist(), strict=True))
+    uses = set(zip(before.next.groups.tolist(), before.next.centers.tolist(), strict=True))
     start = reference.Shared([0] * len(rows), before.means.tolist(), uses, [])
     rest = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(len(rows)), after.opened))
     order = [*after.opened, *rest.tolist()]
@@ -67,13 +67,13 @@ def test_each_sweep_is_algorithm_2_in_witness_order(fit, seed):
         assert after.centers.tolist() == [serial.centers[p] for p in alive]
         assert after.deaths == len(serial.centers) - len(alive)
         found = {i: alive.index(serial.labels[i]) for i in weighty}
-        pairs = list(zip(after.local_groups.tolist(), after.local_centers.tolist(), strict=True))
+        pairs = list(zip(after.local.groups.tolist(), after.local.centers.tolist(), strict=True))
         assert pairs == sorted({(sets[i], p) for i, p in found.items()})
         labels = labels_of(source, method, after)
         assert {i: labels[i] for i in weighty} == found
         prices = method.local_penalty, method.global_penalty
         assert after.objective == pytest.approx(reference.hdp_objective(rows, sets, *prices, serial, each), rel=1e-12)
-        goes = dict(zip(pairs, after.next_centers.tolist(), strict=True))
+        goes = dict(zip(pairs, after.next.centers.tolist(), strict=True))
         for p, mean in enumerate(after.means.tolist()):
             members = [i for i, q in found.items() if goes[sets[i], q] == p]
             assert mean == reference.mean_of([rows[i] for i in members], [each[i] for i in members])
@@ -104,7 +104,7 @@ def test_local_clusters_go_where_algorithm_2_sends_them(fit, seed):
         tied = reference.hdp_local_clusters(rows, sets, method.global_penalty, serial, each)
         wanted = reference.hdp_means(rows, sets, tied, each)
         np.testing.assert_allclose(after.means, wanted.centers, rtol=1e-9, atol=1e-9)
-        found = set(zip(after.next_groups.tolist(), after.next_centers.tolist(), strict=True))
+        found = set(zip(after.next.groups.tolist(), after.next.centers.tolist(), strict=True))
         assert found == {(sets[i], p) for i, p in enumerate(wanted.labels) if each[i] > 0}
         assert (after.associations > 0) == (
             len(set(zip(sets, tied.labels, strict=True))) != len(set(zip(sets, serial.labels, strict=True)))
@@ -137,8 +137,8 @@ def test_what_a_state_holds_is_what_its_labels_give(fit):
         pairs = sorted(
             {(group, p) for group, p, w in zip(groups.tolist(), labels.tolist(), each, strict=True) if w > 0}
         )
-        assert list(zip(state.local_groups.tolist(), state.local_centers.tolist(), strict=True)) == pairs
-        for group, p, weight in zip(state.local_groups, state.local_centers, state.local_weights, strict=True):
+        assert list(zip(state.local.groups.tolist(), state.local.centers.tolist(), strict=True)) == pairs
+        for group, p, weight in zip(state.local.groups, state.local.centers, state.local.weights, strict=True):
             assert weight == pytest.approx(each[(groups == group) & (labels == p)].sum())
         assert state.objective == pytest.approx(
             float(each @ squared) + method.local_penalty * len(pairs) + method.global_penalty * g, rel=1e-9
@@ -179,7 +179,7 @@ def test_integer_weights_are_repeated_rows(problem, data):
         one, other = method.step(weighted, one), method.step(repeated, other)
         assert one.centers.tolist() == other.centers.tolist()
         assert one.means.tolist() == other.means.tolist()
-        assert one.local_groups.tolist() == other.local_groups.tolist()
+        assert one.local.groups.tolist() == other.local.groups.tolist()
         assert one.objective == pytest.approx(other.objective, rel=1e-12)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import seeds
 
 from dask_dpmeans.kernels.hdp import Prices
-from dask_dpmeans.methods.hdp.row_exchange import Members, exchanged
+from dask_dpmeans.methods.hdp.row_exchange import Members, exchange_rows
 
 
 @st.composite
@@ -47,7 +47,7 @@ def test_changes_are_those_of_the_objective(problem):
 @given(problems())
 def test_no_exchange_of_one_row_is_lower_in_the_end(problem):
     members, labels = problem
-    found = exchanged(members, labels)
+    found = exchange_rows(members, labels)
     assert sorted(set(found.tolist())) == list(range(found.max() + 1))
     assert cost(members, found) <= cost(members, labels) * (1 + 1e-12)
     assert members.changes(found).min() >= -1e-8 * cost(members, found)
@@ -58,7 +58,7 @@ def test_two_rows_move_that_gain_nothing_alone():
     rows = np.array([[0.0], [0.0], [0.0], [2.0], [2.0]])
     members = Members(rows, np.ones(5), np.zeros(5, int), Prices(2.0, 2.0))
     assert members.changes(np.zeros(5, int)).min() > 0
-    assert exchanged(members, np.zeros(5, int)).tolist() == [0, 0, 0, 1, 1]
+    assert exchange_rows(members, np.zeros(5, int)).tolist() == [0, 0, 0, 1, 1]
 
 
 def test_changes_take_no_array_of_rows_times_centers_times_columns():

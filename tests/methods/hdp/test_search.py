@@ -13,9 +13,18 @@ from dask_dpmeans import HDPMeans, reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import TooManyClustersError
 from dask_dpmeans.methods.dpmeans import row_exchange, search
-from dask_dpmeans.methods.hdp import batch
+from dask_dpmeans.methods.hdp import batch, moves
 from dask_dpmeans.methods.hdp import search as hdp_search
-from dask_dpmeans.methods.hdp.search import Method, deleted, divided, merged, planned, trials
+from dask_dpmeans.methods.hdp.moves import (
+    plan_moves,
+    ties_after,
+    ties_after_delete,
+    ties_after_merge,
+    ties_after_split,
+    trial_moves,
+)
+from dask_dpmeans.methods.hdp.search import Method
+from dask_dpmeans.methods.hdp.state import Move
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=8)
@@ -63,10 +72,10 @@ def test_moves_gain_what_they_promise(fit):
     _, _, _, source, method = fit
     before = method.init(source)
     for _ in range(6):
-        found = method._found(source, before)
-        plan = planned(found)
-        after = method._after(found, plan, before)
-        again = method._found(source, after).swept
+        found = method.statistics(source, before)
+        plan = plan_moves(found)
+        after = method.state_after(found, plan, before)
+        again = method.statistics(source, after).sweep
         reached = method.objective(again.moments, len(again.centers))
         assert plan.gain >= 0
         assert after.objective - reached >= plan.gain - 1e-9 * max(after.objective, method.global_penalty)
@@ -80,8 +89,8 @@ def test_gains_of_single_moves_are_those_of_the_partition(fit):
     _, _, _, source, method = fit
     before = method.init(source)
     for _ in range(3):
-        found = method._found(source, before)
-        swept, prices = found.swept, method.prices
+        found = method.statistics(source, before)
+        swept, prices = found.sweep, method.prices
 
         def cost(tied, found=found, prices=prices):
             """Of the moments of halves of uses alone: their own squared errors about their means cancel."""
@@ -91,26 +100,26 @@ def test_gains_of_single_moves_are_those_of_the_partition(fit):
                 weights, means = found.half_weights[which], found.half_means[which]
                 mean = weights @ means / weights.sum()
                 total += float(weights @ ((means - mean) ** 2).sum(axis=1)) + prices.opening
-                pairs |= {(group, center) for group in found.swept.groups[which.any(axis=1)].tolist()}
+                pairs |= {(group, center) for group in found.groups[which.any(axis=1)].tolist()}
             return total + prices.local * len(pairs)
 
-        now, scale = cost(found.tied), 1e-9 * (spread(swept.moments.means) + prices.both) * len(swept.groups)
+        now, scale = cost(found.tied), 1e-9 * (spread(swept.moments.means) + prices.both) * found.m
         for center in range(found.g):
-            partner, gain = int(found.merges[0][center]), found.merges[1][center]
+            partner, gain = int(found.merges.partners[center]), found.merges.gains[center]
             if np.isfinite(gain):
                 assert partner < center
-                others = [now - cost(merged(found, center, other)) for other in range(center)]
+                others = [now - cost(ties_after_merge(found, center, other)) for other in range(center)]
                 assert gain == pytest.approx(max(others), abs=scale)
-                assert now - cost(merged(found, center, partner)) == pytest.approx(gain, abs=scale)
-            if np.isfinite(found.splits[1][center]):
-                halved = divided(found, center, found.g)
-                assert now - cost(halved) == pytest.approx(found.splits[1][center], abs=scale)
+                assert now - cost(ties_after_merge(found, center, partner)) == pytest.approx(gain, abs=scale)
+            if np.isfinite(found.splits.gains[center]):
+                halved = ties_after_split(found, center, found.g)
+                assert now - cost(halved) == pytest.approx(found.splits.gains[center], abs=scale)
                 assert {center, found.g} <= set(halved[found.half_weights > 0].tolist())
             if np.isfinite(found.deletes[center]):
-                gone, others = deleted(found, center), found.tied != center
+                gone, others = ties_after_delete(found, center), found.tied != center
                 assert center not in gone
                 assert (gone[others] == found.tied[others]).all()
-        before = method._after(found, planned(found), before)
+        before = method.state_after(found, plan_moves(found), before)
 
 
 @FEWER
@@ -127,7 +136,7 @@ def test_the_same_bytes_for_any_chunks_and_threads(fit, data):
         as_source(rows, weights, groups=groups, threads=2, memory_limit=2000, block_rows=block_rows),
         as_source(lazy[0], lazy[1], groups=lazy[2], threads=2, block_rows=block_rows),
     ]
-    with mock.patch.multiple(hdp_search, CLOSINGS=4, SPLITS=4):  # most of the time goes into trials that fail
+    with mock.patch.multiple(moves, MAX_CLOSINGS=4, MAX_SPLITS=4):  # most of the time goes into trials that fail
         wanted = [contents(state) for state in states_of(source, method)]
         for other in others:
             assert [contents(state) for state in states_of(other, method)] == wanted
@@ -137,7 +146,7 @@ def test_the_same_bytes_for_any_chunks_and_threads(fit, data):
 @given(fits())
 def test_a_search_goes_on_from_any_step_to_the_same_end(fit):
     *_, source, method = fit
-    with mock.patch.multiple(hdp_search, CLOSINGS=4, SPLITS=4):
+    with mock.patch.multiple(moves, MAX_CLOSINGS=4, MAX_SPLITS=4):
         steps = list(iterate(source, method))
         middle = steps[len(steps) // 2]
         rest = list(iterate(source, method, middle.state))
@@ -178,10 +187,10 @@ def test_rows_beyond_the_limit_see_no_trials(monkeypatch):
 @given(fits())
 def test_trials_change_what_halves_of_uses_are_tied_to(fit):
     *_, source, method = fit
-    found = method._found(source, method.init(source))
-    for kind, tied in trials(found):
-        changed = tied()
-        assert kind in (3, 4)
+    found = method.statistics(source, method.init(source))
+    for trial in trial_moves(found, -math.inf):
+        changed = ties_after(found, trial.move, trial.center, found.g)
+        assert trial.counted_as in (Move.OPENING_TRIAL, Move.CLOSING_TRIAL)
         assert (changed != found.tied)[found.half_weights > 0].any()
         assert changed.max() <= found.g
 
@@ -339,7 +348,7 @@ def test_searches_of_all_rows_as_one_set_take_no_kicks_where_there_are_several_s
 def test_exchanges_are_left_out_where_there_are_too_many_differences(monkeypatch, limit, exchanges):
     seen = []
     monkeypatch.setattr(hdp_search, "EXCHANGE_WORK", limit)
-    monkeypatch.setattr(hdp_search, "exchanged", lambda members, labels: seen.append(len(labels)) or labels)
+    monkeypatch.setattr(hdp_search, "exchange_rows", lambda members, labels: seen.append(len(labels)) or labels)
     rng = np.random.default_rng(0)
     states_of(as_source(rng.normal(size=(60, 2)), groups=rng.integers(0, 3, 60)), Method(0.5, 2.0))
     assert bool(seen) == exchanges

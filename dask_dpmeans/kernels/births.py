@@ -11,7 +11,8 @@ import numpy as np
 
 from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
-from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
+from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared
+from dask_dpmeans.kernels.divergence import Divergence
 
 BATCH = 256
 """Rows that the rule looks at together against the rows kept so far."""
@@ -56,31 +57,33 @@ def objects(squared: Float64Array, weights: Float64Array | None, penalty: float)
     return objecting
 
 
-def cover(proposals: Proposals, penalty: float) -> Proposals:
+def cover(proposals: Proposals, penalty: float, divergence: Divergence | None = None) -> Proposals:
     """The rows that open clusters when the rule goes through the proposals in order, starting from no center."""
     kept = proposals.take(np.empty(0, np.intp))
     for start in range(0, len(proposals), BATCH):
         batch = proposals.take(np.arange(start, min(start + BATCH, len(proposals))))
-        kept = kept.then(_one_by_one(beyond(batch, kept.rows, penalty), penalty))
+        kept = kept.then(_one_by_one(beyond(batch, kept.rows, penalty, divergence), penalty, divergence))
     return kept
 
 
-def merge_covers(left: Proposals, right: Proposals, penalty: float) -> Proposals:
+def merge_covers(left: Proposals, right: Proposals, penalty: float, divergence: Divergence | None = None) -> Proposals:
     """The cover of two neighboring runs: all of `left`, then what of `right` objects to it."""
-    return left.then(beyond(right, left.rows, penalty))
+    return left.then(beyond(right, left.rows, penalty, divergence))
 
 
-def beyond(proposals: Proposals, centers: Float64Array, penalty: float) -> Proposals:
+def beyond(
+    proposals: Proposals, centers: Float64Array, penalty: float, divergence: Divergence | None = None
+) -> Proposals:
     """The proposals that object to each of the centers, (k, d)."""
     if not len(proposals) or not len(centers):
         return proposals
-    _, squared = nearest_squared(proposals.rows, Centers(centers))
+    _, squared = nearest_squared(proposals.rows, Centers(centers, divergence))
     return proposals.take(objects(squared, proposals.weights, penalty))
 
 
-def _one_by_one(proposals: Proposals, penalty: float) -> Proposals:
+def _one_by_one(proposals: Proposals, penalty: float, divergence: Divergence | None) -> Proposals:
     """The cover of a batch."""
-    if compiled.AVAILABLE:
+    if compiled.AVAILABLE and divergence is None:
         which = np.empty(len(proposals), np.bool_)
         compiled.open_one_by_one(proposals.rows, proposals.weights, float(penalty), which)
         return proposals.take(which)
@@ -89,7 +92,7 @@ def _one_by_one(proposals: Proposals, penalty: float) -> Proposals:
     while left.size:
         first, left = left[0], left[1:]
         opened.append(first)
-        center = proposals.rows[first : first + 1]
-        squared = squared_distances(proposals.rows[left], center, np.zeros(len(left), np.intp))
+        center = Centers(proposals.rows[first : first + 1], divergence)
+        squared = costs(proposals.rows[left], center, np.zeros(len(left), np.intp))
         left = left[objects(squared, proposals.weights[left], penalty)]
     return proposals.take(np.array(opened, np.intp))

@@ -12,7 +12,7 @@ from dask_dpmeans.kernels import compiled
 from dask_dpmeans.kernels.assign import propose
 from dask_dpmeans.kernels.births import Proposals, merge_covers
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
-from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
+from dask_dpmeans.kernels.distance import Centers, costs, nearest_two
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, total
 
 DENSE = 8
@@ -60,10 +60,12 @@ class Probing:
     def chunk(self, block: Block) -> Probe:
         """The answer of one block."""
         labels, seconds = two_nearest(block, self.centers)
-        children = self.children.reshape(2 * len(self.centers), -1)
-        measure = _measured_compiled if compiled.AVAILABLE else _measured
-        squared, halves, inertias, transfers = measure(block, self.centers.values, children, labels, seconds)
-        return Probe(halves, inertias, transfers, propose(block, squared, self.penalty))
+        children = Centers(self.children.reshape(2 * len(self.centers), -1), self.centers.divergence)
+        fast = compiled.AVAILABLE and self.centers.divergence is None
+        measure = _measured_compiled if fast else _measured
+        squared, halves, inertias, transfers = measure(block, self.centers, children, labels, seconds)
+        proposals = propose(block, squared, self.penalty, self.centers.divergence)
+        return Probe(halves, inertias, transfers, proposals)
 
     def combine(self, left: Probe, right: Probe) -> Probe:
         """The answer of two neighboring runs of blocks."""
@@ -71,7 +73,7 @@ class Probing:
             left.halves + right.halves,
             left.inertias + right.inertias,
             left.transfers + right.transfers,
-            merge_covers(left.proposals, right.proposals, self.penalty),
+            merge_covers(left.proposals, right.proposals, self.penalty, self.centers.divergence),
         )
 
 
@@ -87,14 +89,12 @@ Measured = tuple[Float64Array, Moments, Float64Array, Transfers]
 """Squared distances of the rows to their centers, and what a probe says of halves, clusters and transfers."""
 
 
-def _measured(
-    block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
-) -> Measured:
+def _measured(block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray) -> Measured:
     """What there is to learn once the two nearest centers are known."""
     k, scratch = len(centers), block.scratch
-    squared = squared_distances(block.rows, centers, labels, scratch)
-    losses = squared_distances(block.rows, centers, seconds, scratch) - squared
-    first, second = (squared_distances(block.rows, children, 2 * labels + side, scratch) for side in (0, 1))
+    squared = costs(block.rows, centers, labels, scratch)
+    losses = costs(block.rows, centers, seconds, scratch) - squared
+    first, second = (costs(block.rows, children, 2 * labels + side, scratch) for side in (0, 1))
     sides = second < first
     halves = cluster_moments(block, 2 * labels + sides, np.where(sides, second, first), 2 * k)
     errors = squared
@@ -104,16 +104,17 @@ def _measured(
 
 
 def _measured_compiled(
-    block: Block, centers: Float64Array, children: Float64Array, labels: IndexArray, seconds: IndexArray
+    block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray
 ) -> Measured:
     """The same by one compiled loop, which sums the transfers too where there are few pairs of clusters."""
-    n, (k, d) = len(labels), centers.shape
+    n, (k, d) = len(labels), centers.values.shape
     squared, losses, inertias = np.empty(n), np.empty(n), np.zeros(k)
     halves = np.zeros(2 * k, np.int64), np.zeros(2 * k), np.zeros((2 * k, d)), np.zeros(2 * k)
     n_pairs = k * k if k * k <= DENSE * n else 0
     present, lost = pairs = np.zeros(n_pairs, np.bool_), np.zeros(n_pairs)
     weights = np.ones(n) if block.weights is None else block.weights
-    compiled.measure(block.rows, weights, centers, children, labels, seconds, squared, losses, halves, inertias, pairs)
+    given = block.rows, weights, centers.values, children.values, labels, seconds
+    compiled.measure(*given, squared, losses, halves, inertias, pairs)
     if n_pairs:
         which = np.flatnonzero(present).astype(np.int64)
         transfers = Transfers(which, lost[which])

@@ -5,7 +5,6 @@ so that it goes on where Lloyd's step ends (Hartigan 1975; Telgarsky & Vattani 2
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,9 +12,10 @@ import numpy as np
 from dask_dpmeans.kernels import compiled, compiled_serial
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.compiled_serial import ROUNDING, VANISHING
-from dask_dpmeans.kernels.distance import squared_distances
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.online import squared_to_all
+from dask_dpmeans.kernels.price import LinearPrice, Price
 
 SPARE = 8
 """Clusters that there is room for at first, beyond twice those that there are."""
@@ -33,36 +33,42 @@ class Exchanged:
     labels: Int64Array
     """(n,), numbers of clusters; some numbers may have no rows."""
     objective: float
-    """Squared error about the means, plus penalty times clusters."""
+    """Cost of the rows at the means, plus the price of the clusters."""
     passes: int
     """Passes over the rows that it took."""
 
 
 def exchange(
-    rows: Float64Array, weights: Float64Array, labels: Int64Array, penalty: float, most: int, *, spherical: bool
+    rows: Float64Array, weights: Float64Array, labels: Int64Array, price: Price, most: int, divergence: Divergence
 ) -> Exchanged:
     """Move rows one by one, in order, to the cluster where they cost least, or to one of their own, until none gains.
 
     Parameters
     ----------
-    rows : (n, d); of unit length where `spherical`
+    rows : (n, d); of unit length if the divergence is spherical
     weights : (n,), > 0
     labels : (n,), numbers of the rows' clusters at first
-    penalty : the price of a cluster, in squared units of the rows times weight
+    price : of clusters
     most : passes over the rows, the most
-    spherical : whether a center is the direction of the sum of its rows, or else their mean
+    divergence : cost of a row at a center
+
+    Compiled loops know linear prices and squared distances; for others NumPy does the same.
     """
     labels = labels.copy()
     room = 2 * (int(labels.max()) + 1) + SPARE
-    loop: Callable[..., int] = compiled_serial.exchange_rows if compiled.AVAILABLE else exchange_rows
+    spherical = divergence.spherical
     clusters = _clusters(rows, weights, labels, room, spherical)
-    passes = loop(rows, weights, labels, penalty, spherical, most, *clusters)
+    passes: int
+    if compiled.AVAILABLE and isinstance(price, LinearPrice) and divergence.general is None:
+        passes = compiled_serial.exchange_rows(rows, weights, labels, price.penalty, spherical, most, *clusters)
+    else:
+        passes = exchange_rows(rows, weights, labels, price, divergence, most, *clusters)
     centers, _, counts = _clusters(rows, weights, labels, room, spherical)
     if counts.all() and passes < most:  # more may open where there is more room
-        more = exchange(rows, weights, labels, penalty, most - passes, spherical=spherical)
+        more = exchange(rows, weights, labels, price, most - passes, divergence)
         return replace(more, passes=passes + more.passes)
-    squared = squared_distances(rows, np.ascontiguousarray(centers.T), labels)
-    return Exchanged(labels, math.fsum(weights * squared) + penalty * np.count_nonzero(counts), passes)
+    costs = divergence.costs(rows, np.ascontiguousarray(centers.T), labels)
+    return Exchanged(labels, math.fsum(weights * costs) + price.of(int(np.count_nonzero(counts))), passes)
 
 
 def _clusters(
@@ -85,8 +91,8 @@ def exchange_rows(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    penalty: float,
-    spherical: bool,
+    price: Price,
+    divergence: Divergence,
     most: int,
     centers: Float64Array,
     masses: Float64Array,
@@ -108,7 +114,7 @@ def exchange_rows(
         while first < len(rows):
             part = slice(first, first + count)
             gaining, targets = _best_moves(
-                rows[part], weights[part], labels[part], penalty, spherical, centers, masses, counts
+                rows[part], weights[part], labels[part], price, divergence, centers, masses, counts
             )
             if not len(gaining):
                 first += len(targets)
@@ -116,8 +122,8 @@ def exchange_rows(
                 continue
             place = int(gaining[0])  # the rows after it see the centers that this move leads to
             i = first + place
-            _take_out(rows[i], weights[i], labels[i], spherical, centers, masses, counts)
-            _put_in(rows[i], weights[i], int(targets[place]), spherical, centers, masses, counts)
+            _take_out(rows[i], weights[i], labels[i], divergence.spherical, centers, masses, counts)
+            _put_in(rows[i], weights[i], int(targets[place]), divergence.spherical, centers, masses, counts)
             labels[i] = targets[place]
             moved = True
             first, count = i + 1, max(FEWEST, min(count, 2 * (place + 1)))
@@ -128,26 +134,32 @@ def _best_moves(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    penalty: float,
-    spherical: bool,
+    price: Price,
+    divergence: Divergence,
     centers: Float64Array,
     masses: Float64Array,
     counts: Int64Array,
 ) -> tuple[Int64Array, Int64Array]:
     """Which of n rows, (n, d), gain by a move as the centers stand, and where each of them would best go, (n,)."""
     there, every = np.flatnonzero(counts > 0), np.arange(len(rows))
-    squared = _squared_to_each(rows, centers[:, there])
     places = np.searchsorted(there, labels)
     sizes = counts[labels]
-    left = np.where(sizes == 1, penalty, _left(weights, masses[labels], squared[every, places], spherical))
-    costs = _joined(weights[:, np.newaxis], masses[there], squared, spherical)
+    if divergence.general is None:
+        squared = _squared_to_each(rows, centers[:, there])
+        left = _left(weights, masses[labels], squared[every, places], divergence.spherical)
+        costs = _joined(weights[:, np.newaxis], masses[there], squared, divergence.spherical)
+    else:
+        left = divergence.leaving(rows, weights, masses[labels], centers[:, labels].T)
+        costs = divergence.joining(rows, weights, masses[there], centers[:, there].T)
+    saved, opening = price.change(len(there) - 1, len(there)), price.threshold(len(there))
+    left = np.where(sizes == 1, saved, left)
     costs[every, places] = np.inf
     best = costs.argmin(axis=1)
     least, targets = costs[every, best], there[best]
     if len(there) < len(counts):
-        alone = (sizes > 1) & (penalty < least)
-        targets[alone], least[alone] = np.flatnonzero(counts == 0)[0], penalty
-    return np.flatnonzero(least + ROUNDING * penalty < left), targets
+        alone = (sizes > 1) & (opening < least)
+        targets[alone], least[alone] = np.flatnonzero(counts == 0)[0], opening
+    return np.flatnonzero(least + ROUNDING * opening < left), targets
 
 
 def _squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:

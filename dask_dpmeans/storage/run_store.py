@@ -56,7 +56,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.history import INTEGERS, Record
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
-from dask_dpmeans.methods.dpmeans.metric import METRICS
+from dask_dpmeans.kernels.divergence import METRICS
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.arrays import (
     CONTENTS,

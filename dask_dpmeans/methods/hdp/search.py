@@ -30,13 +30,13 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import ratio
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.hdp import GroupScan, NearestUses, Prices, Sharing
 from dask_dpmeans.kernels.hdp_search import TradeScan, merge_trade_scans, scan_trades
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans import search, search_state, starts
 from dask_dpmeans.methods.dpmeans.batch import check_number
-from dask_dpmeans.methods.dpmeans.metric import ratio
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING, around
 from dask_dpmeans.methods.dpmeans.path import summary_of
 from dask_dpmeans.methods.hdp import batch
@@ -507,9 +507,9 @@ class Method(Parameters):
             *_, last = iterate(source, self._pooled_method(self.prices.both))
             yield self._pooled(source, state, last.state, last.state.rows_read - source.plan.n_rows)
             return
-        rows, _ = summary_of(source, search.LEAST_CORESET, self.seed)
+        rows, _ = summary_of(source, starts.LEAST_CORESET, self.seed)
         methods = [replace(self._pooled_method(price), coreset_rows=0) for price in self._prices(sets)]
-        for end in source.run([search.Restart(method, tries=0) for method in methods], rows, "search"):
+        for end in source.run([starts.Restart(method, tries=0) for method in methods], rows, "search"):
             yield self._pooled(source, state, end, source.plan.n_rows)
 
     def _pooled_method(self, penalty: float) -> search.Method:
@@ -520,7 +520,7 @@ class Method(Parameters):
         """What a center costs that is used by one set, by all, or by a number between."""
         return [self.global_penalty + self.local_penalty * number for number in (1.0, math.sqrt(sets), float(sets))]
 
-    def _pooled(self, source: Source, state: State, end: search.State, rows_read: int) -> State:
+    def _pooled(self, source: Source, state: State, end: search_state.State, rows_read: int) -> State:
         """The start with the centers that a search of all rows as one set ends with."""
         keys = source.fold(NearestUses(Centers(end.centers)), name="uses")
         return self._from(state, end.centers, np.divmod(keys, len(end.centers)), rows_read + source.plan.n_rows)

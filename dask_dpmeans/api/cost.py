@@ -14,8 +14,10 @@ from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.engine.plan import Reduction, power_of_two
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.starts import OPTIMISM
+from dask_dpmeans.methods.dpmeans.trials import SHARES
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
     Layout,
@@ -148,8 +150,8 @@ class Sampling:
 
 def opened(rows: HeldRows, method: batch.Method) -> tuple[Float64Array, str]:
     """(k, d), the first centers and those that the first rows open, and what to call them."""
-    first = Centers(method.first_centers(rows))
-    swept = settle(rows, batch.Openings(method.penalty), first, gradually=True)
+    first = method.kernel_centers(method.first_centers(rows))
+    swept = settle(rows, batch.Openings(method.price), first, gradually=True)
     method.objective(swept.answer.moments.inertia, len(swept.state))  # it must be finite
     return swept.state.values, (
         f"the first centers and those that the first {counted(rows.plan.n_rows, 'row')} open; all rows may open more, "
@@ -171,7 +173,7 @@ def searched(rows: HeldRows, method: search.Method, n_rows: int) -> tuple[Float6
     price = max(method.penalty * share, TINY)
     found = _moved(some, method, price, most)
     if count < n_rows:
-        price += search.OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
+        price += OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
         found = _moved(some, method, price, most)
     method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
     which, end = f"a search of {counted(count, 'row')}", "ends"
@@ -182,10 +184,10 @@ def searched(rows: HeldRows, method: search.Method, n_rows: int) -> tuple[Float6
     return found.centers, f"with which {which} {end}"
 
 
-def _moved(rows: HeldRows, method: search.Method, price: float, most: int) -> search.State:
+def _moved(rows: HeldRows, method: search.Method, price: float, most: int) -> State:
     """Where moves and means lead in a few steps, or until there are more than `most` clusters."""
     alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
-    start = replace(alone.init(rows), share=len(search.SHARES))
+    start = replace(alone.init(rows), share=len(SHARES))
     for step in iterate(rows, alone, start):
         if len(step.state.centers) > most:
             break

@@ -2,10 +2,37 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class MoveCounts:
+    """Moves that led to a state from the state before it; an array of six integers in a store."""
+
+    merges: int = 0
+    """Pairs of clusters that became one."""
+    splits: int = 0
+    """Clusters that became two."""
+    deletes: int = 0
+    """Clusters whose rows went to their neighbors."""
+    openings: int = 0
+    """Trials that opened clusters: 0 or 1, as for the next two."""
+    closings: int = 0
+    """Trials that deleted clusters."""
+    swaps: int = 0
+    """Trials that did both, moves of single rows, or the end of births alone."""
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> "MoveCounts":
+        """Return the counts of an array (6,), or of other counts."""
+        return cls(*np.asarray(values).tolist())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array([getattr(self, name) for name in MOVES], dtype or np.int64)
 
 
 @dataclass(frozen=True)
@@ -56,14 +83,14 @@ class Record:
             n_local_clusters=getattr(state, "n_local_clusters", 0),
             births=state.births,
             deaths=state.deaths,
-            **_named(MOVES, getattr(state, "moves", np.zeros(len(MOVES), np.int64))),
+            **_named(MOVES, getattr(state, "moves", MoveCounts())),
             **_named(GAINS, getattr(state, "gains", np.zeros(len(GAINS)))),
             passes=state.rows_read / n_rows,
             seconds=seconds,
         )
 
 
-MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
+MOVES = tuple(each.name for each in fields(MoveCounts))
 
 
 GAINS = ("merge_gain", "split_gain", "delete_gain")
@@ -73,5 +100,5 @@ INTEGERS = ("n_clusters", "n_local_clusters", "births", "deaths", *MOVES)
 """Columns of the history that hold integers."""
 
 
-def _named(names: Sequence[str], values: np.ndarray[Any, Any]) -> dict[str, Any]:
-    return dict(zip(names, values.tolist(), strict=True))
+def _named(names: Sequence[str], values: npt.ArrayLike) -> dict[str, Any]:
+    return dict(zip(names, np.asarray(values).tolist(), strict=True))

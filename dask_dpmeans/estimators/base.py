@@ -103,17 +103,23 @@ class CentersMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClustersMi
     def predict(self, X: Any) -> Any:
         """The number of the nearest center of each row, (n,) int32; lazy where X is."""
         check_is_fitted(self)
-        return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32, None)
+        return self._mapped(X, Labels(self._centers()), np.int32, None)
 
     def transform(self, X: Any) -> Any:
         """The distance of each row, as the fit sees it, to each center, (n, k) float64; lazy where X is."""
         check_is_fitted(self)
-        return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
+        return self._mapped(X, Distances(self._centers()), np.float64, self.n_clusters_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the inertia of X: the weighted sum of squared distances to the nearest centers."""
         check_is_fitted(self)
-        return -batch.inertia_of(self._source(checked_rows(self, X, reset=False), sample_weight), self.cluster_centers_)
+        centers = self._centers()
+        source = self._source(checked_rows(self, X, reset=False), sample_weight)
+        return -batch.inertia_of(source, centers.values, centers.divergence)
+
+    def _centers(self) -> Centers:
+        """Return the centers as kernels take them."""
+        return Centers(self.cluster_centers_)
 
     def _mapped(
         self,

@@ -21,6 +21,7 @@ from dask_dpmeans.estimators.spec import ArrayParameter, MethodSpec
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.sources import check_centers, names_of
 from dask_dpmeans.storage.location import Location
@@ -170,6 +171,10 @@ class DPMeans(CentersMixin, BaseEstimator):
             pictures=("profile",),
         )
 
+    def _centers(self) -> Centers:
+        """Return the centers as kernels take them."""
+        return Centers(self.cluster_centers_, metric_of(self.metric).general)
+
     def method(self) -> batch.Method | search.Method:
         """The parameters, checked, as the library's core takes them."""
         checks.switch("search", self.search)
@@ -247,7 +252,9 @@ def in_input_units(centers: Float64Array | None, scale: Float64Array | None, ini
 
 
 def _predictor(result: Result) -> Kernel:
-    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest["parameters"]["penalty"])
+    parameters = result.manifest["parameters"]
+    centers = Centers(result.arrays["cluster_centers"], metric_of(parameters["metric"]).general)
+    return Predictions(centers, parameters["penalty"])
 
 
 def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:

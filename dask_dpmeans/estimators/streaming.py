@@ -9,6 +9,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, checked_rows
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.streaming import online, split_merge
 from dask_dpmeans.sources import as_source
@@ -67,7 +68,7 @@ class _Stream(CentersMixin, BaseEstimator):
         state = source.carry(method.take, method.init(source.n_features), "stream")
         found = method.clusters(state)
         inertia = batch.inertia_of(source, found.centers)
-        objective = inertia + method.penalty * len(found.centers)
+        objective = inertia + LinearPrice(method.penalty).of(len(found.centers))
         if not math.isfinite(objective):
             raise InputError(f"the objective overflows float64 at penalty={method.penalty:g}: divide the data first")
         self._set_state(state, found)

@@ -10,11 +10,15 @@ definition, so that its answer is the definition's for any BLAS, number of threa
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
+
+if TYPE_CHECKING:
+    from dask_dpmeans.kernels.divergence import Divergence
 
 _DOUBLE = float(np.finfo(np.float64).eps) / 2
 SMALL_PRODUCT = 10**6
@@ -36,6 +40,8 @@ class Centers:
 
     values: Float64Array
     """The centers as given, (k, d)."""
+    divergence: "Divergence | None" = None
+    """What a row costs at a center; None for the squared distance, by the fast paths of this module."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -122,6 +128,13 @@ class Ranking:
         return bound
 
 
+def costs(rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch | None = None) -> Float64Array:
+    """Return the cost of each row, (n, d), at the center of its label, (n,) float64."""
+    if centers.divergence is not None:
+        return centers.divergence.costs(rows, centers.values, labels)
+    return squared_distances(rows, centers.values, labels, scratch)
+
+
 def squared_distances(
     rows: Rows, centers: Float64Array, labels: IndexArray, scratch: Scratch | None = None
 ) -> Float64Array:
@@ -176,11 +189,15 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
     -------
     (n,) numbers of centers
     """
+    if centers.divergence is not None:
+        return centers.divergence.nearest(rows, centers.values)[0]
     return _nearest(rows, centers, scratch or Scratch(), np.empty(0))
 
 
 def nearest_squared(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> tuple[IndexArray, Float64Array]:
     """The number of the nearest center of each row, (n,), as `nearest` has it, and its squared distance, (n,)."""
+    if centers.divergence is not None:
+        return centers.divergence.nearest(rows, centers.values)
     squared = np.empty(len(rows))
     return _nearest(rows, centers, scratch or Scratch(), squared), squared
 
@@ -222,6 +239,8 @@ def nearest_two(rows: Rows, centers: Centers, scratch: Scratch | None = None) ->
     """
     if not len(rows):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    if centers.divergence is not None:
+        return centers.divergence.nearest_two(rows, centers.values)
     ranked, scratch = _compiled_two if numba_support.AVAILABLE else _ranked_two, scratch or Scratch()
     labels, seconds, unsure = ranked(rows, centers, centers.single, scratch)
     if unsure.size:

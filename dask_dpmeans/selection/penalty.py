@@ -18,12 +18,12 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
 from dask_dpmeans.estimators.hdp import data_sets
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.group_sums import Farthest, GroupSums
-from dask_dpmeans.methods.dpmeans import batch
+from dask_dpmeans.methods.dpmeans import batch, starts
 from dask_dpmeans.methods.dpmeans import search as search_algorithm
 from dask_dpmeans.methods.dpmeans.bisection import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
-from dask_dpmeans.methods.dpmeans.metric import metric_of
 from dask_dpmeans.methods.dpmeans.path import (
     Halving,
     Interval,
@@ -44,7 +44,7 @@ from dask_dpmeans.storage.manifest import FORMAT
 from dask_dpmeans.storage.run_store import Draft, RunStore, new_group, with_article
 from dask_dpmeans.text import brief
 
-SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
+SUMMARY_ROWS, ROWS_A_CLUSTER = starts.LEAST_CORESET, starts.ROWS_A_CLUSTER
 """Rows of a summary, about, or so many for each cluster: as the search's own coreset has them."""
 MOST_BYTES = 2**28
 """Of a summary that grows with the clusters, in float64."""
@@ -678,7 +678,7 @@ class _Work:
             replace(self.method, penalty=penalty)  # refuses what none would open a cluster at
         if isinstance(self.method, batch.Method):
             return Radii(self.method, penalties)
-        return Prices(self.method, penalties, 0.0 if self.whole else search_algorithm.OPTIMISM)
+        return Prices(self.method, penalties, 0.0 if self.whole else starts.OPTIMISM)
 
     def usual(self) -> tuple[float, ...]:
         """Penalties from one that gives about `USUAL_CLUSTERS` clusters, or as many as there can be, to one for one."""
@@ -686,7 +686,7 @@ class _Work:
         if not len(most):
             raise InputError("all rows are equal: there is one cluster at any penalty")
         if isinstance(self.method, batch.Method):
-            low, high = float(most[-1]), min(float(most[0]), self.method.geometry.farthest)
+            low, high = float(most[-1]), min(float(most[0]), self.method.divergence.farthest)
         else:
             high = float(self.source.summary.squares.sum())
             low = min(high, self.aim(len(most), everywhere=False).penalty)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_dpmeans.checks import shown
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.methods.dpmeans.metric import METRICS
+from dask_dpmeans.kernels.divergence import METRICS
 from dask_dpmeans.storage.arrays import MALFORMED, MARKER, TABLES
 from dask_dpmeans.storage.location import Location
 

@@ -57,7 +57,7 @@ from dask_dpmeans.engine.checkpoints import state_of, values_of
 from dask_dpmeans.engine.history import INTEGERS, Record
 from dask_dpmeans.errors import CorruptStoreError, InputError, LockLostError
 from dask_dpmeans.kernels.block import Features
-from dask_dpmeans.methods.dpmeans.metric import METRICS
+from dask_dpmeans.kernels.divergence import METRICS
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.arrays import (
     CONTENTS,

@@ -24,6 +24,7 @@ from ratios import Line, judged, table
 
 from dask_dpmeans.engine.loop import Step, iterate
 from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.synth import Synthetic
 
@@ -85,7 +86,7 @@ SYNTHETIC = (
 class Found:
     """What a search came to."""
 
-    steps: list[Step[search.State]]
+    steps: list[Step[State]]
     n_rows: int
     seconds: float
 

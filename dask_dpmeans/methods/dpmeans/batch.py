@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,12 @@ from dask_dpmeans.engine.occ import Round, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import Labels, Scan, merge_scans, scan
+from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Int64Array
-from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.distance import Centers, nearest_squared
+from dask_dpmeans.kernels.divergence import Divergence, metric_of
+from dask_dpmeans.kernels.price import LinearPrice, Price
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
-from dask_dpmeans.methods.dpmeans.metric import Metric, metric_of
 
 
 @dataclass(frozen=True)
@@ -50,28 +52,41 @@ class State:
 
 @dataclass(frozen=True)
 class Openings:
-    """The serial rule: a row beyond every center opens a cluster."""
+    """The serial rule: a row opens a cluster if it costs more at every center than the cluster would."""
 
-    penalty: float
+    price: Price
     max_clusters: int | None = None
     present: int = 0
     """Centers before the sweep.  Those may die in it, clusters that it opens do not."""
 
     def scan(self, state: Centers, block: Block) -> Scan:
-        """Moments, and a cover of the rows that object."""
-        return scan(block, state, self.penalty)
+        """Return moments, and a cover of the rows that object."""
+        return scan(block, state, self.price.threshold(len(state)))
 
     def merge(self, state: Centers, left: Scan, right: Scan) -> Scan:
-        """The answer of two neighboring runs."""
-        return merge_scans(left, right, self.penalty)
+        """Return the answer of two neighboring runs of blocks."""
+        return merge_scans(left, right, self.price.threshold(len(state)), state.divergence)
 
     def validate(self, state: Centers, answer: Scan) -> tuple[Centers, Int64Array]:
         """Open a cluster at each row of the cover: its rows object to one another already."""
         proposals = answer.proposals
-        check_number(len(state) + len(proposals) - self.present, self.max_clusters, self.penalty)
         if not len(proposals):
             return state, proposals.numbers
-        return Centers(np.concatenate([state.values, proposals.rows])), proposals.numbers
+        if self.price.threshold(len(state) + len(proposals)) > self.price.threshold(len(state)):
+            proposals = self._affordable(state, proposals)
+        k = len(state) + len(proposals)
+        check_number(k - self.present, self.max_clusters, self.price.threshold(k - 1))
+        return replace(state, values=np.concatenate([state.values, proposals.rows])), proposals.numbers
+
+    def _affordable(self, state: Centers, proposals: Proposals) -> Proposals:
+        """Return the proposals that cost more than a cluster beside all that the earlier ones open."""
+        opened: list[int] = []
+        for number, weight in enumerate(proposals.weights):
+            centers = replace(state, values=np.concatenate([state.values, proposals.rows[opened]]))
+            _, costs = nearest_squared(proposals.rows[number : number + 1], centers)
+            if objects(costs, np.array([weight]), self.price.threshold(len(centers)))[0]:
+                opened.append(number)
+        return proposals.take(np.array(opened, np.intp))
 
     def keep(self, answer: Scan, most_bytes: int) -> ShardAnswer | None:
         """The clusters of a shard, where they are few."""
@@ -81,11 +96,18 @@ class Openings:
         self, earlier: "Openings", before: Centers, after: Centers, kept: Mapping[int, ShardAnswer]
     ) -> dict[int, ShardAnswer]:
         """What stands after the centers have changed."""
-        return reusable_answers(before.values, after.values, kept) if earlier.penalty == self.penalty else {}
+        same = earlier.price.threshold(len(before)) == self.price.threshold(len(after))
+        if not same or after.divergence is not None:  # it goes by the triangle inequality
+            return {}
+        return reusable_answers(before.values, after.values, kept)
 
     def restore(self, state: Centers, kept: ShardAnswer) -> Scan:
-        """The answer of which that was kept."""
+        """Return the answer of a shard that was kept."""
         return kept.to_scan(len(state))
+
+
+NO_BIRTHS = Openings(LinearPrice(math.inf))
+"""The rule under which no row opens a cluster."""
 
 
 def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
@@ -141,9 +163,18 @@ class Parameters:
         metric_of(self.metric)
 
     @property
-    def geometry(self) -> Metric:
-        """The metric."""
+    def divergence(self) -> Divergence:
+        """What a row costs at a center."""
         return metric_of(self.metric)
+
+    @property
+    def price(self) -> Price:
+        """What clusters cost."""
+        return LinearPrice(self.penalty)
+
+    def kernel_centers(self, values: Float64Array) -> Centers:
+        """Return centers, (k, d), for kernels."""
+        return Centers(values, self.divergence.general)
 
     @property
     def sparse(self) -> bool:
@@ -153,13 +184,13 @@ class Parameters:
     @property
     def features(self) -> Features | None:
         """What is made of each row of the input before the method sees it."""
-        return self.geometry.features
+        return self.divergence.features
 
     def first_centers(self, source: Source) -> Float64Array:
         """(k, d), where the fit starts, in the units that kernels see; the first axis where all rows cancel."""
         average, scale = source.summary.mean[np.newaxis], 1.0 if source.scale is None else source.scale
-        mean = self.geometry.means(average, np.eye(*average.shape))
-        centers = mean if self.centers is None else self.geometry.given(self.centers / scale)
+        mean = self.divergence.means(average, np.eye(*average.shape))
+        centers = mean if self.centers is None else self.divergence.given(self.centers / scale)
         d = centers.shape[1]
         if d != mean.shape[1]:
             raise InputError(f"the first centers have {d} columns, the data has {mean.shape[1]}")
@@ -169,12 +200,12 @@ class Parameters:
 
     def score(self, source: Source, state: Any) -> float:
         """The objective of a state's centers on these rows: one pass."""
-        found = source.fold(Round(Openings(math.inf), Centers(state.centers)), name="check").moments
+        found = source.fold(Round(NO_BIRTHS, self.kernel_centers(state.centers)), name="check").moments
         return self.objective(found.inertia, len(state.centers))
 
     def labels(self, source: Source, state: Any) -> Labels:
         """The kernel of a map that labels the rows as a state has them."""
-        return Labels(Centers(state.centers))
+        return Labels(self.kernel_centers(state.centers))
 
     def result(self, source: Source, state: Any) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """The arrays of the result, by name, with the names of their dimensions."""
@@ -183,7 +214,7 @@ class Parameters:
 
     def objective(self, inertia: float, k: int) -> float:
         """Inertia + penalty * k, which must be finite."""
-        objective = inertia + self.penalty * k
+        objective = inertia + self.price.of(k)
         if not math.isfinite(objective):
             raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
         return objective
@@ -198,7 +229,7 @@ class Method(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        farthest = self.geometry.farthest
+        farthest = self.divergence.farthest
         if self.penalty > farthest:
             raise InputError(
                 f"penalty must be <= {farthest:g} where metric={self.metric!r}, got {self.penalty!r}: no two rows are "
@@ -211,7 +242,7 @@ class Method(Parameters):
 
     def reduction(self, centers: Float64Array) -> Round[Centers, Scan]:
         """What a pass does at these centers, (k, d)."""
-        return Round(Openings(self.penalty), Centers(centers))
+        return Round(Openings(self.price), self.kernel_centers(centers))
 
     def init(self, source: Source) -> State:
         """The state before the first sweep."""
@@ -231,8 +262,8 @@ class Method(Parameters):
 
     def step(self, source: Source, state: State) -> State:
         """One sweep: births until no row objects, the new means, deaths."""
-        rule = Openings(self.penalty, self.max_clusters, present=len(state.means))
-        settled = settle(source, rule, Centers(state.means), gradually=state.step == 0)
+        rule = Openings(self.price, self.max_clusters, present=len(state.means))
+        settled = settle(source, rule, self.kernel_centers(state.means), gradually=state.step == 0)
         alive = settled.answer.moments.weights > 0
         moments = settled.answer.moments.keep(alive)
         check_number(len(moments.weights), self.max_clusters, self.penalty)
@@ -241,7 +272,7 @@ class Method(Parameters):
         return State(
             step=state.step + 1,
             centers=centers,
-            means=self.geometry.means(moments.means, centers),
+            means=self.divergence.means(moments.means, centers),
             weights=moments.weights,
             inertias=moments.inertias,
             objective=objective,
@@ -265,6 +296,6 @@ def clusters_of(state: Any) -> dict[str, tuple[np.ndarray[Any, Any], tuple[str, 
     }
 
 
-def inertia_of(source: Source, centers: Float64Array) -> float:
-    """The weighted sum of squared distances of all rows to the nearest of `centers`, (k, d)."""
-    return source.fold(Round(Openings(math.inf), Centers(centers)), name="score").moments.inertia
+def inertia_of(source: Source, centers: Float64Array, divergence: Divergence | None = None) -> float:
+    """Return the weighted cost of all rows at the nearest of `centers`, (k, d)."""
+    return source.fold(Round(NO_BIRTHS, Centers(centers, divergence)), name="score").moments.inertia

@@ -111,7 +111,7 @@ class RadiusFor:
 
     def each(self, rows: Source) -> Fitting[Aimed]:
         """The same, fit by fit."""
-        highest = self.fits.method.geometry.farthest
+        highest = self.fits.method.divergence.farthest
         penalty = min(highest, float(traverse(rows, np.array([self.first]), self.wanted).squared[-1]))
         tried: dict[float, Solution] = {}
         low, high = 0.0, math.inf

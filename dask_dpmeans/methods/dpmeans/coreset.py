@@ -16,7 +16,7 @@ from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
-from dask_dpmeans.methods.dpmeans.batch import Openings
+from dask_dpmeans.methods.dpmeans.batch import NO_BIRTHS
 
 SAMPLE_ROWS = 2**13
 """Rows of the uniform sample, about."""
@@ -89,7 +89,7 @@ class Sensitivity:
         if not len(sample.rows):
             sample = Drawn(source.summary.mean[np.newaxis], np.ones(1))
         seeds = Centers(d2_seeds(sample, SEEDS, np.random.default_rng([seed, 3])))
-        return cls(seeds, source.fold(Round(Openings(np.inf), seeds), name="cells").moments, seed), 2
+        return cls(seeds, source.fold(Round(NO_BIRTHS, seeds), name="cells").moments, seed), 2
 
     def coreset(self, source: Source, size: int) -> HeldRows:
         """About `size` rows, in one pass; the mean of all rows where none was drawn."""

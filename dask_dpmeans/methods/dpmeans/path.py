@@ -21,9 +21,11 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.labelings import count_label_pairs
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
-from dask_dpmeans.methods.dpmeans.search import Restart
+from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 
 Answer = TypeVar("Answer")
 
@@ -41,7 +43,7 @@ class Solution:
     """(k, d)."""
     inertia: float
     """Squared error, in squared units of the rows times weight; of a summary, what all rows would have."""
-    end: search.State | None = field(default=None, repr=False)
+    end: State | None = field(default=None, repr=False)
     """Where another search may start from."""
 
     @property
@@ -50,8 +52,8 @@ class Solution:
         return len(self.centers)
 
     def objective(self, penalty: float) -> float:
-        """Inertia + penalty * k."""
-        return self.inertia + penalty * self.k
+        """Return inertia + penalty * k."""
+        return self.inertia + LinearPrice(penalty).of(self.k)
 
 
 Fitting = Generator[Mapping[str, float], None, Answer]
@@ -142,7 +144,7 @@ class Prices:
             start = replace(self, optimism=0.0).at(rows, penalty, None, tries=0)
         share = self.optimism / rows.plan.n_rows
         price = penalty + share * (start.inertia if start else 0.0)
-        method = replace(self.method, penalty=price, coreset_rows=0, max_iter=search.NO_LIMIT)
+        method = replace(self.method, penalty=price, coreset_rows=0, max_iter=NO_LIMIT)
         end = Restart(method, tries, start.end if start else None)(rows)
         return Solution(end.centers, math.fsum(end.inertias) * (1 + share * len(end.centers)), end)
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.moments import cluster_moments
+from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.kernels.row_exchange import Exchanged, exchange
-from dask_dpmeans.methods.dpmeans.metric import Metric
 
 KICKS = 128
 """Kicks in a row that must fail."""
@@ -25,11 +26,11 @@ LEAST_GAIN = 1e-9
 """Of the penalty: what is not lower by more is rounding."""
 
 
-def exchanged(
+def exchange_and_kick(
     gathered: GatheredRows,
     centers: Float64Array,
-    penalty: float,
-    metric: Metric,
+    price: Price,
+    divergence: Divergence,
     random: np.random.Generator,
     kicks: int = KICKS,
 ) -> Float64Array:
@@ -40,36 +41,37 @@ def exchanged(
     heaviest = float(gathered.weights.max())
     some = gathered.weights / heaviest > 0
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
-    labels = nearest(rows, Centers(centers)).astype(np.int64)
-    shifted = rows if metric.spherical else rows - rows.mean(axis=0)
-    price = min(penalty / heaviest, float(np.finfo(np.float64).max))
-    best = _kicked(shifted, weights / heaviest, labels, price, metric, random, kicks)
+    labels = nearest(rows, Centers(centers, divergence.general)).astype(np.int64)
+    shifted = rows
+    if divergence.general is None and not divergence.spherical:
+        shifted = rows - rows.mean(axis=0)
+    best = _kick_until_stuck(shifted, weights / heaviest, labels, price.divide(heaviest), divergence, random, kicks)
     moments = cluster_moments(Block(0, rows, weights, Scratch()), best, np.zeros(len(rows)), int(best.max()) + 1)
-    return metric.means(moments.means, np.broadcast_to(np.eye(1, rows.shape[1]), moments.sums.shape))
+    return divergence.means(moments.means, np.broadcast_to(np.eye(1, rows.shape[1]), moments.sums.shape))
 
 
-def _kicked(
+def _kick_until_stuck(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    penalty: float,
-    metric: Metric,
+    price: Price,
+    divergence: Divergence,
     random: np.random.Generator,
     kicks: int,
 ) -> Int64Array:
     """The labels, (n,), of the lowest objective that kicks lead to; every number has rows."""
 
     def settled(start: Int64Array) -> Exchanged:
-        return exchange(rows, weights, start, penalty, MOST_PASSES, spherical=metric.spherical)
+        return exchange(rows, weights, start, price, MOST_PASSES, divergence)
 
     best, failures, work = settled(labels), 0, 0
-    labels = _numbered(best.labels)
+    labels, least = _numbered(best.labels), LEAST_GAIN * price.threshold(1)
     n, d = rows.shape
     while failures < kicks and work < MOST_WORK:
         found = settled(kick(rows, labels, random))
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1
-        if found.objective < best.objective - LEAST_GAIN * penalty:
+        if found.objective < best.objective - least:
             best, labels, failures = found, _numbered(found.labels), 0
     return labels
 

@@ -38,6 +38,7 @@ from dask_dpmeans.kernels.kernel_functions import (
     Symmetry,
 )
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, set_limits
 
 PRECOMPUTED = "precomputed"
@@ -337,7 +338,7 @@ class Parameters:
 
     def objective(self, inertias: Float64Array, k: int) -> float:
         """Inertia + penalty * k, which must be finite."""
-        objective = math.fsum(inertias) + self.penalty * k
+        objective = math.fsum(inertias) + LinearPrice(self.penalty).of(k)
         if not math.isfinite(objective):
             raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
         return objective

@@ -49,18 +49,18 @@ def reseat(
     counts : (k',), number of rows; 0 if all have left
     """
     n, k = len(seats.rows), len(means)
-    opening = seats.opening + gumbel(random, n)
+    opening = seats.opening + _gumbel(random, n)
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(n + 1.0))
     offers = -seats.half_precision * squared_to_means(seats.rows, means)
-    offers += gumbel(random, offers.shape)
+    offers += _gumbel(random, offers.shape)
     labels, counts = labels.copy(), np.bincount(labels, minlength=k)
     loop = select_loop(_reseat_rows_compiled, reseat_rows)
     done = 0
     while done < n:
         more = max(MORE_ROOM, k // 2)
         noise = np.empty((n, more))
-        noise[done:] = gumbel(random, (n - done, more))
+        noise[done:] = _gumbel(random, (n - done, more))
         offers = np.concatenate([offers, noise], axis=1)
         means = np.concatenate([means, np.empty((more, means.shape[1]))])
         counts = np.concatenate([counts, np.zeros(more, np.int64)])
@@ -69,8 +69,8 @@ def reseat(
     return labels, means[:k], counts[:k]
 
 
-def gumbel(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float64Array:
-    """Draw standard Gumbel noise, (*shape), in a quarter of the time of `Generator.gumbel`."""
+def _gumbel(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float64Array:
+    """Draw standard Gumbel noise in a quarter of the time of `Generator.gumbel`."""
     return -np.log(random.standard_exponential(shape))
 
 

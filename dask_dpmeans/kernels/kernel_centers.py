@@ -227,7 +227,7 @@ class Nearest(ConcatenatedAnswers):
 
 
 def check_finite(values: Float64Array) -> Float64Array:
-    """Return the values, (...), or raise an error if one is infinite or NaN."""
+    """Return the values, (n,) or (n, k), or raise an error if one is infinite or NaN."""
     if not np.isfinite(values).all():
         raise InputError(
             "the kernel gives infinity or NaN, or its weighted sums overflow or vanish in float64: "

@@ -1,10 +1,11 @@
 """Squared distances, and the nearest center of every row.
 
 The squared distance of a row and a center *is* the float64 sum, over the columns in order, of
-``(x[j] - center[j]) ** 2``, each operation rounded once (no fused multiply-add).  Equal distances go to
-the lowest center number.  `squared_distances` computes the definition.  `nearest` ranks by one matrix product,
-``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the rounding of that product to the
-definition, so that its answer is the definition's for any BLAS, number of threads and height of the block.
+``(x[j] - center[j]) ** 2``, each operation rounded once (no fused multiply-add).  Equal distances
+go to the lowest center number.  `squared_distances` computes the definition.  `nearest` ranks by
+one matrix product, ``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the
+rounding of that product to the definition, so that its answer is the definition's for any BLAS,
+number of threads and height of the block.
 """
 
 from collections.abc import Iterator
@@ -114,9 +115,9 @@ class Ranking:
     def doubt(self, rows: Rows) -> Rows:
         """Bound on what rounding does to the difference of two scores, (rows,), for shifted rows (rows, d).
 
-        With D = d + 8 unit roundoffs for shifting, converting and summing, a score is off by at most
-        D u |c| (|x| + |c|); the definition rounds each squared distance, at most 2 (|x|^2 + |c|^2), by (d + 2) units
-        of float64.  Both are doubled, for two scores are compared.
+        With D = d + 8 unit roundoffs for shifting, converting and summing, a score is off by at
+        most D u |c| (|x| + |c|); the definition rounds each squared distance, at most 2 (|x|^2 +
+        |c|^2), by (d + 2) units of float64.  Both are doubled, for two scores are compared.
         """
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         radius = rows.dtype.type(self.radius)

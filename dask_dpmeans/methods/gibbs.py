@@ -1,9 +1,10 @@
 """Gibbs sampling of a Dirichlet process mixture of Gaussians: what DP-means is the small-variance limit of.
 
-The model of Kulis & Jordan 2012, section 2.2: clusters come of a Chinese restaurant process of concentration alpha,
-their means of N(0, rho I), rows of N(mean, sigma I).  The sampler is the one described there, Algorithm 2 of Neal 2000:
-a sweep draws the cluster of each row given the others and the means of the clusters, then the means given the rows.  Of
-section 6.1 are an inverse gamma prior on sigma and a gamma prior on alpha, drawn after Escobar & West 1995.
+The model of Kulis & Jordan 2012, section 2.2: clusters come of a Chinese restaurant process of
+concentration alpha, their means of N(0, rho I), rows of N(mean, sigma I).  The sampler is the one
+described there, Algorithm 2 of Neal 2000: a sweep draws the cluster of each row given the others
+and the means of the clusters, then the means given the rows.  Of section 6.1 are an inverse gamma
+prior on sigma and a gamma prior on alpha, drawn after Escobar & West 1995.
 """
 
 import math

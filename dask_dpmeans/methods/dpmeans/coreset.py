@@ -1,8 +1,9 @@
 """A coreset: weighted rows in memory that stand for all rows, drawn by sensitivity (Bachem et al. 2015, algorithm 2).
 
-One pass draws a uniform sample, in which seeds are chosen by D² sampling (Arthur & Vassilvitskii 2007); one sums the
-cells of the seeds; one draws each row with a probability that grows with its squared distance to its seed and with
-one over the weight of its cell.  A row's draw hangs on its block and place in it alone: the chunking does not show.
+One pass draws a uniform sample, in which seeds are chosen by D² sampling (Arthur & Vassilvitskii
+2007); one sums the cells of the seeds; one draws each row with a probability that grows with its
+squared distance to its seed and with one over the weight of its cell.  A row's draw hangs on its
+block and place in it alone: the chunking does not show.
 """
 
 from dataclasses import dataclass
@@ -101,8 +102,9 @@ class Sensitivity:
     def draw(self, size: int) -> BySensitivity:
         """The draw of about `size` rows.
 
-        The three terms of the sensitivity, of a row's own error, of its cell's and of its cell's weight, share the
-        draws as one, one and two do; the second and the third hang on the cell alone.
+        The three terms of the sensitivity, of a row's own error, of its cell's and of its cell's
+        weight, share the draws as one, one and two do; the second and the third hang on the cell
+        alone.
         """
         weights, inertia = self.cells.weights, self.cells.inertia
         alive = weights > 0

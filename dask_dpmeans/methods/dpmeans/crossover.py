@@ -1,8 +1,9 @@
 """Crossover: the centers of two searches make a third start (Gribel & Vidal 2019, HG-means, section 3.2).
 
-HG-means matches two sets of k centers at the least total distance, and draws one center of each pair.  Here the numbers
-of centers differ and may be large: two centers that are nearest to each other are a pair, and every other center is
-drawn or left out.  The moves that follow correct the number of clusters.
+HG-means matches two sets of k centers at the least total distance, and draws one center of each
+pair.  Here the numbers of centers differ and may be large: two centers that are nearest to each
+other are a pair, and every other center is drawn or left out.  The moves that follow correct the
+number of clusters.
 """
 
 import json

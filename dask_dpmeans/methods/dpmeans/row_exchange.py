@@ -1,7 +1,8 @@
 """The last part of a search of few rows: moves of single rows, and kicks out of where these end.
 
-An iterated local search (Lourenço, Martin & Stützle 2003): a kick splits a cluster, joins two, does both, or puts a row
-and the rows nearest to it together; then rows move one by one until none gains; what is lower stays.
+An iterated local search (Lourenço, Martin & Stützle 2003): a kick splits a cluster, joins two, does
+both, or puts a row and the rows nearest to it together; then rows move one by one until none gains;
+what is lower stays.
 """
 
 import numpy as np

@@ -23,8 +23,8 @@ class State:
     centers: Float64Array
     """(k, d), the centers of the last committed pass.
 
-    One half of a cluster that is split keeps its number, the other half gets the last number.  A merged pair keeps the
-    lower number.  If a cluster leaves, those after it move up.
+    One half of a cluster that is split keeps its number, the other half gets the last number.  A
+    merged pair keeps the lower number.  If a cluster leaves, those after it move up.
     """
     children: Float64Array
     """(k, 2, d), their children in that pass."""

@@ -26,9 +26,10 @@ NO_LIMIT = 10**6
 OPTIMISM = 2
 """Squared errors by which a cluster costs more on a coreset, in units of error for each row.
 
-Rows of a coreset are nearer to their own means than all rows are.  With squared error E over n rows, each mean takes
-E / n off the error of the coreset and adds as much to the error of all other rows (Efron 1986, section 2).  This holds
-for a small share of the rows, with equal weights; on coresets of mnist10, of weights from 1 to 8, it was within 5 %.
+Rows of a coreset are nearer to their own means than all rows are.  With squared error E over n
+rows, each mean takes E / n off the error of the coreset and adds as much to the error of all other
+rows (Efron 1986, section 2).  This holds for a small share of the rows, with equal weights; on
+coresets of mnist10, of weights from 1 to 8, it was within 5 %.
 """
 RESTARTS = 2
 """Searches of a coreset, each with its own seed; crossovers need two."""

@@ -1,7 +1,7 @@
 """Online DP-means: Algorithm 2 of Odashima et al. 2016, one pass in row order.
 
-Serial by nature: where a row goes depends on every row before it.  Batches and blocks only cut the one sequence, so
-that nothing depends on how it is cut.
+Serial by nature: where a row goes depends on every row before it.  Batches and blocks only cut the
+one sequence, so that nothing depends on how it is cut.
 """
 
 from dataclasses import dataclass

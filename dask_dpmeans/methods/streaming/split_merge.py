@@ -1,7 +1,7 @@
 """Split-merge DP-means: Algorithms 3 and 4 of Odashima et al. 2016.
 
-The split is one pass in row order, serial by nature: where a row goes depends on every row before it.  The merge reads
-no rows, only the moments of the clusters that the pass has left.
+The split is one pass in row order, serial by nature: where a row goes depends on every row before
+it.  The merge reads no rows, only the moments of the clusters that the pass has left.
 """
 
 from dataclasses import dataclass
@@ -77,7 +77,8 @@ class Method:
 def merged(centers: Float64Array, weights: Float64Array, penalty: float) -> Clusters:
     """Algorithm 4: the clusters, (k, d) and (k,), that greedy merging leaves; those without weight have nothing to say.
 
-    They are in order of the lowest number of each group; a center is the weighted mean of its group's, in that order.
+    They are in order of the lowest number of each group; a center is the weighted mean of its
+    group's, in that order.
     """
     weighty = weights > 0
     centers, weights = centers[weighty], weights[weighty]

@@ -53,7 +53,7 @@ class Divergence(ABC):
 
     @property
     def general(self) -> "Divergence | None":
-        """The divergence that kernels compute; None if that is the squared distance, by its own fast paths.
+        """The divergence that kernels compute; None for the squared distance, by its fast paths.
 
         Products with error bounds, bounds by the triangle inequality, compiled loops and coresets
         are for squared distances alone.

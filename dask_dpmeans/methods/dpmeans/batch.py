@@ -141,7 +141,7 @@ class Parameters:
     """Parameters of every method that minimizes the DP-means objective."""
 
     penalty: float
-    """The price of a cluster, lambda of Kulis & Jordan 2012, in squared units of the rows times weight.
+    """The price of a cluster (lambda of Kulis & Jordan 2012), in squared units times weight.
 
     With metric="cosine" the unit is 2 (1 - cosine)."""
     centers: Float64Array | None = None

@@ -184,8 +184,13 @@ def profitable_moves(found: Findings) -> Moves:
     return Moves(deleted | dead, merged, splits(found, busy, left - len(merged)))
 
 
-def deletions(found: Findings, losses: Float64Array, least: float, most: int) -> tuple[BoolArray, BoolArray]:
-    """Return at most `most` clusters to delete, and the clusters that receive their rows, (k,) each.
+def deletions(
+    found: Findings,
+    losses: Float64Array,
+    least: float,
+    most: int,
+) -> tuple[BoolArray, BoolArray]:
+    """Return at most `most` clusters to delete, and the receivers of their rows, (k,) each.
 
     A delete must gain more than `least` by its loss, (k,); the least loss comes first.  One cluster
     always stays.

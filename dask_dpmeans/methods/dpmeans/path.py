@@ -32,8 +32,8 @@ Answer = TypeVar("Answer")
 TRIES = 1
 """Rounds of trials of each search on the way down.
 
-Seven of 19 penalties on s1, s3, a1, mnist10 (a coreset) and blobs were searched from the mean too, with three rounds: J of the path was at most 1.0021 times as high,
-without trials up to
+Seven of 19 penalties on s1, s3, a1, mnist10 (a coreset) and blobs were searched from the mean too,
+with three rounds: J of the path was at most 1.0021 times as high, without trials up to
 1.024 times (s3)."""
 
 
@@ -303,7 +303,8 @@ def runs(penalties: Sequence[float], numbers: Sequence[int]) -> list[Interval]:
     changes = [place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1]]
     middles = [math.sqrt(penalties[i - 1]) * math.sqrt(penalties[i]) for i in changes]
     ends = pairwise([penalties[0], *middles, penalties[-1]])
-    return [Interval(numbers[i], low, high) for i, (low, high) in zip([0, *changes], ends, strict=True)]
+    starts = zip([0, *changes], ends, strict=True)
+    return [Interval(numbers[first], low, high) for first, (low, high) in starts]
 
 
 def longest(intervals: Sequence[Interval]) -> Interval | None:

@@ -271,7 +271,7 @@ class Method(Parameters):
         goal: float,
         random: np.random.Generator,
     ) -> State:
-        """Return the state of a crossover of two searches; it ends early without hope of the goal."""
+        """Return the state of a crossover of two searches, given up without hope of the goal."""
         drawn, others = draw_centers(first.centers, second.centers, random)
         centers = np.concatenate([first.centers[drawn], second.centers[others]])
         children = np.concatenate([first.children[drawn], second.children[others]])

@@ -7,7 +7,7 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 TRIES = 3
-"""Rounds of trials that must fail before a share is given up, if the search starts on all rows, ..."""
+"""Rounds of trials that must fail before the next share, if the search starts on all rows, ..."""
 TRIES_ON_CORESET = 2
 """... if it runs on a coreset, ..."""
 TRIES_AFTER = 1

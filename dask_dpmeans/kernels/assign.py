@@ -1,4 +1,4 @@
-"""One pass of rows against given centers: moments of the clusters, and the rows that object."""
+"""One pass of rows against given centers: moments of clusters, and rows that object."""
 
 from dataclasses import dataclass
 
@@ -19,11 +19,11 @@ class Scan:
     """The answer of a run of blocks."""
 
     moments: Moments
-    """Of the clusters that the centers make of the rows."""
+    """Moments of the clusters of these centers."""
     proposals: Proposals
     """Openers among the rows that object to every center."""
     reaches: Float64Array
-    """(k,), the greatest squared distance of a row of each cluster to its center."""
+    """(k,), the greatest cost of a row of each cluster at its center."""
 
 
 def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
@@ -42,19 +42,29 @@ def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     return Scan(moments, proposals, greatest(labels, squared, len(centers)))
 
 
-def propose(block: Block, squared: Float64Array, penalty: float, divergence: Divergence | None = None) -> Proposals:
-    """Return the openers among the rows that object to every center; `squared`, (height,), is to the nearest one."""
+def propose(
+    block: Block,
+    squared: Float64Array,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Proposals:
+    """Return the openers among the rows that object, given their least costs, (height,)."""
     objecting = np.isfinite(penalty) and objects(squared, block.weights, penalty)
     which = np.flatnonzero(objecting)
-    proposals = Proposals(
-        block.start + which.astype(np.int64),
-        block.rows[which].astype(np.float64),
-        np.ones(len(which)) if block.weights is None else block.weights[which],
-    )
+    weights = np.ones(len(which))
+    if block.weights is not None:
+        weights = block.weights[which]
+    rows = block.rows[which].astype(np.float64)
+    proposals = Proposals(block.start + which.astype(np.int64), rows, weights)
     return keep_openers(proposals, penalty, divergence)
 
 
-def merge_scans(left: Scan, right: Scan, penalty: float, divergence: Divergence | None = None) -> Scan:
+def merge_scans(
+    left: Scan,
+    right: Scan,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Scan:
     """Return the answer of two neighboring runs of blocks."""
     return Scan(
         left.moments + right.moments,
@@ -70,19 +80,19 @@ class Labels:
     centers: Centers
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32]]:
-        """Labels, (height,) int32."""
+        """Return labels, (height,) int32."""
         return (nearest(block.rows, self.centers, block.scratch).astype(np.int32),)
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The kernel of a map: the label of each row, its squared distance, and whether it lies beyond every radius."""
+    """The kernel of a map: label, cost, and whether the cost exceeds the penalty."""
 
     centers: Centers
     penalty: float
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
-        """Labels (height,) int32, squared distances (height,) and whether these exceed the penalty (height,)."""
+        """Return labels, int32, costs, and whether costs exceed the penalty, (height,) each."""
         labels, squared = assign(block, self.centers)
         return labels.astype(np.int32), squared, squared > self.penalty
 

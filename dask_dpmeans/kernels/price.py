@@ -1,7 +1,7 @@
 """Prices of clusters, as values.
 
-A method asks a price what k clusters cost, how that changes from one number of clusters to another, and what a row must
-cost before it opens a cluster.
+A method asks a price what k clusters cost, how that changes from one number of clusters to another,
+and what a row must cost before it opens a cluster.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,8 @@ import numpy as np
 class Price(ABC):
     """The cost of a number of clusters, in squared units of the rows times weight.
 
-    A subclass is a frozen dataclass that defines `of`.  The cost must rise with the number of clusters.
+    A subclass is a frozen dataclass that defines `of`.  The cost must rise with the number of
+    clusters.
     """
 
     @abstractmethod

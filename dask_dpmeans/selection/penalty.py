@@ -30,10 +30,10 @@ from dask_dpmeans.methods.dpmeans.path import (
     Prices,
     Radii,
     Solution,
+    best_at_each,
     envelope,
     longest,
     runs,
-    standing,
     summary_of,
 )
 from dask_dpmeans.methods.hdp.batch import check_sets
@@ -365,7 +365,7 @@ def _path(
     found, *indices = work.source.run(jobs, work.rows, "path")
     if full and not work.whole:
         found = work.on_all_rows(fits, found)
-    ends, exact = standing(fits, found), bool(full) or work.whole
+    ends, exact = best_at_each(fits, found), bool(full) or work.whole
     numbers, inertias = np.array([end.k for end in ends]), np.array([end.inertia for end in ends])
     used = fits.penalties
     seen = work.seen if search or not full else math.inf  # of radii in full no fit saw the summary
@@ -717,7 +717,7 @@ class _Work:
         """What fits of all rows come to: as prices from each of the clusters found, in the middle of the penalties."""
         if isinstance(fits, Radii):
             return self.source.here(fits, "path")
-        ends = standing(fits, found)
+        ends = best_at_each(fits, found)
         exact = replace(fits, optimism=0.0)
         polished = {}
         for number in sorted({id(end): place for place, end in enumerate(ends)}.values()):

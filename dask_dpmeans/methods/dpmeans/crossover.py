@@ -1,8 +1,9 @@
-"""Crossover: the centers of two searches make a third start (Gribel & Vidal 2019, HG-means, section 3.2).
+"""Crossover: the centers of two searches make a third start (Gribel & Vidal 2019, section 3.2).
 
-HG-means matches two sets of k centers at the least total distance, and draws one center of each pair.  Here the numbers
-of centers differ and may be large: two centers that are nearest to each other are a pair, and every other center is
-drawn or left out.  The moves that follow correct the number of clusters.
+HG-means matches two sets of k centers at the least total distance, and draws one center of each
+pair.  Here the numbers of centers differ and may be large: two centers that are nearest to each
+other are a pair, and every other center is drawn or left out.  The moves that follow correct the
+number of clusters.
 """
 
 import json
@@ -30,7 +31,7 @@ FINER = 5
 def draw_centers(
     first: Float64Array, second: Float64Array, random: np.random.Generator
 ) -> tuple[IndexArray, IndexArray]:
-    """Return the numbers of the drawn centers among the first, (k, d), and among the second, (l, d), rising.
+    """Return the rising numbers of drawn centers of the first, (k, d), and the second, (l, d).
 
     At least one is drawn, since the two closest centers are a pair.
     """
@@ -50,9 +51,11 @@ class Crossovers:
     ends: list[State]
 
     def __call__(self, rows: HeldRows) -> State:
-        """Return the lowest state; interrupted crossovers go on from their checkpoint, if the rows have one."""
-        ends, random = sorted(self.ends, key=lambda end: end.objective), np.random.default_rng([self.method.seed, 5])
-        failures = 0 if rows.plan.n_rows <= trials.TRIALS_BELOW else CROSSOVERS
+        """Return the lowest state; interrupted crossovers go on from their checkpoint."""
+        ends = sorted(self.ends, key=lambda end: end.objective)
+        random, failures = np.random.default_rng([self.method.seed, 5]), 0
+        if rows.plan.n_rows > trials.TRIALS_BELOW:
+            failures = CROSSOVERS
         with Bookmark.of(rows, State, self) as bookmark:
             crossed = bookmark.reached(Crossed.restored) or Crossed(ends, failures, random)
             while crossed.failures < CROSSOVERS:
@@ -88,7 +91,8 @@ class Crossed:
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return arrays for a checkpoint."""
         drawn = np.frombuffer(json.dumps(self.random.bit_generator.state).encode(), np.uint8)
-        kept = {"failures": np.asarray(self.failures), "states": np.asarray(len(self.states)), "random": drawn}
+        counts = {"failures": self.failures, "states": len(self.states)}
+        kept = {name: np.asarray(count) for name, count in counts.items()} | {"random": drawn}
         for number, state in enumerate(self.states):
             kept |= values_of(state, f"{number}.")
         return kept

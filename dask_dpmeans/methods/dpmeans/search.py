@@ -1,11 +1,15 @@
-"""The search for the lowest objective: moves and trials of several passes, each judged by the objective.
+"""The search for the lowest objective: moves, and trials of several passes.
 
-Threshold births stop far above the optimum (Bachem et al. 2015, table 3): they look at the cost of one row, not at how
-many rows would gain (Odashima et al. 2016, theorem 1).  The search takes the penalty as a price of a cluster.
+The objective judges every step.
+
+Threshold births stop far above the optimum (Bachem et al. 2015, table 3): they look at the cost of
+one row, not at how many rows would gain (Odashima et al. 2016, theorem 1).  The search takes the
+penalty as a price of a cluster.
 
 1. Moves (`moves`) and means go on until nothing moves.
-2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete clusters whose rows
-   lose least, or both, and settle again.  A trial that ends lower is kept.  As trials fail, they change fewer clusters.
+2. Trials, as in Breathing k-means (Fritzke 2020), open clusters where a split saves most, delete
+   clusters whose rows lose least, or both, and settle again.  A trial that ends lower is kept.
+   As trials fail, they change fewer clusters.
 3. If the rows are few, single rows move (`row_exchange`).
 4. If the search began on all rows, it goes on from the end of births alone if that is lower.
 """
@@ -44,9 +48,9 @@ FREE_PASSES = 2
 MOST_PASSES = 60
 """Most passes in which a trial settles."""
 CHILDREN_GAIN = 1.01
-"""While centers stand still, passes go on if splits would save this many times as much after each pass."""
+"""Passes with unchanged centers go on while the savings of splits grow by this factor."""
 FINEST = 100
-"""After the last trial, passes go on until the objective falls by less than tol / FINEST of it, before by `FINER`."""
+"""After the last trial, passes go on until J falls by less than tol / FINEST of it."""
 HOPE = 5
 """A trial ends if this many times the gain of its last pass would not make it lower."""
 EXCHANGES_BELOW = 2**13
@@ -71,17 +75,17 @@ class Method(Parameters):
     coreset_rows: int | None = None
     """Rows of the coreset that the search starts on, about; 0 for none.
 
-    None: sources of more than `starts.CORESET_ABOVE` rows have a coreset.  Its size follows from the clusters that a
-    first search of a small coreset opens.  If it would be more than half of all rows, all rows are searched, from the
-    centers of the first search.
+    None: sources of more than `starts.CORESET_ABOVE` rows have a coreset.  Its size follows from
+    the clusters that a first search of a small coreset opens.  If it would be more than half of all
+    rows, all rows are searched, from the centers of the first search.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.coreset_rows and self.divergence.general is not None:
             raise InputError(
-                f"coreset_rows must be 0 or None with metric={self.metric!r}, got {self.coreset_rows}: a coreset is "
-                "drawn by squared distances"
+                f"coreset_rows must be 0 or None with metric={self.metric!r}, "
+                f"got {self.coreset_rows}: a coreset is drawn by squared distances"
             )
 
     def seeded(self, seed: int) -> "Method":
@@ -90,7 +94,8 @@ class Method(Parameters):
 
     def reduction(self, centers: Float64Array) -> MoveScan:
         """Return the work of a pass at these centers, (k, d)."""
-        return MoveScan(self.kernel_centers(centers), self._children(centers, self._random(0)), math.inf)
+        children = self._children(centers, self._random(0))
+        return MoveScan(self.kernel_centers(centers), children, math.inf)
 
     def init(self, source: Source) -> State:
         """Return the state before the first step."""
@@ -124,7 +129,7 @@ class Method(Parameters):
         )
 
     def step(self, source: Source, state: State) -> State:
-        """Return the next lower state: of one pass if the search has not settled, else of a trial that succeeds."""
+        """Return the next lower state: of one pass, or of a trial if the search has settled."""
         if state.step == 0 and self.centers is None:
             state = start_on_coreset(self, source, state)
         saved = 0.0
@@ -162,14 +167,19 @@ class Method(Parameters):
         return around(centers, radii, random, self.divergence)
 
     def _probe(
-        self, source: Source, centers: Float64Array, children: Float64Array, threshold: float = math.inf
+        self,
+        source: Source,
+        centers: Float64Array,
+        children: Float64Array,
+        threshold: float = math.inf,
     ) -> Findings:
         """Run a pass; rows that cost more than `threshold` object."""
-        probe = source.fold(MoveScan(self.kernel_centers(centers), children, threshold), name="probe")
+        probing = MoveScan(self.kernel_centers(centers), children, threshold)
+        probe = source.fold(probing, name="probe")
         return Findings(centers, children, probe, self.price, self.divergence)
 
     def _pass(self, source: Source, state: State) -> tuple[State, float]:
-        """Return the state of a pass against the next centers, and the squared error that splits would save."""
+        """Return the state of a pass against the next centers, and the savings of splits."""
         found = self._probe(source, state.next_centers, state.next_children)
         after = self._commit(state, found)
         finer = FINEST if state.finest and state.share == len(SHARES) else FINER
@@ -190,7 +200,8 @@ class Method(Parameters):
         batch.check_number(k, self.max_clusters, self.price.threshold(k))
         moves = profitable_moves(found)
         next_centers, next_children = apply_moves(found, moves, self._random(state.passes))
-        planned = len(moves.merged), np.count_nonzero(moves.split), np.count_nonzero(moves.deleted & weighty)
+        deletes = np.count_nonzero(moves.deleted & weighty)
+        planned = len(moves.merged), np.count_nonzero(moves.split), deletes
         return replace(
             state,
             step=state.step + 1,
@@ -213,7 +224,7 @@ class Method(Parameters):
     # Trials
 
     def _try(self, source: Source, state: State) -> State:
-        """Return the first lower state of trials, of births, of finer passes and of the last part, or the same one."""
+        """Return the first lower state of trials, births, finer passes and the last part."""
         tried = state.share < len(SHARES)
         threshold = self.price.threshold(len(state.centers))
         found = self._probe(source, state.centers, state.children, threshold)
@@ -252,8 +263,15 @@ class Method(Parameters):
         found, settling = self._settle(source, centers, children, state.objective, random)
         return Trial(found, passes + settling, trials.KINDS[kind])
 
-    def cross(self, source: Source, first: State, second: State, goal: float, random: np.random.Generator) -> State:
-        """Return where a crossover of two searches settles; it is given up if it will not go below the goal."""
+    def cross(
+        self,
+        source: Source,
+        first: State,
+        second: State,
+        goal: float,
+        random: np.random.Generator,
+    ) -> State:
+        """Return the state of a crossover of two searches, given up without hope of the goal."""
         drawn, others = draw_centers(first.centers, second.centers, random)
         centers = np.concatenate([first.centers[drawn], second.centers[others]])
         children = np.concatenate([first.children[drawn], second.children[others]])
@@ -262,7 +280,11 @@ class Method(Parameters):
         return self._commit(first, found)
 
     def _relax(
-        self, source: Source, centers: Float64Array, children: Float64Array, random: np.random.Generator
+        self,
+        source: Source,
+        centers: Float64Array,
+        children: Float64Array,
+        random: np.random.Generator,
     ) -> tuple[Float64Array, Float64Array]:
         """Return centers, (k, d), and children, (k, 2, d), after some passes of means alone."""
         for _ in range(FREE_PASSES):
@@ -271,9 +293,14 @@ class Method(Parameters):
         return centers, children
 
     def _settle(
-        self, source: Source, centers: Float64Array, children: Float64Array, goal: float, random: np.random.Generator
+        self,
+        source: Source,
+        centers: Float64Array,
+        children: Float64Array,
+        goal: float,
+        random: np.random.Generator,
     ) -> tuple[Findings, int]:
-        """Return the lowest findings of moves and means, and the passes, until these gain little or have no hope."""
+        """Go on with moves and means while they gain; return the lowest findings and the passes."""
         best = self._probe(source, centers, children)
         for passes in range(2, MOST_PASSES + 1):
             moves = profitable_moves(best)
@@ -282,7 +309,8 @@ class Method(Parameters):
             if gained > 0:
                 best = found
             hopeless = best.objective - HOPE * gained > goal
-            if not gained > 0 or hopeless or (not moves.any and gained < self.tol / FINER * found.objective):
+            little = not moves.any and gained < self.tol / FINER * found.objective
+            if not gained > 0 or hopeless or little:
                 return best, passes
         return best, MOST_PASSES
 
@@ -306,33 +334,43 @@ class Method(Parameters):
     # The last part
 
     def _last(self, source: Source, state: State) -> State:
-        """Return the state after moves of single rows, or of births alone; the same state if neither is lower."""
+        """Return the state after moves of single rows or of births alone, if either is lower."""
         for candidate in (self._exchange, self._births_alone):
             centers, rows_read = candidate(source, state)
             if centers is None:
                 continue
-            found = self._probe(source, centers, self._children(centers, self._random(state.passes)))
+            children = self._children(centers, self._random(state.passes))
+            found = self._probe(source, centers, children)
             state = replace(state, rows_read=state.rows_read + rows_read).after_passes(source, 1)
             if found.objective < state.objective:
                 compared = state.compared or candidate == self._births_alone
-                return replace(self._commit(state, found), moves=MoveCounts(swaps=1), settled=False, compared=compared)
+                after = replace(self._commit(state, found), settled=False, compared=compared)
+                return replace(after, moves=MoveCounts(swaps=1))
         return state
 
     def _exchange(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
-        """Return means, (k, d), after moves of single rows, or None if there are many, and the rows read."""
+        """Return means, (k, d), after moves of single rows, and the rows read.
+
+        None if there are too many rows.
+        """
         n, d = source.plan.n_rows, state.centers.shape[1]
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
         gathered, random = source.fold(Gather(), name="gather"), self._random(state.passes)
         kicks = KICKS if state.on_all_rows else 0
-        return exchange_and_kick(gathered, state.centers, self.price, self.divergence, random, kicks), n
+        geometry = self.price, self.divergence
+        return exchange_and_kick(gathered, state.centers, *geometry, random, kicks), n
 
     def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
-        """Return the last centers, (k, d), of births alone, or None if they have no answer, and the rows read."""
+        """Return the last centers, (k, d), of births alone, and the rows read.
+
+        None if they have no answer.
+        """
         if state.compared or not state.on_all_rows or self.penalty > self.divergence.farthest:
             return None, 0
         tol = 0.0 if source.plan.n_rows <= BIRTHS_TO_THE_END else self.tol
-        method = self.sweeps(self.penalty, self.centers, self.max_iter, tol, self.max_clusters, self.metric)
+        limits = self.max_iter, tol, self.max_clusters
+        method = self.sweeps(self.penalty, self.centers, *limits, self.metric)
         try:
             *_, end = iterate(source, method)
         except TooManyClustersError:

@@ -7,7 +7,7 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 TRIES = 3
-"""Rounds of trials that must fail before a share is given up, if the search starts on all rows, ..."""
+"""Rounds of trials that must fail before the next share, if the search starts on all rows, ..."""
 TRIES_ON_CORESET = 2
 """... if it runs on a coreset, ..."""
 TRIES_AFTER = 1
@@ -23,8 +23,8 @@ class State:
     centers: Float64Array
     """(k, d), the centers of the last committed pass.
 
-    One half of a cluster that is split keeps its number, the other half gets the last number.  A merged pair keeps the
-    lower number.  If a cluster leaves, those after it move up.
+    One half of a cluster that is split keeps its number, the other half gets the last number.  A
+    merged pair keeps the lower number.  If a cluster leaves, those after it move up.
     """
     children: Float64Array
     """(k, 2, d), their children in that pass."""

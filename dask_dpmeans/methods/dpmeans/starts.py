@@ -26,9 +26,10 @@ NO_LIMIT = 10**6
 OPTIMISM = 2
 """Squared errors by which a cluster costs more on a coreset, in units of error for each row.
 
-Rows of a coreset are nearer to their own means than all rows are.  With squared error E over n rows, each mean takes
-E / n off the error of the coreset and adds as much to the error of all other rows (Efron 1986, section 2).  This holds
-for a small share of the rows, with equal weights; on coresets of mnist10, of weights from 1 to 8, it was within 5 %.
+Rows of a coreset are nearer to their own means than all rows are.  With squared error E over n
+rows, each mean takes E / n off the error of the coreset and adds as much to the error of all other
+rows (Efron 1986, section 2).  This holds for a small share of the rows, with equal weights; on
+coresets of mnist10, of weights from 1 to 8, it was within 5 %.
 """
 RESTARTS = 2
 """Searches of a coreset, each with its own seed; crossovers need two."""
@@ -60,7 +61,7 @@ def restart_seeds(seed: int) -> list[int]:
 
 
 def start_on_coreset(method: "Method", source: Source, state: State) -> State:
-    """Return the start with the centers of searches of a coreset; the same start if there is no coreset."""
+    """Return the start at the centers of searches of a coreset, if there is a coreset."""
     n, size = source.plan.n_rows, method.coreset_rows
     squared = method.divergence.general is None
     if size == 0 or (size is None and (n <= CORESET_ABOVE or not squared)):
@@ -78,10 +79,12 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
             coreset, passes = sensitivity.coreset(source, size), passes + 1
     optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
     alone = replace(alone, penalty=method.penalty + optimism)
-    restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in restart_seeds(method.seed)]
-    best = source.run([Crossovers(alone, source.run(restarts, coreset, "search"))], coreset, "cross")[0]
+    seeds = restart_seeds(method.seed)
+    restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in seeds]
+    crossovers = Crossovers(alone, source.run(restarts, coreset, "search"))
+    best = source.run([crossovers], coreset, "cross")[0]
     share = len(trials.SHARES)
     if n <= trials.TRIALS_AFTER_BELOW:
         share -= trials.LAST_SHARES
-    start = replace(state, next_centers=best.centers, next_children=best.children, share=share, tries=TRIES_AFTER)
-    return start.after_passes(source, passes)
+    start = replace(state, next_centers=best.centers, next_children=best.children)
+    return replace(start, share=share, tries=TRIES_AFTER).after_passes(source, passes)

@@ -1,4 +1,4 @@
-"""The schedule of trials: how many clusters a trial opens or deletes, which ones, and when trials end."""
+"""The schedule of trials: which clusters a trial opens or deletes, and when trials end."""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,7 +17,11 @@ TRIALS_BELOW = 2**17
 """Rows, of a coreset or of a source without one, up to which there are trials and crossovers."""
 TRIALS_AFTER_BELOW = 2**19
 """Rows up to which trials on all rows follow a coreset."""
-KINDS = {"open": MoveCounts(openings=1), "delete": MoveCounts(closings=1), "swap": MoveCounts(swaps=1)}
+KINDS = {
+    "open": MoveCounts(openings=1),
+    "delete": MoveCounts(closings=1),
+    "swap": MoveCounts(swaps=1),
+}
 """Kinds of trials, in turn, and how each counts in the history."""
 
 
@@ -40,9 +44,17 @@ def clusters_to_change(state: State) -> int:
     return max(1, int(SHARES[state.share] * len(state.centers)))
 
 
-def splits_to_try(found: Findings, count: int, random: np.random.Generator, *, noisy: bool) -> Moves:
-    """Return splits of the clusters that save the most; `noisy` multiplies savings by random numbers."""
-    chances = found.savings * (random.exponential(size=found.k) if noisy else 1.0)
+def splits_to_try(
+    found: Findings,
+    count: int,
+    random: np.random.Generator,
+    *,
+    noisy: bool,
+) -> Moves:
+    """Return splits of the clusters that save the most, or nearly the most if `noisy`."""
+    chances = found.savings
+    if noisy:
+        chances = chances * random.exponential(size=found.k)
     chosen = np.argsort(-chances, kind="stable")[:count]
     split = np.zeros(found.k, np.bool_)
     split[chosen[found.savings[chosen] > 0]] = True
@@ -50,7 +62,7 @@ def splits_to_try(found: Findings, count: int, random: np.random.Generator, *, n
 
 
 def deletes_to_try(found: Findings, count: int, random: np.random.Generator) -> Moves:
-    """Return deletes of the clusters with about the least losses; clusters that receive their rows stay."""
+    """Return deletes of the clusters with about the least losses; receivers of rows stay."""
     losses = found.transfer_losses * random.exponential(size=found.k) ** 0.3
     nothing = no_moves(found)
     return replace(nothing, deleted=nothing.deleted | deletions(found, losses, -math.inf, count)[0])
@@ -58,8 +70,11 @@ def deletes_to_try(found: Findings, count: int, random: np.random.Generator) -> 
 
 def judge(state: State, success: bool) -> State:
     """Return the state after a trial: if trials fail, the share shrinks, down to one cluster."""
-    failures = 0 if success else state.failures + 1
+    if success:
+        return replace(state, failures=0)
+    failures = state.failures + 1
     if failures < state.tries * len(KINDS):
         return replace(state, failures=failures)
-    share = state.share + 1 if clusters_to_change(state) > 1 else len(SHARES)
-    return replace(state, share=share, failures=0)
+    if clusters_to_change(state) > 1:
+        return replace(state, share=state.share + 1, failures=0)
+    return replace(state, share=len(SHARES), failures=0)

@@ -397,7 +397,7 @@ def test_in_one_column_a_search_finds_both_directions(seed):
 def test_opposite_clusters_that_merge_keep_a_center_and_gain_what_is_left_of_the_price():
     rows = np.array([[1.0, 0.0], [-1.0, 0.0]])
     found = Sphere(rows, None, rows, np.stack([rows, rows], axis=1), 5.0).found
-    assert merge_rises(found, np.array([[0, 1]])).tolist() == [1.0]
+    assert (5.0 - merge_rises(found, np.array([[0, 1]]))).tolist() == [1.0]
     moves = Moves(np.zeros(2, np.bool_), np.array([[0, 1]]), np.zeros(2, np.bool_))
     assert apply_moves(found, moves, np.random.default_rng(0))[0].tolist() == [[1.0, 0.0]]
 

@@ -45,7 +45,11 @@ def objects(squared: Float64Array, weights: Float64Array | None, penalty: float)
     return np.asarray(squared > penalty)
 
 
-def keep_openers(proposals: Proposals, penalty: float, divergence: Divergence | None = None) -> Proposals:
+def keep_openers(
+    proposals: Proposals,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Proposals:
     """Return the proposals that open clusters when taken in order, starting without centers.
 
     The cost is the squared distance, here and below, if the divergence is None.
@@ -81,7 +85,11 @@ def keep_objecting(
     return proposals.take(objects(squared, proposals.weights, penalty))
 
 
-def _open_in_order(proposals: Proposals, penalty: float, divergence: Divergence | None) -> Proposals:
+def _open_in_order(
+    proposals: Proposals,
+    penalty: float,
+    divergence: Divergence | None,
+) -> Proposals:
     """Return the openers of a batch."""
     if numba_support.AVAILABLE and divergence is None:
         opened = np.empty(len(proposals), np.bool_)

@@ -73,11 +73,12 @@ class MoveScan:
 
     def combine(self, left: MoveStatistics, right: MoveStatistics) -> MoveStatistics:
         """Merge the statistics of two neighboring runs of blocks."""
+        proposals = left.proposals, right.proposals
         return MoveStatistics(
             left.halves + right.halves,
             left.inertias + right.inertias,
             left.transfers + right.transfers,
-            merge_openers(left.proposals, right.proposals, self.penalty, self.centers.divergence),
+            merge_openers(*proposals, self.penalty, self.centers.divergence),
         )
 
 

@@ -23,6 +23,7 @@ from dask_dpmeans.kernels.assign import Labels, Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings, clusters_of
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
@@ -63,7 +64,7 @@ class Method:
         return State(0, centers, centers, nothing, nothing, math.inf, source.plan.n_rows)
 
     def step(self, source: Source, state: State) -> State:
-        found = source.fold(Round(Openings(math.inf), Centers(state.means)), name="scan").moments
+        found = source.fold(Round(Openings(LinearPrice(math.inf)), Centers(state.means)), name="scan").moments
         means = np.where(found.weights[:, np.newaxis] > 0, found.means, state.means)
         read = state.rows_read + source.plan.n_rows
         return State(state.step + 1, state.means, means, found.weights, found.inertias, found.inertia, read)
@@ -72,7 +73,7 @@ class Method:
         return np.array_equal(after.means, after.centers)
 
     def score(self, source: Source, state: State) -> float:
-        return source.fold(Round(Openings(math.inf), Centers(state.centers)), name="check").moments.inertia
+        return source.fold(Round(Openings(LinearPrice(math.inf)), Centers(state.centers)), name="check").moments.inertia
 
     def labels(self, source: Source, state: State) -> Kernel:
         return Labels(Centers(state.centers))

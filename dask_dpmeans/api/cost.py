@@ -16,8 +16,10 @@ from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.engine.plan import Reduction, power_of_two
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.starts import OPTIMISM
+from dask_dpmeans.methods.dpmeans.trials import SHARES
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
     Columns,
@@ -157,8 +159,8 @@ class Sampling:
 
 def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple[Float64Array, str]:
     """Return the first centers and those that the first rows open, (k, d), and words for them."""
-    first = Centers(method.first_centers(rows))
-    swept = settle(rows, batch.Openings(method.penalty), first, gradually=True)
+    first = method.kernel_centers(method.first_centers(rows))
+    swept = settle(rows, batch.Openings(method.price), first, gradually=True)
     method.objective(swept.answer.moments.inertia, len(swept.state))  # it must be finite
     return swept.state.values, (
         f"the first centers and those that the first {counted(rows.plan.n_rows, 'row')} open; all rows may open more, "
@@ -180,7 +182,7 @@ def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> tu
     price = max(method.penalty * share, TINY)
     found = _apply_moves(some, method, price, most)
     if count < n_rows:
-        price += search.OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
+        price += OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
         found = _apply_moves(some, method, price, most)
     method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
     which, end = f"a search of {counted(count, 'row')}", "ends"
@@ -197,10 +199,10 @@ def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> tu
     return found.centers, f"with which {which} {end}"
 
 
-def _apply_moves(rows: InMemoryRows, method: search.Method, price: float, most: int) -> search.State:
+def _apply_moves(rows: InMemoryRows, method: search.Method, price: float, most: int) -> State:
     """Return the state after a few steps of the search, or once it has more than `most` clusters."""
     alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
-    start = replace(alone.init(rows), share=len(search.SHARES))
+    start = replace(alone.init(rows), share=len(SHARES))
     for step in iterate(rows, alone, start):
         if len(step.state.centers) > most:
             break

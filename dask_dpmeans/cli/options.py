@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dask_dpmeans.methods.dpmeans.metric import METRICS
+from dask_dpmeans.kernels.divergence import METRICS
 from dask_dpmeans.sources import parse_bytes
 from dask_dpmeans.storage.location import check_options
 

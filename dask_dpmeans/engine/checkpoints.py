@@ -19,6 +19,7 @@ from dask_dpmeans.errors import AbandonedError, LockLostError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from typing_extensions import TypeIs
 
 EVERY = 5.0
 """Least seconds between two saves of a checkpoint."""
@@ -136,7 +137,7 @@ def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndar
     values: dict[str, np.ndarray[Any, Any]] = {}
     for each in fields(state):
         value = getattr(state, each.name)
-        if is_dataclass(value) and not isinstance(value, type):
+        if _is_nested(value) and not isinstance(value, type):
             values |= values_of(value, _inner_prefix(each, prefix))
         else:
             values[prefix + each.name] = np.asarray(value)
@@ -147,11 +148,16 @@ def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
     """Return the state with these values as its fields.  Arrays without dimensions become numbers."""
     given: dict[str, Any] = {}
     for each in fields(kind):
-        if isinstance(each.type, type) and is_dataclass(each.type):
+        if _is_nested(each.type) and isinstance(each.type, type):
             given[each.name] = state_of(each.type, values, _inner_prefix(each, prefix))
         else:
             given[each.name] = _number_or_array(values[prefix + each.name])
     return kind(**given)
+
+
+def _is_nested(value: object) -> "TypeIs[DataclassInstance | type[DataclassInstance]]":
+    """Return whether a value, or a type, is a dataclass whose fields are saved one by one."""
+    return is_dataclass(value) and not hasattr(value, "__array__")
 
 
 def _inner_prefix(each: Field[Any], prefix: str) -> str:

@@ -6,10 +6,38 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import Float64Array
 
-MOVES = ("merges", "splits", "deletes", "openings", "closings", "swaps")
+
+@dataclass(frozen=True)
+class MoveCounts:
+    """Moves that led to a state from the state before it; an array of six integers in a store."""
+
+    merges: int = 0
+    """Pairs of clusters that became one."""
+    splits: int = 0
+    """Clusters that became two."""
+    deletes: int = 0
+    """Clusters whose rows went to their neighbors."""
+    openings: int = 0
+    """Trials that opened clusters: 0 or 1, as for the next two."""
+    closings: int = 0
+    """Trials that deleted clusters."""
+    swaps: int = 0
+    """Trials that did both, moves of single rows, or the end of births alone."""
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> "MoveCounts":
+        """Return the counts of an array (6,), or of other counts."""
+        return cls(*np.asarray(values).tolist())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array([getattr(self, name) for name in MOVES], dtype or np.int64)
+
+
+MOVES = tuple(each.name for each in fields(MoveCounts))
 """Columns of the history that count moves, in the order of a state's `moves`."""
 GAINS = ("merge_gain", "split_gain", "delete_gain")
 """Columns of the history for what moves gained, in the order of a state's `gains`."""
@@ -98,7 +126,7 @@ class Record:
     @classmethod
     def of(cls, state: FitState, n_rows: int, seconds: float) -> "Record":
         """Return the record of a state.  Figures that its method does not count are 0."""
-        moves = getattr(state, "moves", np.zeros(len(MOVES), np.int64))
+        moves = np.asarray(getattr(state, "moves", MoveCounts()))
         gains = getattr(state, "gains", np.zeros(len(GAINS)))
         return cls(
             objective=state.objective,

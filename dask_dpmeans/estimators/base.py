@@ -136,18 +136,23 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
     def predict(self, X: object) -> Any:
         """Return the number of the nearest center of each row, (n,) int32; lazy if X is."""
         check_is_fitted(self)
-        return self._mapped(X, Labels(Centers(self.cluster_centers_)), np.int32)
+        return self._mapped(X, Labels(self._centers()), np.int32)
 
     def transform(self, X: object) -> Any:
         """Return the distance of each row to each center, (n, k) float64; lazy if X is."""
         check_is_fitted(self)
-        return self._mapped(X, Distances(self.cluster_centers_), np.float64, self.n_clusters_)
+        return self._mapped(X, Distances(self._centers()), np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return minus the inertia: the weighted sum of squared distances to the nearest centers."""
         check_is_fitted(self)
+        centers = self._centers()
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
-        return -batch.inertia_of(source, self.cluster_centers_)
+        return -batch.inertia_of(source, centers.values, centers.divergence)
+
+    def _centers(self) -> Centers:
+        """Return the centers as kernels take them."""
+        return Centers(self.cluster_centers_)
 
     def _mapped(
         self,

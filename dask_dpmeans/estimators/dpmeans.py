@@ -19,6 +19,7 @@ from dask_dpmeans.estimators.spec import CENTERS, ArrayParameter, MethodSpec
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.sources import Names, check_centers, names_of
 from dask_dpmeans.storage.array_spec import ArraySpec
@@ -164,6 +165,10 @@ class DPMeans(CentersMixin, BaseEstimator):
     def _center_names(self) -> Names | None:
         return center_names(self.init)
 
+    def _centers(self) -> Centers:
+        """Return the centers as kernels take them."""
+        return Centers(self.cluster_centers_, metric_of(self.metric).general)
+
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
         return METHODS[checks.switch("search", self.search)](
@@ -246,7 +251,9 @@ def in_input_units(
 
 
 def _predictor(result: Result) -> Kernel:
-    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"])
+    parameters = result.manifest.parameters
+    centers = Centers(result.arrays["cluster_centers"], metric_of(parameters["metric"]).general)
+    return Predictions(centers, parameters["penalty"])
 
 
 def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.streaming import online, split_merge
 from dask_dpmeans.sources import as_source
@@ -85,7 +86,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         state = source.carry(method.take, method.init(source.n_features), "stream")
         clusters = method.clusters(state)
         inertia = batch.inertia_of(source, clusters.centers)
-        objective = inertia + method.penalty * len(clusters.centers)
+        objective = inertia + LinearPrice(method.penalty).of(len(clusters.centers))
         if not math.isfinite(objective):
             found = f"the objective overflows float64 at penalty={method.penalty:g}"
             raise InputError(f"{found}: divide the data first")

@@ -1,4 +1,4 @@
-"""One pass of rows against given centers: moments of the clusters, and the rows that object."""
+"""One pass of rows against given centers: moments of clusters, and rows that object."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from scipy.spatial.distance import cdist
 from dask_dpmeans.kernels.births import Proposals, keep_openers, merge_openers, objects
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, greatest
 
@@ -18,45 +19,56 @@ class Scan:
     """The answer of a run of blocks."""
 
     moments: Moments
-    """Of the clusters that the centers make of the rows."""
+    """Moments of the clusters of these centers."""
     proposals: Proposals
-    """A cover of the rows that object to every center."""
+    """Openers among the rows that object to every center."""
     reaches: Float64Array
-    """(k,), the greatest squared distance of a row of each cluster to its center."""
+    """(k,), the greatest cost of a row of each cluster at its center."""
 
 
 def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
-    """Labels and squared distances of a block's rows, (height,) each."""
-    if block.memory is not None and len(centers) >= LEAST_CENTERS:
+    """Return labels and squared distances of the rows of a block, (height,) each."""
+    if block.memory is not None and len(centers) >= LEAST_CENTERS and centers.divergence is None:
         memory: HamerlyBounds = block.memory.setdefault("assign", HamerlyBounds())
         return memory.assign(block.rows, centers, block.scratch)
     return nearest_squared(block.rows, centers, block.scratch)
 
 
 def scan(block: Block, centers: Centers, penalty: float) -> Scan:
-    """The answer of one block."""
+    """Return the answer of one block; rows that cost more than the penalty object."""
     labels, squared = assign(block, centers)
     moments = cluster_moments(block, labels, squared, len(centers))
-    return Scan(moments, propose(block, squared, penalty), greatest(labels, squared, len(centers)))
+    proposals = propose(block, squared, penalty, centers.divergence)
+    return Scan(moments, proposals, greatest(labels, squared, len(centers)))
 
 
-def propose(block: Block, squared: Float64Array, penalty: float) -> Proposals:
-    """A cover of the rows that object to every center, by their squared distances to the nearest, (height,)."""
+def propose(
+    block: Block,
+    squared: Float64Array,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Proposals:
+    """Return the openers among the rows that object, given their least costs, (height,)."""
     objecting = np.isfinite(penalty) and objects(squared, block.weights, penalty)
     which = np.flatnonzero(objecting)
-    proposals = Proposals(
-        block.start + which.astype(np.int64),
-        block.rows[which].astype(np.float64),
-        np.ones(len(which)) if block.weights is None else block.weights[which],
-    )
-    return keep_openers(proposals, penalty)
+    weights = np.ones(len(which))
+    if block.weights is not None:
+        weights = block.weights[which]
+    rows = block.rows[which].astype(np.float64)
+    proposals = Proposals(block.start + which.astype(np.int64), rows, weights)
+    return keep_openers(proposals, penalty, divergence)
 
 
-def merge_scans(left: Scan, right: Scan, penalty: float) -> Scan:
-    """The answer of two neighboring runs."""
+def merge_scans(
+    left: Scan,
+    right: Scan,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Scan:
+    """Return the answer of two neighboring runs of blocks."""
     return Scan(
         left.moments + right.moments,
-        merge_openers(left.proposals, right.proposals, penalty),
+        merge_openers(left.proposals, right.proposals, penalty, divergence),
         np.maximum(left.reaches, right.reaches),
     )
 
@@ -68,19 +80,19 @@ class Labels:
     centers: Centers
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32]]:
-        """Labels, (height,) int32."""
+        """Return labels, (height,) int32."""
         return (nearest(block.rows, self.centers, block.scratch).astype(np.int32),)
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The kernel of a map: the label of each row, its squared distance, and whether it lies beyond every radius."""
+    """The kernel of a map: label, cost, and whether the cost exceeds the penalty."""
 
     centers: Centers
     penalty: float
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
-        """Labels (height,) int32, squared distances (height,) and whether these exceed the penalty (height,)."""
+        """Return labels, int32, costs, and whether costs exceed the penalty, (height,) each."""
         labels, squared = assign(block, self.centers)
         return labels.astype(np.int32), squared, squared > self.penalty
 
@@ -89,8 +101,10 @@ class Predictions:
 class Distances:
     """The kernel of a map: the distance of each row to each center."""
 
-    centers: Float64Array
+    centers: Centers
 
     def __call__(self, block: Block) -> tuple[Float64Array]:
-        """(height, k)."""
-        return (cdist(block.rows, self.centers),)
+        """Return Euclidean distances, (height, k); costs if the centers have another divergence."""
+        if self.centers.divergence is not None:
+            return (self.centers.divergence.costs_to_all(block.rows, self.centers.values),)
+        return (cdist(block.rows, self.centers.values),)

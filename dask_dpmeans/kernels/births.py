@@ -13,7 +13,8 @@ import numpy as np
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
+from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.numba_support import compile_loop
 
 BATCH = 256
@@ -44,32 +45,53 @@ def objects(squared: Float64Array, weights: Float64Array | None, penalty: float)
     return np.asarray(squared > penalty)
 
 
-def keep_openers(proposals: Proposals, penalty: float) -> Proposals:
-    """Return the proposals that open clusters when taken in order, starting without centers."""
+def keep_openers(
+    proposals: Proposals,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Proposals:
+    """Return the proposals that open clusters when taken in order, starting without centers.
+
+    The cost is the squared distance, here and below, if the divergence is None.
+    """
     openers = proposals.take(slice(0))
     for start in range(0, len(proposals), BATCH):
         batch = proposals.take(np.arange(start, min(start + BATCH, len(proposals))))
-        objecting = keep_objecting(batch, openers.rows, penalty)
-        openers = openers.then(_open_in_order(objecting, penalty))
+        objecting = keep_objecting(batch, openers.rows, penalty, divergence)
+        openers = openers.then(_open_in_order(objecting, penalty, divergence))
     return openers
 
 
-def merge_openers(left: Proposals, right: Proposals, penalty: float) -> Proposals:
+def merge_openers(
+    left: Proposals,
+    right: Proposals,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Proposals:
     """Merge the openers of two neighboring runs: `left`, then the rows of `right` that object."""
-    return left.then(keep_objecting(right, left.rows, penalty))
+    return left.then(keep_objecting(right, left.rows, penalty, divergence))
 
 
-def keep_objecting(proposals: Proposals, centers: Float64Array, penalty: float) -> Proposals:
+def keep_objecting(
+    proposals: Proposals,
+    centers: Float64Array,
+    penalty: float,
+    divergence: Divergence | None = None,
+) -> Proposals:
     """Return the proposals that object to each of the centers, (k, d)."""
     if not len(proposals) or not len(centers):
         return proposals
-    _, squared = nearest_squared(proposals.rows, Centers(centers))
+    _, squared = nearest_squared(proposals.rows, Centers(centers, divergence))
     return proposals.take(objects(squared, proposals.weights, penalty))
 
 
-def _open_in_order(proposals: Proposals, penalty: float) -> Proposals:
+def _open_in_order(
+    proposals: Proposals,
+    penalty: float,
+    divergence: Divergence | None,
+) -> Proposals:
     """Return the openers of a batch."""
-    if numba_support.AVAILABLE:
+    if numba_support.AVAILABLE and divergence is None:
         opened = np.empty(len(proposals), np.bool_)
         _open_in_order_compiled(proposals.rows, proposals.weights, float(penalty), opened)
         return proposals.take(opened)
@@ -78,8 +100,8 @@ def _open_in_order(proposals: Proposals, penalty: float) -> Proposals:
     while left.size:
         first, left = left[0], left[1:]
         openers.append(first)
-        center = proposals.rows[first : first + 1]
-        squared = squared_distances(proposals.rows[left], center, np.zeros(len(left), np.intp))
+        center = Centers(proposals.rows[first : first + 1], divergence)
+        squared = costs(proposals.rows[left], center, np.zeros(len(left), np.intp))
         left = left[objects(squared, proposals.weights[left], penalty)]
     return proposals.take(np.array(openers, np.intp))
 

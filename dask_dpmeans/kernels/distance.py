@@ -1,33 +1,44 @@
 """Squared distances, and the nearest center of every row.
 
 The squared distance of a row and a center *is* the float64 sum, over the columns in order, of
-``(x[j] - center[j]) ** 2``, each operation rounded once (no fused multiply-add).  Equal distances go to
-the lowest center number.  `squared_distances` computes the definition.  `nearest` ranks by one matrix product,
-``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the rounding of that product to the
-definition, so that its answer is the definition's for any BLAS, number of threads and height of the block.
+``(x[j] - center[j]) ** 2``, each operation rounded once (no fused multiply-add).  Equal distances
+go to the lowest center number.  `squared_distances` computes the definition.  `nearest` ranks by
+one matrix product, ``x . c - |c|^2 / 2``, and hands every row whose two best centers lie within the
+rounding of that product to the definition, so that its answer is the definition's for any BLAS,
+number of threads and height of the block.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
 
+if TYPE_CHECKING:
+    from dask_dpmeans.kernels.divergence import Divergence
+
 _DOUBLE = float(np.finfo(np.float64).eps) / 2
 SMALL_PRODUCT = 10**6
-"""Multiplications up to which OpenBLAS does not pack the factors first: at d = 16, k = 512 products of 1,024 rows took
-0.79 of the time of one large product, stacks of products of this size 0.5 to 0.6."""
+"""Multiplications up to which OpenBLAS does not pack the factors first.
+
+At d = 16, k = 512 products of 1,024 rows took 0.79 of the time of one large product, stacks of
+products of this size 0.5 to 0.6."""
 MOST_CANDIDATES = 16
-"""Centers between which the definition decides at once, for a row whose ranking in float32 leaves them in doubt; where
-there are more, the row is ranked again in float64."""
+"""Most centers between which the definition decides after the ranking in float32.
+
+With more candidates the row is ranked again in float64."""
 COMPILED_TILE = 2**8
-"""Rows that compiled loops rank together, the most: they keep the best scores of each, center by center.  At d = 2,
-k = 61 and d = 10, k = 220 tiles of 1,024 rows took 1.6 and 1.5 times as long."""
+"""Most rows that compiled loops rank together.
+
+At d = 2, k = 61 and d = 10, k = 220 tiles of 1,024 rows took 1.6 and 1.5 times as long."""
 LEAST_HEIGHT = 32
-"""Rows of a small product; at d = 128, k = 1,000 products of fewer rows were slower than one of 1,024."""
+"""Least rows of a small product.
+
+At d = 128, k = 1,000 products of fewer rows were slower than one product of 1,024."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,8 @@ class Centers:
 
     values: Float64Array
     """The centers as given, (k, d)."""
+    divergence: "Divergence | None" = None
+    """What a row costs at a center; None for the squared distance, by its fast paths."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -53,24 +66,24 @@ class Centers:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Centers shifted to lie around the origin, as the right factor of one matrix product."""
+    """Centers shifted around the origin, as the right factor of one matrix product."""
 
     matrix: Rows
     """(d + 1, k): the shifted centers as columns, minus half their squared norms below them."""
     shift: Rows
-    """(d,), subtracted from rows before the product.  It serves the ranking alone: no sum sees it."""
+    """(d,), subtracted from rows before the product, for the ranking alone."""
     radius: float
     """The largest norm of a shifted center."""
     unit: float
     """Unit roundoff of the product's precision."""
     tile: int
-    """Rows that are ranked together: few calls, and scores (8 MB of float32 up to k = 16,384) in the cache."""
+    """Rows that are ranked together; their scores fit in the cache."""
     height: int
     """Rows to a product; a tile is a stack of products."""
 
     @classmethod
     def of(cls, values: Float64Array, dtype: type[np.float32] | type[np.float64]) -> "Ranking":
-        """The ranking of `values`, (k, d), in precision `dtype`."""
+        """Return the ranking of `values`, (k, d), in precision `dtype`."""
         k, d = values.shape
         with np.errstate(all="ignore"):
             shift: Rows = values.mean(axis=0).astype(dtype)
@@ -82,35 +95,36 @@ class Ranking:
             radius = float(np.sqrt(squared_norms.max()))
         tile = 1 << max(7, min(10, (2**21 // k).bit_length() - 1))
         height = min(tile, SMALL_PRODUCT // matrix.size)
-        return cls(
-            matrix, shift, radius, float(np.finfo(dtype).eps) / 2, tile, height if height >= LEAST_HEIGHT else tile
-        )
+        if height < LEAST_HEIGHT:
+            height = tile
+        return cls(matrix, shift, radius, float(np.finfo(dtype).eps) / 2, tile, height)
 
     @property
     def decides(self) -> bool:
-        """Whether it is the last one: what it leaves in doubt goes to the definition."""
+        """Whether the definition decides the rows that this ranking leaves in doubt."""
         return self.matrix.dtype == np.float64
 
     @property
     def parts(self) -> tuple[Rows, Rows, Float64Array, int]:
-        """What compiled loops take of it: the most candidates among which they decide at the end."""
-        return self.shift, self.matrix, self.bounds, self.matrix.shape[1] if self.decides else MOST_CANDIDATES
+        """Arguments of compiled loops; the last is the most candidates that they decide among."""
+        most = MOST_CANDIDATES
+        if self.decides:
+            most = self.matrix.shape[1]
+        return self.shift, self.matrix, self.bounds, most
 
     @cached_property
     def bounds(self) -> Float64Array:
-        """(5,), what the compiled ranking makes `doubt` of."""
-        d, limits = len(self.shift), np.finfo(self.matrix.dtype)
-        terms = 2 * (d + 8)
-        return np.array(
-            [self.radius, 1.01 * terms * self.unit, 2 * terms * _DOUBLE, terms * float(limits.tiny), limits.max / 4]
-        )
+        """(5,), numbers of `doubt` for compiled loops."""
+        limits, terms = np.finfo(self.matrix.dtype), 2 * (len(self.shift) + 8)
+        tiny, most = terms * float(limits.tiny), limits.max / 4
+        return np.array([self.radius, 1.01 * terms * self.unit, 2 * terms * _DOUBLE, tiny, most])
 
     def doubt(self, rows: Rows) -> Rows:
-        """Bound on what rounding does to the difference of two scores, (rows,), for shifted rows (rows, d).
+        """Return a bound of the rounding of the difference of two scores, (n,), for shifted rows, (n, d).
 
-        With D = d + 8 unit roundoffs for shifting, converting and summing, a score is off by at most
-        D u |c| (|x| + |c|); the definition rounds each squared distance, at most 2 (|x|^2 + |c|^2), by (d + 2) units
-        of float64.  Both are doubled, for two scores are compared.
+        With D = d + 8 unit roundoffs for shifting, converting and summing, a score is off by at
+        most D u |c| (|x| + |c|); the definition rounds each squared distance, at most 2 (|x|^2 +
+        |c|^2), by (d + 2) units of float64.  Both are doubled, for two scores are compared.
         """
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         radius = rows.dtype.type(self.radius)
@@ -118,21 +132,34 @@ class Ranking:
         scores = rows.dtype.type(1.01 * terms * self.unit) * radius * (norms + radius)
         definition = rows.dtype.type(2 * terms * _DOUBLE) * (norms * norms + radius * radius)
         bound: Rows = scores + definition + terms * np.finfo(rows.dtype).tiny
-        bound[~((norms + radius) ** 2 < np.finfo(rows.dtype).max / 4)] = np.inf  # the definition may overflow
+        finite = (norms + radius) ** 2 < np.finfo(rows.dtype).max / 4
+        bound[~finite] = np.inf  # the definition may overflow
         return bound
+
+
+def costs(
+    rows: Rows,
+    centers: Centers,
+    labels: IndexArray,
+    scratch: Scratch | None = None,
+) -> Float64Array:
+    """Return the cost of each row, (n, d), at the center of its label, (n,) float64."""
+    if centers.divergence is not None:
+        return centers.divergence.costs(rows, centers.values, labels)
+    return squared_distances(rows, centers.values, labels, scratch)
 
 
 def squared_distances(
     rows: Rows, centers: Float64Array, labels: IndexArray, scratch: Scratch | None = None
 ) -> Float64Array:
-    """The squared distance, by definition, of each row to the center that its label names.
+    """Return the squared distance, by definition, of each row to the center of its label.
 
     Parameters
     ----------
     rows : (n, d), float32 or float64
     centers : (k, d)
     labels : (n,), numbers of centers
-    scratch : memory to work in
+    scratch : working memory
 
     Returns
     -------
@@ -148,9 +175,8 @@ def squared_distances(
     for start in range(0, n, tile):
         part = slice(start, min(start + tile, n))
         height = part.stop - start
-        differences = np.take(
-            centers, labels[part], axis=0, out=scratch.array("differences", (height, d), np.float64), mode="clip"
-        )
+        differences = scratch.array("differences", (height, d), np.float64)
+        np.take(centers, labels[part], axis=0, out=differences, mode="clip")
         np.subtract(rows[part], differences, out=differences)
         columns = scratch.array("columns", (d, height), np.float64)
         columns[...] = differences.T
@@ -164,29 +190,37 @@ def squared_distances(
 
 
 def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> IndexArray:
-    """The number of the nearest center of each row, the lowest among equals, as the definition decides.
+    """Return the number of the nearest center of each row, the lowest among equals.
 
     Parameters
     ----------
     rows : (n, d), float32 or float64
     centers : k centers of d columns
-    scratch : memory to work in
+    scratch : working memory
 
     Returns
     -------
     (n,) numbers of centers
     """
+    if centers.divergence is not None:
+        return centers.divergence.nearest(rows, centers.values)[0]
     return _nearest(rows, centers, scratch or Scratch(), np.empty(0))
 
 
-def nearest_squared(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> tuple[IndexArray, Float64Array]:
-    """The number of the nearest center of each row, (n,), as `nearest` has it, and its squared distance, (n,)."""
+def nearest_squared(
+    rows: Rows,
+    centers: Centers,
+    scratch: Scratch | None = None,
+) -> tuple[IndexArray, Float64Array]:
+    """Return the number of the nearest center of each row, (n,), and its squared distance, (n,)."""
+    if centers.divergence is not None:
+        return centers.divergence.nearest(rows, centers.values)
     squared = np.empty(len(rows))
     return _nearest(rows, centers, scratch or Scratch(), squared), squared
 
 
 def _nearest(rows: Rows, centers: Centers, scratch: Scratch, squared: Float64Array) -> IndexArray:
-    """The nearest center of each row, (n,); the squared distances go to `squared`, unless that is empty."""
+    """Return the nearest center of each row, (n,); fill `squared` unless it is empty."""
     if len(centers) == 1 or not len(rows):
         labels = np.zeros(len(rows), np.intp)
         _measure(rows, centers, labels, scratch, squared)
@@ -194,27 +228,40 @@ def _nearest(rows: Rows, centers: Centers, scratch: Scratch, squared: Float64Arr
     ranked = _compiled if numba_support.AVAILABLE else _ranked
     labels, unsure = ranked(rows, centers, centers.single, scratch, squared)
     if unsure.size:
-        exact = np.empty(len(unsure) if squared.size else 0)
-        labels[unsure], _ = ranked(rows[unsure].astype(np.float64), centers, centers.double, scratch, exact)
+        doubles = rows[unsure].astype(np.float64)
+        exact = np.empty(0)
+        if squared.size:
+            exact = np.empty(len(unsure))
+        labels[unsure], _ = ranked(doubles, centers, centers.double, scratch, exact)
         if squared.size:
             squared[unsure] = exact
     return labels
 
 
-def _measure(rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch, squared: Float64Array) -> None:
-    """Fill `squared`, unless it is empty."""
+def _measure(
+    rows: Rows,
+    centers: Centers,
+    labels: IndexArray,
+    scratch: Scratch,
+    squared: Float64Array,
+) -> None:
+    """Fill `squared`, (n,), unless it is empty."""
     if squared.size:
         squared[:] = squared_distances(rows, centers.values, labels, scratch)
 
 
-def nearest_two(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> tuple[IndexArray, IndexArray]:
-    """The numbers of the nearest and the second nearest center of each row, the lower first among equals.
+def nearest_two(
+    rows: Rows,
+    centers: Centers,
+    scratch: Scratch | None = None,
+) -> tuple[IndexArray, IndexArray]:
+    """Return the numbers of the two nearest centers of each row, the lower first among equals.
 
     Parameters
     ----------
     rows : (n, d), float32 or float64
     centers : k >= 2 centers of d columns
-    scratch : memory to work in
+    scratch : working memory
 
     Returns
     -------
@@ -222,10 +269,13 @@ def nearest_two(rows: Rows, centers: Centers, scratch: Scratch | None = None) ->
     """
     if not len(rows):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    if centers.divergence is not None:
+        return centers.divergence.nearest_two(rows, centers.values)
     ranked, scratch = _compiled_two if numba_support.AVAILABLE else _ranked_two, scratch or Scratch()
     labels, seconds, unsure = ranked(rows, centers, centers.single, scratch)
     if unsure.size:
-        labels[unsure], seconds[unsure], _ = ranked(rows[unsure].astype(np.float64), centers, centers.double, scratch)
+        doubles = rows[unsure].astype(np.float64)
+        labels[unsure], seconds[unsure], _ = ranked(doubles, centers, centers.double, scratch)
     return labels, seconds
 
 
@@ -233,16 +283,18 @@ def _compiled_two(
     rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
     """As `_ranked_two`, by compiled loops."""
-    labels, seconds, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
+    n = len(rows)
+    labels, seconds, sure = np.empty(n, np.intp), np.empty(n, np.intp), np.empty(n, np.bool_)
     loop = distance_compiled.nearest_two_double if ranking.decides else distance_compiled.nearest_two_single
-    loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, seconds, sure)
+    memory = _memory(rows, ranking, scratch, COMPILED_TILE)
+    loop(rows, centers.values, *ranking.parts, *memory, labels, seconds, sure)
     return labels, seconds, np.flatnonzero(~sure)
 
 
 def _ranked_two(
     rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """The two nearest centers of each row, (n,), and the rows in which these are left to the ranking in float64."""
+    """Return the two nearest centers of each row, (n,), and the rows left in doubt."""
     labels, seconds = np.empty(len(rows), np.intp), np.empty(len(rows), np.intp)
     unsure = np.zeros(len(rows), np.bool_)
     with np.errstate(all="ignore"):
@@ -274,12 +326,13 @@ def _compiled(
     """As `_ranked`, by compiled loops, which measure a tile of rows while it is in the cache."""
     labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
     loop = distance_compiled.nearest_double if ranking.decides else distance_compiled.nearest_single
-    loop(rows, centers.values, *ranking.parts, *_memory(rows, ranking, scratch, COMPILED_TILE), labels, sure, squared)
+    memory = _memory(rows, ranking, scratch, COMPILED_TILE)
+    loop(rows, centers.values, *ranking.parts, *memory, labels, sure, squared)
     return labels, np.flatnonzero(~sure)
 
 
 def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[Rows, Rows]:
-    """What a ranking works in, for a tile of rows: shifted rows with a column more, and scores."""
+    """Return memory for a tile: shifted rows with one more column, and scores."""
     height, (d, k), dtype = min(tile, len(rows)), ranking.matrix.shape, ranking.matrix.dtype
     return scratch.array("left", (height, d), dtype), scratch.array("product", (height, k), dtype)
 
@@ -287,9 +340,9 @@ def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[
 def _ranked(
     rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch, squared: Float64Array
 ) -> tuple[IndexArray, IndexArray]:
-    """The nearest center of each row, (n,), and the rows in which that is left to the ranking in float64.
+    """Return the nearest center of each row, (n,), and the rows left in doubt.
 
-    The squared distances to these go to `squared`, unless that is empty.
+    Fill `squared`, (n,), unless it is empty.
     """
     labels = np.empty(len(rows), np.intp)
     doubtful = [np.empty(0, np.intp)]
@@ -298,7 +351,8 @@ def _ranked(
             labels[part], unsure, floor = _best(scores, ranking.doubt(shifted))
             if unsure.size and ranking.decides:
                 candidates = ~(scores[unsure] < floor[unsure, np.newaxis])
-                labels[part.start + unsure] = _decide(rows[part][unsure], candidates, centers.values)
+                exact = rows[part][unsure]
+                labels[part.start + unsure] = _decide(exact, candidates, centers.values)
             elif unsure.size:
                 doubtful.append(part.start + unsure)
     _measure(rows, centers, labels, scratch, squared)
@@ -306,7 +360,7 @@ def _ranked(
 
 
 def _scores(rows: Rows, ranking: Ranking, scratch: Scratch) -> Iterator[tuple[slice, Rows, Rows]]:
-    """Tiles of rows with their shifted copies and scores against all centers; both are overwritten by the next."""
+    """Yield tiles of shifted rows and their scores; the next tile overwrites both."""
     d = rows.shape[1]
     left, product = _memory(rows, ranking, scratch, ranking.tile)
     left[:, d] = 1
@@ -319,17 +373,18 @@ def _scores(rows: Rows, ranking: Ranking, scratch: Scratch) -> Iterator[tuple[sl
 
 
 def _multiply(left: Rows, right: Rows, height: int, product: Rows) -> Rows:
-    """left @ right, (n, k), into `product`, as a stack of products of `height` rows and one of the rest."""
+    """Write left @ right, (n, k), to `product`, as products of `height` rows and the rest."""
     (n, d), k = left.shape, right.shape[1]
     stacked = n // height * height
-    np.matmul(left[:stacked].reshape(-1, height, d), right, out=product[:stacked].reshape(-1, height, k))
+    stack, out = left[:stacked].reshape(-1, height, d), product[:stacked].reshape(-1, height, k)
+    np.matmul(stack, right, out=out)
     if stacked < n:
         np.matmul(left[stacked:], right, out=product[stacked:])
     return product
 
 
 def _best(scores: Rows, doubt: Rows) -> tuple[IndexArray, IndexArray, Rows]:
-    """The best center of each row, the rows in which another comes within `doubt`, and the scores to come up to."""
+    """Return the best center of each row, the rows in doubt, and the least scores of candidates."""
     flat = scores.reshape(-1)
     rows = np.arange(0, flat.size, scores.shape[1])
     best = scores.argmax(axis=1)
@@ -344,7 +399,7 @@ def _best(scores: Rows, doubt: Rows) -> tuple[IndexArray, IndexArray, Rows]:
 
 
 def _decide(rows: Rows, candidates: BoolArray, centers: Float64Array) -> IndexArray:
-    """The nearest among each row's candidate centers, by definition: rows (n, d), candidates (n, k)."""
+    """Return the nearest candidate center of each row, by definition; candidates are (n, k)."""
     decided = np.empty(len(rows), np.intp)
     height = max(1, 2**22 // (candidates.shape[1] * rows.shape[1]))
     for start in range(0, len(rows), height):

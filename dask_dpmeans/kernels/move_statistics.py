@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.assign import propose
 from dask_dpmeans.kernels.births import Proposals, merge_openers
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
-from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
+from dask_dpmeans.kernels.distance import Centers, costs, nearest_two
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, total
-from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
+from dask_dpmeans.kernels.numba_support import compile_loop
 
 DENSE = 8
 """Pairs of clusters for each row, up to which summing over all pairs is faster than sorting."""
@@ -62,19 +63,22 @@ class MoveScan:
     def chunk(self, block: Block) -> MoveStatistics:
         """Return the statistics of one block."""
         labels, seconds = two_nearest(block, self.centers)
-        children = self.children.reshape(2 * len(self.centers), -1)
-        measure = select_loop(_measure_compiled, _measure)
-        centers = self.centers.values
-        squared, halves, inertias, transfers = measure(block, centers, children, labels, seconds)
-        return MoveStatistics(halves, inertias, transfers, propose(block, squared, self.penalty))
+        divergence, measure = self.centers.divergence, _measure
+        children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
+        if numba_support.AVAILABLE and divergence is None:
+            measure = _measure_compiled
+        squared, halves, inertias, transfers = measure(block, self.centers, children, labels, seconds)
+        proposals = propose(block, squared, self.penalty, divergence)
+        return MoveStatistics(halves, inertias, transfers, proposals)
 
     def combine(self, left: MoveStatistics, right: MoveStatistics) -> MoveStatistics:
         """Merge the statistics of two neighboring runs of blocks."""
+        proposals = left.proposals, right.proposals
         return MoveStatistics(
             left.halves + right.halves,
             left.inertias + right.inertias,
             left.transfers + right.transfers,
-            merge_openers(left.proposals, right.proposals, self.penalty),
+            merge_openers(*proposals, self.penalty, self.centers.divergence),
         )
 
 
@@ -92,17 +96,17 @@ Measured = tuple[Float64Array, Moments, Float64Array, Transfers]
 
 def _measure(
     block: Block,
-    centers: Float64Array,
-    children: Float64Array,
+    centers: Centers,
+    children: Centers,
     labels: IndexArray,
     seconds: IndexArray,
 ) -> Measured:
     """Return the statistics of rows whose two nearest centers are known."""
     k, rows, scratch = len(centers), block.rows, block.scratch
-    squared = squared_distances(rows, centers, labels, scratch)
-    losses = squared_distances(rows, centers, seconds, scratch) - squared
-    first = squared_distances(rows, children, 2 * labels, scratch)
-    second = squared_distances(rows, children, 2 * labels + 1, scratch)
+    squared = costs(rows, centers, labels, scratch)
+    losses = costs(rows, centers, seconds, scratch) - squared
+    first = costs(rows, children, 2 * labels, scratch)
+    second = costs(rows, children, 2 * labels + 1, scratch)
     sides = second < first
     halves = cluster_moments(block, 2 * labels + sides, np.where(sides, second, first), 2 * k)
     errors = squared
@@ -114,19 +118,20 @@ def _measure(
 
 def _measure_compiled(
     block: Block,
-    centers: Float64Array,
-    children: Float64Array,
+    centers: Centers,
+    children: Centers,
     labels: IndexArray,
     seconds: IndexArray,
 ) -> Measured:
     """Return the statistics by a compiled loop, which sums the transfers if there are few pairs."""
-    n, (k, d) = len(labels), centers.shape
+    n, (k, d) = len(labels), centers.values.shape
     squared, losses, inertias = np.empty(n), np.empty(n), np.zeros(k)
     halves = np.zeros(2 * k, np.int64), np.zeros(2 * k), np.zeros((2 * k, d)), np.zeros(2 * k)
     dense = k * k <= DENSE * n
     pairs = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
     measured = squared, losses, halves, inertias, pairs
-    _add_rows(block.rows, block.row_weights(), centers, children, labels, seconds, *measured)
+    given = block.rows, block.row_weights(), centers.values, children.values, labels, seconds
+    _add_rows(*given, *measured)
     if dense:
         present = np.flatnonzero(pairs[0]).astype(np.int64)
         transfers = Transfers(present, pairs[1][present])

@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
-from dask_dpmeans.kernels.distance import squared_distances
+from dask_dpmeans.kernels.divergence import VANISHING, Divergence
 from dask_dpmeans.kernels.moments import cluster_moments
-from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
+from dask_dpmeans.kernels.numba_support import compile_loop
 from dask_dpmeans.kernels.online import squared_to_all, squared_to_all_compiled
+from dask_dpmeans.kernels.price import LinearPrice, Price
 
 EXCHANGE_ROUNDING = 1e-9
 """A move must gain more than this share of the penalty, and the rest of the old cluster must weigh
 more than this share of it; less is rounding."""
-VANISHING = 1e-12
-"""Unit rows whose average is no longer than this cancel: its direction is rounding."""
 
 SPARE = 8
 """Room for new clusters at first, beyond twice the present ones."""
@@ -50,36 +50,41 @@ class Exchanged:
     labels: Int64Array
     """(n,), numbers of clusters; some numbers may have no rows."""
     objective: float
-    """Squared error about the means, plus penalty times clusters."""
+    """Cost of the rows at the means, plus the price of the clusters."""
     passes: int
     """Number of passes over the rows."""
 
 
 def exchange(
-    rows: Float64Array, weights: Float64Array, labels: Int64Array, penalty: float, most: int, *, spherical: bool
+    rows: Float64Array, weights: Float64Array, labels: Int64Array, price: Price, most: int, divergence: Divergence
 ) -> Exchanged:
     """Move rows one by one, in order, to the cheapest cluster or to a new one, until no move gains.
 
     Parameters
     ----------
-    rows : (n, d); of unit length if `spherical`
+    rows : (n, d); of unit length if the divergence is spherical
     weights : (n,), > 0
     labels : (n,), numbers of the rows' clusters at first
-    penalty : the price of a cluster, in squared units of the rows times weight
+    price : price of the clusters
     most : maximum number of passes over the rows
-    spherical : whether a center is the direction of the sum of its rows, instead of their mean
+    divergence : cost of a row at a center
+
+    Compiled loops support linear prices and squared distances; NumPy supports all.
     """
     labels = labels.copy()
     room = 2 * (int(labels.max()) + 1) + SPARE
-    loop = select_loop(_exchange_rows_compiled, exchange_rows)
+    spherical = divergence.spherical
     clusters = _clusters(rows, weights, labels, room, spherical)
-    passes = loop(rows, weights, labels, penalty, spherical, most, clusters)
+    if numba_support.AVAILABLE and isinstance(price, LinearPrice) and divergence.general is None:
+        passes = _exchange_rows_compiled(rows, weights, labels, price.penalty, spherical, most, clusters)
+    else:
+        passes = exchange_rows(rows, weights, labels, price, divergence, most, clusters)
     clusters = _clusters(rows, weights, labels, room, spherical)
     if clusters.counts.all() and passes < most:  # the room is used up: more clusters may open
-        more = exchange(rows, weights, labels, penalty, most - passes, spherical=spherical)
+        more = exchange(rows, weights, labels, price, most - passes, divergence)
         return replace(more, passes=passes + more.passes)
-    squared = squared_distances(rows, np.ascontiguousarray(clusters.centers.T), labels)
-    objective = math.fsum(weights * squared) + penalty * np.count_nonzero(clusters.counts)
+    costs = divergence.costs(rows, np.ascontiguousarray(clusters.centers.T), labels)
+    objective = math.fsum(weights * costs) + price.of(int(np.count_nonzero(clusters.counts)))
     return Exchanged(labels, objective, passes)
 
 
@@ -103,8 +108,8 @@ def exchange_rows(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    penalty: float,
-    spherical: bool,
+    price: Price,
+    divergence: Divergence,
     most: int,
     clusters: MovableClusters,
 ) -> int:
@@ -120,7 +125,7 @@ def exchange_rows(
         first, count = 0, FEWEST_ROWS
         while first < len(rows):
             part = slice(first, first + count)
-            gaining, targets = _best_moves(rows[part], weights[part], labels[part], penalty, spherical, clusters)
+            gaining, targets = _best_moves(rows[part], weights[part], labels[part], price, divergence, clusters)
             if not len(gaining):
                 first += len(targets)
                 most_rows = MOST_DIFFERENCES // (rows.shape[1] * np.count_nonzero(clusters.counts))
@@ -128,8 +133,8 @@ def exchange_rows(
                 continue
             offset = int(gaining[0])  # the rows after it see the centers that this move leads to
             i = first + offset
-            _take_out(rows[i], weights[i], labels[i], spherical, clusters)
-            _put_in(rows[i], weights[i], int(targets[offset]), spherical, clusters)
+            _take_out(rows[i], weights[i], labels[i], divergence.spherical, clusters)
+            _put_in(rows[i], weights[i], int(targets[offset]), divergence.spherical, clusters)
             labels[i] = targets[offset]
             moved = True
             first, count = i + 1, max(FEWEST_ROWS, min(count, 2 * (offset + 1)))
@@ -140,26 +145,32 @@ def _best_moves(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    penalty: float,
-    spherical: bool,
+    price: Price,
+    divergence: Divergence,
     clusters: MovableClusters,
 ) -> tuple[Int64Array, Int64Array]:
     """Return positions, (m,), of rows, (n, d), that gain by a move, and all best targets, (n,)."""
     centers, masses, counts = clusters
     present, every = np.flatnonzero(counts > 0), np.arange(len(rows))
-    squared = _squared_to_each(rows, centers[:, present])
     own = np.searchsorted(present, labels)
     sizes = counts[labels]
-    gains = _leaving_gains(weights, masses[labels], squared[every, own], spherical)
-    left = np.where(sizes == 1, penalty, gains)
-    costs = _joining_costs(weights[:, np.newaxis], masses[present], squared, spherical)
+    if divergence.general is None:
+        squared = _squared_to_each(rows, centers[:, present])
+        gains = _leaving_gains(weights, masses[labels], squared[every, own], divergence.spherical)
+        costs = _joining_costs(weights[:, np.newaxis], masses[present], squared, divergence.spherical)
+    else:
+        gains = divergence.leaving(rows, weights, masses[labels], centers[:, labels].T)
+        costs = divergence.joining(rows, weights, masses[present], centers[:, present].T)
+    k = len(present)
+    saved, opening = price.change(k - 1, k), price.threshold(k)
+    left = np.where(sizes == 1, saved, gains)
     costs[every, own] = np.inf
     best = costs.argmin(axis=1)
     least, targets = costs[every, best], present[best]
     if len(present) < len(counts):
-        alone = (sizes > 1) & (penalty < least)
-        targets[alone], least[alone] = np.flatnonzero(counts == 0)[0], penalty
-    return np.flatnonzero(least + EXCHANGE_ROUNDING * penalty < left), targets
+        alone = (sizes > 1) & (opening < least)
+        targets[alone], least[alone] = np.flatnonzero(counts == 0)[0], opening
+    return np.flatnonzero(least + EXCHANGE_ROUNDING * opening < left), targets
 
 
 def _squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:

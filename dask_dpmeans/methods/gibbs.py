@@ -1,15 +1,17 @@
-"""Gibbs sampling of a Dirichlet process mixture of Gaussians: what DP-means is the small-variance limit of.
+"""Gibbs sampling of a Dirichlet process mixture of Gaussians.
 
-The model of Kulis & Jordan 2012, section 2.2: clusters come of a Chinese restaurant process of concentration alpha,
-their means of N(0, rho I), rows of N(mean, sigma I).  The sampler is the one described there, Algorithm 2 of Neal 2000:
-a sweep draws the cluster of each row given the others and the means of the clusters, then the means given the rows.  Of
-section 6.1 are an inverse gamma prior on sigma and a gamma prior on alpha, drawn after Escobar & West 1995.
+DP-means is its limit for a small variance.
+
+The model of Kulis & Jordan 2012, section 2.2: clusters come of a Chinese restaurant process of
+concentration alpha, their means of N(0, rho I), rows of N(mean, sigma I).  The sampler is the one
+described there, Algorithm 2 of Neal 2000: a sweep draws the cluster of each row given the others
+and the means of the clusters, then the means given the rows.  Of section 6.1 are an inverse gamma
+prior on sigma and a gamma prior on alpha, drawn after Escobar & West 1995.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -23,22 +25,21 @@ from dask_dpmeans.kernels.gibbs import Seats, reseat
 from dask_dpmeans.kernels.graph import GivenLabels
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.batch import clusters_of
+from dask_dpmeans.methods.dpmeans.batch import NamedArrays, clusters_of
 
 Prior = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class State:
-    """A draw: where the chain stands after a number of sweeps."""
+    """A draw: the chain after a number of sweeps."""
 
     step: int
     """Sweeps done."""
     labels: Labels
-    """(n,), the cluster of each row.  Clusters are numbered in the order in which they opened; where one is left, those
-    after it move up."""
+    """(n,), the cluster of each row; clusters are numbered in the order in which they opened."""
     centers: Float64Array
-    """(k, d), the means of the clusters, as they were drawn."""
+    """(k, d), the drawn means of the clusters."""
     weights: Float64Array
     """(k,), rows of the clusters."""
     inertias: Float64Array
@@ -48,18 +49,20 @@ class State:
     concentration: float
     """Alpha."""
     objective: float
-    """Minus the logarithm of the joint density of rows, labels and those of sigma and alpha that are drawn; the means
-    are integrated out, so that it compares draws of any number of clusters."""
+    """Minus the logarithm of the joint density of rows, labels, sigma and alpha.
+
+    The means are integrated out, so that draws of any number of clusters compare.  Fixed sigma or
+    alpha do not count."""
     births: int
     """Clusters opened in this sweep."""
     deaths: int
-    """Clusters left by their last row in it."""
+    """Clusters that lost their last row in this sweep."""
     rows_read: int
     """Rows of all passes since the start."""
 
 
 class Sums(NamedTuple):
-    """What the rows of clusters come to."""
+    """Sums over the rows of clusters."""
 
     counts: Float64Array
     """(k,)."""
@@ -70,14 +73,14 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, rows: Float64Array, labels: Int64Array, k: int) -> "Sums":
-        """Those of rows, (n, d), with labels, (n,)."""
+        """Return the sums of rows, (n, d), by labels, (n,)."""
         counts = np.bincount(labels, minlength=k).astype(np.float64)
         sums = np.column_stack([total(labels, column, k) for column in rows.T])
         return cls(counts, sums, squares_about(sums / counts[:, np.newaxis], rows, labels))
 
 
 def squares_about(centers: Float64Array, rows: Float64Array, labels: Int64Array) -> Float64Array:
-    """(k,), squared error of rows, (n, d), about the centers, (k, d), of their labels, (n,)."""
+    """Return the squared error of rows, (n, d), about the centers, (k, d), of their labels."""
     differences = rows - centers[labels]
     return total(labels, np.einsum("ij,ij->i", differences, differences), len(centers))
 
@@ -91,19 +94,19 @@ class Method:
     draws: ClassVar[Literal[True]] = True
 
     variance: float = 1.0
-    """Sigma, of each column within a cluster, in squared units of the rows; where it has a prior, its start."""
+    """Sigma of each column, in squared units of the rows; its start if it has a prior."""
     concentration: float = 1.0
-    """Alpha; where it has a prior, its start."""
+    """Alpha; its start if it has a prior."""
     mean_variance: float = 100.0
     """Rho, of each column of the clusters' means, in squared units of the rows."""
     variance_prior: Prior | None = None
-    """Shape and scale of the inverse gamma prior on sigma; None where sigma is fixed."""
+    """Shape and scale of the inverse gamma prior on sigma; None for a fixed sigma."""
     concentration_prior: Prior | None = None
-    """Shape and rate of the gamma prior on alpha; None where alpha is fixed."""
+    """Shape and rate of the gamma prior on alpha; None for a fixed alpha."""
     max_iter: int = 1000
     """Sweeps."""
     seed: int = 0
-    """Of all that is drawn."""
+    """Seed of all random numbers."""
 
     def __post_init__(self) -> None:
         for name in ("variance", "concentration", "mean_variance"):
@@ -116,20 +119,20 @@ class Method:
 
     @property
     def sparse(self) -> bool:
-        """Rows are seen dense."""
+        """Return False: kernels see dense rows."""
         return False
 
     @property
     def features(self) -> Features | None:
-        """Rows are seen as given."""
+        """Return None: kernels see the rows as given."""
         return None
 
     def seeded(self, seed: int) -> "Method":
-        """The same sampler with another seed."""
+        """Return the same sampler with another seed."""
         return replace(self, seed=seed)
 
     def init(self, source: Source) -> State:
-        """All rows in one cluster, at their mean."""
+        """Return the state with all rows in one cluster, at their mean."""
         if (source.fold(Gather(columns=False), name="gather").weights != 1).any():
             raise InputError("the mixture is of rows that count once each: leave sample_weight out")
         rows = gathered(source)
@@ -150,7 +153,7 @@ class Method:
         )
 
     def step(self, source: Source, state: State) -> State:
-        """A sweep: the clusters of the rows, one after the other, the means, sigma, alpha."""
+        """Return the state after a sweep: labels one by one, then means, sigma and alpha."""
         random = stream(self.seed, Stream.GIBBS_SWEEP, state.step + 1)
         rows = gathered(source)
         labels, means, counts = reseat(
@@ -165,7 +168,8 @@ class Method:
         centers = self.draw_means(found, state.variance, random)
         inertias = squares_about(centers, rows, labels)
         variance = self.draw_variance(inertias, rows.size, state.variance, random)
-        concentration = self.draw_concentration(len(centers), len(rows), state.concentration, random)
+        k, n = len(centers), len(rows)
+        concentration = self.draw_concentration(k, n, state.concentration, random)
         return State(
             step=state.step + 1,
             labels=labels.astype(np.int32),
@@ -180,35 +184,54 @@ class Method:
             rows_read=state.rows_read + len(rows),
         )
 
-    def seats(self, rows: Float64Array, variance: float, concentration: float, random: np.random.Generator) -> Seats:
-        """What rows, (n, d), can do: open a cluster by alpha N(row; 0, (rho + sigma) I) over N(row; row, sigma I).
+    def seats(
+        self,
+        rows: Float64Array,
+        variance: float,
+        concentration: float,
+        random: np.random.Generator,
+    ) -> Seats:
+        """Return the choices of rows, (n, d), with a drawn mean for the cluster that each may open.
 
-        The mean of that cluster is drawn given the one row.
+        A row opens a cluster by alpha N(row; 0, (rho + sigma) I) over N(row; row, sigma I).
         """
         n, d = rows.shape
         rho = self.mean_variance
         shrunk, spread = rho / (rho + variance), math.sqrt(variance * rho / (variance + rho))
         prior = math.log(concentration) - d / 2 * math.log1p(rho / variance)
         opening = prior - np.einsum("ij,ij->i", rows, rows) / (2 * (rho + variance))
-        return Seats(rows, shrunk * rows + spread * random.standard_normal((n, d)), opening, 1 / (2 * variance))
+        means = shrunk * rows + spread * random.standard_normal((n, d))
+        return Seats(rows, means, opening, 1 / (2 * variance))
 
     def draw_means(self, found: Sums, variance: float, random: np.random.Generator) -> Float64Array:
-        """(k, d), from N(rho sum / (sigma + rho n), sigma rho / (sigma + rho n) I), section 3.1."""
+        """Draw means, (k, d), from N(rho sum / (sigma + rho n), sigma rho / (sigma + rho n) I)."""
         precision = (variance + self.mean_variance * found.counts)[:, np.newaxis]
         middles = self.mean_variance * found.sums / precision
         noise = random.standard_normal(middles.shape)
         drawn: Float64Array = middles + np.sqrt(variance * self.mean_variance / precision) * noise
         return drawn
 
-    def draw_variance(self, inertias: Float64Array, size: int, variance: float, random: np.random.Generator) -> float:
-        """Sigma given the clusters: inverse gamma, as its prior is; `size` is the number of values in all rows."""
+    def draw_variance(
+        self,
+        inertias: Float64Array,
+        size: int,
+        variance: float,
+        random: np.random.Generator,
+    ) -> float:
+        """Draw sigma from an inverse gamma, given squared errors, (k,), of `size` numbers."""
         if self.variance_prior is None:
             return variance
         shape, scale = self.variance_prior
         return float((scale + math.fsum(inertias) / 2) / random.standard_gamma(shape + size / 2))
 
-    def draw_concentration(self, k: int, n: int, concentration: float, random: np.random.Generator) -> float:
-        """Alpha given the number of clusters, by way of a beta variable (Escobar & West 1995, eq. 13 and 14)."""
+    def draw_concentration(
+        self,
+        k: int,
+        n: int,
+        concentration: float,
+        random: np.random.Generator,
+    ) -> float:
+        """Draw alpha given k, by a beta variable (Escobar & West 1995, eq. 13 and 14)."""
         if self.concentration_prior is None:
             return concentration
         shape, rate = self.concentration_prior
@@ -218,35 +241,45 @@ class Method:
         return float(random.standard_gamma(shape) / rate)
 
     def done(self, before: State, after: State) -> bool:
-        """A chain has no end of its own."""
+        """Return False: a chain has no end of its own."""
         return False
 
     def objective(self, found: Sums, variance: float, concentration: float) -> float:
-        """Minus the logarithm of the joint density, as `State.objective` says."""
-        return -float(
-            log_partition(found.counts, concentration)
-            + log_likelihood(found, variance, self.mean_variance)
-            + (0.0 if self.variance_prior is None else log_inverse_gamma(variance, *self.variance_prior))
-            + (0.0 if self.concentration_prior is None else log_gamma(concentration, *self.concentration_prior))
-        )
+        """Return minus the logarithm of the joint density; see `State.objective`."""
+        density = log_partition(found.counts, concentration)
+        density += log_likelihood(found, variance, self.mean_variance)
+        if self.variance_prior is not None:
+            density += log_inverse_gamma(variance, *self.variance_prior)
+        if self.concentration_prior is not None:
+            density += log_gamma(concentration, *self.concentration_prior)
+        return -density
 
     def score(self, source: Source, state: State) -> float:
-        """The objective of a state on these rows: one pass."""
+        """Return the objective of a state on these rows, from one pass."""
         found = Sums.of(gathered(source), state.labels.astype(np.int64), len(state.centers))
         return self.objective(found, state.variance, state.concentration)
 
     def labels(self, source: Source, state: State) -> Kernel:
-        """The kernel of a map that labels the rows as a state has them."""
+        """Return the kernel of a map that gives each row its label in a state."""
         return GivenLabels(state.labels)
 
-    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """The arrays of the result."""
-        drawn = {"variance": state.variance, "concentration": state.concentration}
-        return clusters_of(state) | {name: (np.array([value]), ("draw",)) for name, value in drawn.items()}
+    def result(self, source: Source, state: State) -> NamedArrays:
+        """Return the arrays of the result."""
+        return clusters_of(state) | {
+            "variance": (np.array([state.variance]), ("draw",)),
+            "concentration": (np.array([state.concentration]), ("draw",)),
+        }
 
 
-def limit_concentration(penalty: float, variance: float, n_features: int, mean_variance: float = 100.0) -> float:
-    """The alpha at which the sampler becomes DP-means as sigma goes to 0 (Kulis & Jordan 2012, section 3.1).
+def limit_concentration(
+    penalty: float,
+    variance: float,
+    n_features: int,
+    mean_variance: float = 100.0,
+) -> float:
+    """Return the alpha at which the sampler becomes DP-means as sigma goes to 0.
+
+    See Kulis & Jordan 2012, section 3.1.
 
     Parameters
     ----------
@@ -258,7 +291,7 @@ def limit_concentration(penalty: float, variance: float, n_features: int, mean_v
     Raises
     ------
     InputError
-        Where alpha is too small a number for float64.
+        Alpha is too small a number for float64.
     """
     penalty, variance = checks.number("penalty", penalty), checks.number("variance", variance)
     n_features = checks.integer("n_features", n_features)
@@ -270,19 +303,19 @@ def limit_concentration(penalty: float, variance: float, n_features: int, mean_v
 
 
 def gathered(source: Source) -> Float64Array:
-    """(n, d), all rows in memory."""
+    """Return all rows in memory, (n, d)."""
     return source.fold(Gather(), name="gather").rows.astype(np.float64, copy=False)
 
 
 def log_partition(counts: Float64Array, concentration: float) -> float:
-    """Log probability of clusters of these sizes, (k,), under a Chinese restaurant process."""
+    """Return the log probability of cluster sizes, (k,), by a Chinese restaurant process."""
     n, k = counts.sum(), len(counts)
     weights = k * math.log(concentration) + gammaln(counts).sum()
     return float(weights + gammaln(concentration) - gammaln(concentration + n))
 
 
 def log_likelihood(found: Sums, variance: float, mean_variance: float) -> float:
-    """Log density of rows given their clusters, the means integrated out."""
+    """Return the log density of rows given their clusters, the means integrated out."""
     counts, d = found.counts, found.sums.shape[1]
     shrinkage = variance / (variance + mean_variance * counts)
     averages = np.einsum("ij,ij->i", found.sums, found.sums) / counts
@@ -292,18 +325,23 @@ def log_likelihood(found: Sums, variance: float, mean_variance: float) -> float:
 
 
 def log_gamma(value: float, shape: float, rate: float) -> float:
-    """Log density of the gamma distribution."""
-    return shape * math.log(rate) - math.lgamma(shape) + (shape - 1) * math.log(value) - rate * value
+    """Return the log density of the gamma distribution."""
+    constant = shape * math.log(rate) - math.lgamma(shape)
+    return constant + (shape - 1) * math.log(value) - rate * value
 
 
 def log_inverse_gamma(value: float, shape: float, scale: float) -> float:
-    """Log density of the inverse gamma distribution."""
-    return shape * math.log(scale) - math.lgamma(shape) - (shape + 1) * math.log(value) - scale / value
+    """Return the log density of the inverse gamma distribution."""
+    constant = shape * math.log(scale) - math.lgamma(shape)
+    return constant - (shape + 1) * math.log(value) - scale / value
 
 
-def _checked_prior(name: str, prior: Any, second: str) -> Prior:
-    """The two numbers of a prior."""
-    numbers = tuple(map(checks.as_float, prior)) if isinstance(prior, list | tuple) else ()
+def _checked_prior(name: str, prior: object, second: str) -> Prior:
+    """Return the two numbers of a prior."""
+    numbers: tuple[float, ...] = ()
+    if isinstance(prior, list | tuple):
+        numbers = tuple(map(checks.as_float, prior))
     if len(numbers) != 2 or not all(0 < number < math.inf for number in numbers):
-        raise InputError(f"{name} must be None or (shape, {second}), both finite and > 0, got {checks.shown(prior)}")
+        got = checks.shown(prior)
+        raise InputError(f"{name} must be None or (shape, {second}), both finite and > 0, got {got}")
     return numbers[0], numbers[1]

@@ -12,11 +12,11 @@ from sklearn.metrics import mutual_info_score
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.group_sums import GroupSums
 from dask_dpmeans.kernels.keyed_sums import rank_numbers
 from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, LabelPairs
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
-from dask_dpmeans.methods.dpmeans.metric import metric_of
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.text import brief

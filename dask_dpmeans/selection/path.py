@@ -18,10 +18,10 @@ from dask_dpmeans.methods.dpmeans.path import (
     Halving,
     Interval,
     Solution,
+    best_at_each,
     envelope,
     longest,
     runs,
-    standing,
 )
 from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint, locked_checkpoint
 from dask_dpmeans.selection.trial_fits import (
@@ -297,7 +297,7 @@ def _path_of(
 ) -> PenaltyPath:
     """Return the path of some fits; `indices` are adjusted Rand indices, one (p,) array a
     halving."""
-    penalties, ends = np.array(fits.penalties), standing(fits, found)
+    penalties, ends = np.array(fits.penalties), best_at_each(fits, found)
     numbers, inertias = np.array([end.k for end in ends]), np.array([end.inertia for end in ends])
     if parameters.search:
         intervals = envelope(found, fits.penalties[0], fits.penalties[-1])

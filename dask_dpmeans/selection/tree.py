@@ -19,10 +19,10 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
-from dask_dpmeans.methods.dpmeans.metric import metric_of
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options, shown_path
 from dask_dpmeans.storage.output import Output, new_output
 from dask_dpmeans.text import brief

@@ -14,18 +14,18 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.methods.dpmeans import batch
+from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.methods.dpmeans import batch, starts
 from dask_dpmeans.methods.dpmeans import search as search_algorithm
 from dask_dpmeans.methods.dpmeans.bisection import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
-from dask_dpmeans.methods.dpmeans.metric import metric_of
-from dask_dpmeans.methods.dpmeans.path import Prices, Radii, Solution, standing, summary_of
+from dask_dpmeans.methods.dpmeans.path import Prices, Radii, Solution, best_at_each, summary_of
 from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint
 from dask_dpmeans.sources import Reading, RowSource, as_source
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.manifest import Manifest
 
-SUMMARY_ROWS, ROWS_A_CLUSTER = search_algorithm.LEAST_CORESET, search_algorithm.ROWS_A_CLUSTER
+SUMMARY_ROWS, ROWS_A_CLUSTER = starts.LEAST_CORESET, starts.ROWS_A_CLUSTER
 """Default rows of a summary, in all and for each cluster; the coreset of the search has the same
 defaults."""
 MOST_BYTES = 2**28
@@ -122,7 +122,7 @@ class TrialFits:
             replace(self.method, penalty=penalty)  # raises if no row can open a cluster at this penalty
         if isinstance(self.method, batch.Method):
             return Radii(self.method, penalties)
-        return Prices(self.method, penalties, 0.0 if self.whole else search_algorithm.OPTIMISM)
+        return Prices(self.method, penalties, 0.0 if self.whole else starts.OPTIMISM)
 
     def default_penalties(self) -> tuple[float, ...]:
         """Return penalties from about `USUAL_CLUSTERS` clusters, or the most possible, to one
@@ -131,7 +131,7 @@ class TrialFits:
         if not len(most):
             raise InputError("all rows are equal: there is one cluster at any penalty")
         if isinstance(self.method, batch.Method):
-            low, high = float(most[-1]), min(float(most[0]), self.method.geometry.farthest)
+            low, high = float(most[-1]), min(float(most[0]), self.method.divergence.farthest)
         else:
             high = float(self.source.summary.squares.sum())
             low = min(high, self.bisect(len(most), on_all_rows=False).penalty)
@@ -167,7 +167,7 @@ class TrialFits:
         """
         if isinstance(fits, Radii):
             return self.source.here(fits, "path")
-        ends = standing(fits, found)
+        ends = best_at_each(fits, found)
         exact = replace(fits, optimism=0.0)
         last_of = {id(end): number for number, end in enumerate(ends)}
         refitted = {}

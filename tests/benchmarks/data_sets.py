@@ -23,6 +23,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.methods.hdp.batch import Method, OpeningRule
 from dask_dpmeans.methods.hdp.state import State
@@ -100,7 +101,7 @@ def fitted(source: RowSource, method: Method) -> tuple[State, list[str]]:
 def compare(source: RowSource, method: Method, state: State, repeats: int) -> list[Line]:
     """The last pass of a fit against a plain one."""
     ours = Round(OpeningRule(method.prices), state.sharing(source.summary.n_groups))
-    plain = Round(Openings(1e300), Centers(state.centers))
+    plain = Round(Openings(LinearPrice(1e300)), Centers(state.centers))
     times = interleaved(
         {
             HDP: timed(lambda: anew(source).fold(ours, name="scan")),

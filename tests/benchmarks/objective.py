@@ -25,6 +25,7 @@ from ratios import Line, judged, table
 from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.engine.loop import Step, iterate
 from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.sources import as_source
 
 GRID = (0.85, 0.92, 1.0, 1.08, 1.15, 1.25)
@@ -85,7 +86,7 @@ SYNTHETIC = (
 class Found:
     """What a search came to."""
 
-    steps: list[Step[search.State]]
+    steps: list[Step[State]]
     n_rows: int
     seconds: float
 

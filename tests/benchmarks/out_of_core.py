@@ -34,6 +34,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from dask_dpmeans.engine.occ import Round, round_of
 from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import RowSource, as_source, decoded_bytes
 from dask_dpmeans.sources.dataset import Ledger
@@ -140,7 +141,7 @@ def opened(path: Path) -> Iterator[tuple[RowSource, Client]]:
 
 def sweep_of(path: Path, k: int) -> Round[Centers, Scan]:
     """A pass against the first k rows."""
-    return round_of(Openings(1e9, None), Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)))
+    return round_of(Openings(LinearPrice(1e9), None), Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)))
 
 
 def anew(source: RowSource) -> RowSource:

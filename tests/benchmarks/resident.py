@@ -25,6 +25,7 @@ from dask_dpmeans.engine.occ import Round, round_of
 from dask_dpmeans.engine.plan import block_height, merge_tree
 from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import RowSource, as_source
 from dask_dpmeans.sources.shards import Prepare, Shard
@@ -129,7 +130,7 @@ class Comparison:
 def compare(rows: Rows, k: int, repeats: int) -> Comparison:
     """One pass of `rows` against k of them as centers."""
     centers = rows.part(0, k).astype(np.float64)
-    sweep = round_of(Openings(1e9, None), Centers(centers))
+    sweep = round_of(Openings(LinearPrice(1e9), None), Centers(centers))
     with resident_source(rows) as (source, building), kernel_alone(rows, sweep) as alone:
 
         def one_pass() -> Scan:

@@ -23,6 +23,7 @@ from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.births import Proposals
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.executors.dask_tasks import FAN_IN, DaskTasks
@@ -66,7 +67,7 @@ class Pass:
         """Its answer; nothing is known from passes before."""
         for shard in self.source.shards:
             shard.memories.clear()
-        return self.source.fold(round_of(Openings(PENALTY), Centers(self.centers.values)))
+        return self.source.fold(round_of(Openings(LinearPrice(PENALTY)), Centers(self.centers.values)))
 
 
 def costs(small: Size, repeats: int) -> Iterator[Line]:
@@ -95,7 +96,7 @@ class MadeUp:
     @property
     def sweep(self) -> Round[Centers, Scan]:
         """The reduction that merges the answers."""
-        return round_of(Openings(PENALTY), self.centers)
+        return round_of(Openings(LinearPrice(PENALTY)), self.centers)
 
     def __call__(self, shard: int, blocks: range) -> Scan:
         """Moments of all clusters, and rows that object, which lie together shard by shard."""

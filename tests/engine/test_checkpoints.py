@@ -14,13 +14,14 @@ from dask_dpmeans.engine.checkpoints import Checkpoint, digest, state_of, values
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii
-from dask_dpmeans.methods.dpmeans.search import Crossovers, Restart
+from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.step_log import CheckpointFiles
 
 ROWS = np.random.default_rng(0).normal(size=(400, 2))
-METHOD = search.Method(3.0, coreset_rows=0, max_iter=search.NO_LIMIT)
+METHOD = search.Method(3.0, coreset_rows=0, max_iter=NO_LIMIT)
 
 
 class Memory(dict):

@@ -9,10 +9,13 @@ from strategies import DYADIC, seeds, spread, tables
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels import row_exchange as kernel
 from dask_dpmeans.kernels.block import Scratch
+from dask_dpmeans.kernels.divergence import METRICS, SQUARED
 from dask_dpmeans.kernels.features import UnitRows
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import exchange
 
 MOST = 60
+DIVERGENCES = {False: SQUARED, True: METRICS["cosine"]}
 
 
 def cost(rows, weights, labels, penalty, spherical):
@@ -46,7 +49,7 @@ def partitions(draw, most=30):
 def test_rows_move_to_a_lower_objective_that_no_move_of_one_row_lowers(drawn):
     rows, weights, labels, penalty, spherical = drawn
     before = labels.copy()
-    found = exchange(rows, weights, labels, penalty, MOST, spherical=spherical)
+    found = exchange(rows, weights, labels, LinearPrice(penalty), MOST, DIVERGENCES[spherical])
     least = cost(rows, weights, found.labels, penalty, spherical)
     assert labels.tolist() == before.tolist()
     assert found.objective == pytest.approx(least, rel=1e-9, abs=1e-9 * penalty)
@@ -63,10 +66,10 @@ def test_rows_move_to_a_lower_objective_that_no_move_of_one_row_lowers(drawn):
 @given(partitions())
 def test_compiled_loops_and_numpy_move_the_same_rows_to_the_bit(drawn):
     rows, weights, labels, penalty, spherical = drawn
-    found = exchange(rows, weights, labels, penalty, MOST, spherical=spherical)
+    found = exchange(rows, weights, labels, LinearPrice(penalty), MOST, DIVERGENCES[spherical])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
-        other = exchange(rows, weights, labels, penalty, MOST, spherical=spherical)
+        other = exchange(rows, weights, labels, LinearPrice(penalty), MOST, DIVERGENCES[spherical])
     assert found.labels.tolist() == other.labels.tolist()
     assert (found.objective, found.passes) == (other.objective, other.passes)
 
@@ -77,7 +80,7 @@ def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):
     monkeypatch.setattr(numba_support, "AVAILABLE", False)
     monkeypatch.setattr(kernel, "_best_moves", lambda rows, *rest: looks.append(len(rows)) or best_moves(rows, *rest))
     rows = np.repeat(np.eye(4), 1000, axis=0)
-    found = exchange(rows, np.ones(4000), np.repeat(np.arange(4), 1000), 1.0, MOST, spherical=False)
+    found = exchange(rows, np.ones(4000), np.repeat(np.arange(4), 1000), LinearPrice(1.0), MOST, SQUARED)
     assert found.passes == 1
     assert sum(looks) == 4000
     assert len(looks) <= 10
@@ -85,20 +88,20 @@ def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):
 
 def test_passes_are_no_more_than_asked():
     rows = np.random.default_rng(0).normal(size=(200, 2))
-    found = exchange(rows, np.ones(200), np.arange(200) % 20, 1.0, 1, spherical=False)
+    found = exchange(rows, np.ones(200), np.arange(200) % 20, LinearPrice(1.0), 1, SQUARED)
     assert found.passes == 1
     assert found.objective == pytest.approx(cost(rows, np.ones(200), found.labels, 1.0, False))
 
 
 def test_a_row_that_outweighs_its_cluster_stays_and_the_others_may_leave():
     rows, weights = np.array([[0.0], [1.0]]), np.array([1e12, 1.0])
-    found = exchange(rows, weights, np.zeros(2, np.int64), 0.5, MOST, spherical=False)
+    found = exchange(rows, weights, np.zeros(2, np.int64), LinearPrice(0.5), MOST, SQUARED)
     assert found.labels[0] == 0
     assert found.objective == 1.0
 
 
 def test_directions_that_cancel_part():
     rows = np.array([[1.0, 0.0], [-1.0, 0.0]])
-    found = exchange(rows, np.ones(2), np.zeros(2, np.int64), 1.0, MOST, spherical=True)
+    found = exchange(rows, np.ones(2), np.zeros(2, np.int64), LinearPrice(1.0), MOST, METRICS["cosine"])
     assert found.labels[0] != found.labels[1]
     assert found.objective == 2.0

@@ -268,7 +268,7 @@ def test_a_summary_is_not_nearer_to_its_means_than_all_rows_are(monkeypatch):
     full = penalty_path(rows, [150.0], search=True, random_state=0)
     shares = []
     for optimism in (2.0, 0.0):
-        monkeypatch.setattr("dask_dpmeans.methods.dpmeans.search.OPTIMISM", optimism)
+        monkeypatch.setattr("dask_dpmeans.methods.dpmeans.starts.OPTIMISM", optimism)
         paths = [penalty_path(rows, [150.0], search=True, random_state=s, summary_rows=500) for s in range(3)]
         shares.append(np.mean([path.inertias[0] for path in paths]) / full.inertias[0])
     assert 0.9 < shares[0] < 1.1

@@ -10,6 +10,7 @@ from strategies import DTYPES, TAME, spread, tables, trace, weights_of
 
 from dask_dpmeans.engine.occ import round_of, settle
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources import dataset as source_module
@@ -48,7 +49,7 @@ def read(monkeypatch):
 
 
 def round_at(*centers, penalty=100.0):
-    return round_of(Openings(penalty), Centers(np.array(centers, np.float64)[:, np.newaxis]))
+    return round_of(Openings(LinearPrice(penalty)), Centers(np.array(centers, np.float64)[:, np.newaxis]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -87,7 +88,7 @@ def test_rows_in_memory_keep_no_answers_of_shards():
 
 def test_a_sweep_keeps_the_answers_of_shards_that_last():
     source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
-    settle(source, Openings(1e6), Centers(np.array([[0.0], [63.0]])))
+    settle(source, Openings(LinearPrice(1e6)), Centers(np.array([[0.0], [63.0]])))
     assert len(source.ledger.last.kept) == source.plan.n_shards
 
 

@@ -10,6 +10,7 @@ from strategies import Nested, table, trace
 from dask_dpmeans.engine.occ import round_of
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import Openings
 from dask_dpmeans.selection.penalty import farthest_first, penalty_for, penalty_path
 from dask_dpmeans.sources import as_source, layout
@@ -190,7 +191,7 @@ def test_of_rows_read_in_each_pass_only_those_that_are_read_count(monkeypatch):
     assert not source.resident
     totals = []
     for centers in (rows[:3], rows[:3], rows[:4]):
-        source.fold(round_of(Openings(1e9, None), Centers(centers.astype(np.float64))), name="scan")
+        source.fold(round_of(Openings(LinearPrice(1e9), None), Centers(centers.astype(np.float64))), name="scan")
         totals.append(notes[-1].total)
     assert totals == [1200, 0, 1200]
 

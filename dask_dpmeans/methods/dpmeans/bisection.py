@@ -1,4 +1,4 @@
-"""The penalty at which fits give about so many clusters."""
+"""The penalty at which fits give about a wanted number of clusters."""
 
 import math
 from dataclasses import dataclass
@@ -8,16 +8,26 @@ import numpy as np
 
 from dask_dpmeans.engine.plan import Source, run_fits
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
-from dask_dpmeans.methods.dpmeans.path import Fitting, Prices, Radii, Solution, best, envelope, exchange, fitted, hull
+from dask_dpmeans.methods.dpmeans.path import (
+    Fitting,
+    Prices,
+    Radii,
+    Solution,
+    best,
+    envelope,
+    exchange,
+    fitted,
+    hull,
+)
 
 STRIDE = 4.0
-"""What a price is multiplied or divided by until the number wanted lies between two."""
+"""Factor from one price to the next until the wanted number lies between two."""
 LEAST_SHARE = 2.0**-60
-"""Of the squared error about the mean; no price below it is tried."""
+"""Least price, as a share of the squared error about the mean."""
 LEAST_GAIN = 1e-9
-"""Of the objective: what other clusters must gain between two numbers to be looked at."""
+"""Least gain of other clusters between two numbers, as a share of the objective."""
 CLOSEST = 1.001
-"""Two radii whose penalties have a smaller ratio are not told apart."""
+"""Least ratio of two penalties that are tried as radii."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,7 @@ class Aimed:
 
     penalty: float
     solution: Solution
-    """What the fit gave there."""
+    """Clusters of the fit at that penalty."""
     tried: tuple[tuple[float, int], ...]
     """Penalties, rising, and the clusters of each."""
 
@@ -35,8 +45,9 @@ class Aimed:
 class PriceFor:
     """Bisection between numbers of clusters, as a job.
 
-    Between two neighbors on the hull of what is known a search goes on at the one penalty at which both cost the same:
-    whatever lies below their edge is found there, and where nothing is no price gives a number between them.
+    Between two neighbors on the hull of what is known a search goes on at the one penalty at which
+    both cost the same: whatever lies below their edge is found there, and where nothing is no price
+    gives a number between them.
     """
 
     fits: Prices
@@ -44,17 +55,17 @@ class PriceFor:
 
     @property
     def n_fits(self) -> None:
-        """That shows on the way."""
+        """None: the number is not known before the end."""
 
     def __call__(self, rows: Source) -> Aimed:
-        """The middle of the interval over which the number nearest to the one wanted stands, the lower of two."""
+        """Return the middle of the interval of the number nearest to the wanted one."""
         return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[Aimed]:
-        """The same, fit by fit."""
+        """Yield the figures of each fit; return the penalty."""
         found, tried = yield from self._bracket(rows)
         certain: set[tuple[int, int]] = set()
-        while edges := [edge for edge in self._edges(found) if (edge[0].k, edge[1].k) not in certain]:
+        while edges := [each for each in self._edges(found) if (each[0].k, each[1].k) not in certain]:
             for fewer, more in edges:
                 cut = exchange(fewer, more)
                 tried.append(cut)
@@ -73,7 +84,7 @@ class PriceFor:
         return Aimed(penalty, near, tuple((each, best(found, each).k) for each in sorted(tried)))
 
     def _bracket(self, rows: Source) -> Fitting[tuple[list[Solution], list[float]]]:
-        """Clusters, some of no more than the number wanted, some of more where that can be; and the penalties tried."""
+        """Return solutions on either side of the wanted number, if possible, and the penalties."""
         total = float(rows.summary.squares.sum())
         found, tried = [self.fits.at(rows, total, None)], [total]
         yield fitted(total, found[-1])
@@ -88,13 +99,13 @@ class PriceFor:
         return found, tried
 
     def _edges(self, found: list[Solution]) -> list[tuple[Solution, Solution]]:
-        """The edges of the hull that the number wanted lies within, or at an end of."""
+        """Return the edges of the hull that contain the wanted number."""
         return [pair for pair in pairwise(hull(found)) if pair[0].k <= self.wanted <= pair[1].k]
 
 
 @dataclass(frozen=True)
 class RadiusFor:
-    """Bisection of the logarithm of the penalty, as a job, from the one that farthest-first traversal gives."""
+    """Bisection of the logarithm of the penalty, as a job, from a farthest-first traversal."""
 
     fits: Radii
     wanted: int
@@ -103,16 +114,17 @@ class RadiusFor:
 
     @property
     def n_fits(self) -> None:
-        """That shows on the way."""
+        """None: the number is not known before the end."""
 
     def __call__(self, rows: Source) -> Aimed:
-        """The penalty tried whose number of clusters is nearest to the one wanted, the highest of several."""
+        """Return the highest penalty with the number of clusters nearest to the wanted one."""
         return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[Aimed]:
-        """The same, fit by fit."""
-        highest = self.fits.method.geometry.farthest
-        penalty = min(highest, float(traverse(rows, np.array([self.first]), self.wanted).squared[-1]))
+        """Yield the figures of each fit; return the penalty."""
+        highest = self.fits.method.divergence.farthest
+        traversal = traverse(rows, np.array([self.first]), self.wanted)
+        penalty = min(highest, float(traversal.squared[-1]))
         tried: dict[float, Solution] = {}
         low, high = 0.0, math.inf
         while high > CLOSEST * low:
@@ -127,4 +139,5 @@ class RadiusFor:
             else:
                 penalty = math.sqrt(low) * math.sqrt(high) if low else penalty / 2
         nearest = min(tried, key=lambda each: (abs(tried[each].k - self.wanted), -each))
-        return Aimed(nearest, tried[nearest], tuple((each, tried[each].k) for each in sorted(tried)))
+        numbers = tuple((each, tried[each].k) for each in sorted(tried))
+        return Aimed(nearest, tried[nearest], numbers)

@@ -1,8 +1,9 @@
-"""A coreset: weighted rows in memory that stand for all rows, drawn by sensitivity (Bachem et al. 2015, algorithm 2).
+"""A coreset: weighted rows in memory that represent all rows (Bachem et al. 2015, algorithm 2).
 
-One pass draws a uniform sample, in which seeds are chosen by D² sampling (Arthur & Vassilvitskii 2007); one sums the
-cells of the seeds; one draws each row with a probability that grows with its squared distance to its seed and with
-one over the weight of its cell.  A row's draw hangs on its block and place in it alone: the chunking does not show.
+One pass draws a uniform sample, in which seeds are chosen by D² sampling (Arthur & Vassilvitskii
+2007); one sums the cells of the seeds; one draws each row with a probability that grows with its
+squared distance to its seed and with one over the weight of its cell.  A row's draw hangs on its
+block and place in it alone: the chunking does not show.
 """
 
 from dataclasses import dataclass
@@ -17,55 +18,54 @@ from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.batch import Openings
+from dask_dpmeans.methods.dpmeans.batch import NO_BIRTHS
 
 SAMPLE_ROWS = 2**13
 """Rows of the uniform sample, about."""
 SEEDS = 2**7
-"""Seeds, the most there are."""
+"""Most seeds."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows that were drawn, in row order."""
+    """Drawn rows, in row order."""
 
     rows: Rows
     """(m, d)."""
     weights: Float64Array
-    """(m,), weights that make them stand for all rows."""
+    """(m,), weights over probabilities."""
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """A reduction that draws every row of positive weight with one probability."""
+    """A reduction that draws every row of positive weight with the same probability."""
 
     probability: float
     seed: int
 
     def chunk(self, block: Block) -> Drawn:
-        """The rows of one block that are drawn."""
-        return _draw(
-            block, np.full(len(block.rows), self.probability), stream(self.seed, Stream.CORESET_SAMPLE, block.start)
-        )
+        """Return the drawn rows of one block."""
+        random = stream(self.seed, Stream.CORESET_SAMPLE, block.start)
+        return _draw(block, np.full(len(block.rows), self.probability), random)
 
     def combine(self, left: Drawn, right: Drawn) -> Drawn:
-        """The rows of two neighboring runs."""
-        return _joined(left, right)
+        """Return the drawn rows of two neighboring runs of blocks."""
+        return _concatenate(left, right)
 
 
 @dataclass(frozen=True)
 class BySensitivity:
-    """A reduction that draws every row with a probability of its own."""
+    """A reduction that draws every row with its own probability."""
 
     seeds: Centers
     of_distances: float
-    """What a row's expected number of draws has for each unit of weight times squared distance to its seed."""
+    """Expected draws of a row for each unit of weight times squared distance to its seed."""
     of_cells: Float64Array
-    """(k,), what it has for each unit of weight in a cell."""
+    """(k,), expected draws of a row in a cell for each unit of weight."""
     seed: int
 
     def chunk(self, block: Block) -> Drawn:
-        """The rows of one block that are drawn."""
+        """Return the drawn rows of one block."""
         labels, squared = assign(block, self.seeds)
         expected = self.of_distances * squared + self.of_cells[labels]
         if block.weights is not None:
@@ -74,13 +74,13 @@ class BySensitivity:
         return _draw(block, np.minimum(1.0, expected), random)
 
     def combine(self, left: Drawn, right: Drawn) -> Drawn:
-        """The rows of two neighboring runs."""
-        return _joined(left, right)
+        """Return the drawn rows of two neighboring runs of blocks."""
+        return _concatenate(left, right)
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How much each row matters: seeds, and the weights and errors of their cells."""
+    """Sensitivities of rows: seeds, and the weights and errors of their cells."""
 
     seeds: Centers
     cells: Moments
@@ -88,25 +88,27 @@ class Sensitivity:
 
     @classmethod
     def of(cls, source: Source, seed: int) -> tuple["Sensitivity", int]:
-        """The sensitivity of a source's rows, and the passes that it took."""
-        sample = source.fold(Uniform(min(1.0, SAMPLE_ROWS / source.plan.n_rows), seed), name="sample")
+        """Return the sensitivities of the rows of a source, and the number of passes."""
+        probability = min(1.0, SAMPLE_ROWS / source.plan.n_rows)
+        sample = source.fold(Uniform(probability, seed), name="sample")
         if not len(sample.rows):
             sample = Drawn(source.summary.mean[np.newaxis], np.ones(1))
         seeds = Centers(d2_seeds(sample, SEEDS, stream(seed, Stream.CORESET_SEEDS)))
-        return cls(seeds, source.fold(Round(Openings(np.inf), seeds), name="cells").moments, seed), 2
+        return cls(seeds, source.fold(Round(NO_BIRTHS, seeds), name="cells").moments, seed), 2
 
     def coreset(self, source: Source, size: int) -> InMemoryRows:
-        """About `size` rows, in one pass; the mean of all rows where none was drawn."""
+        """Draw about `size` rows in one pass; if none is drawn, return the mean of all rows."""
         drawn = source.fold(self.draw(size), name="draw")
         if not len(drawn.rows):
             drawn = Drawn(source.summary.mean[np.newaxis], np.array([source.summary.weight]))
         return InMemoryRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale)
 
     def draw(self, size: int) -> BySensitivity:
-        """The draw of about `size` rows.
+        """Return the draw of about `size` rows.
 
-        The three terms of the sensitivity, of a row's own error, of its cell's and of its cell's weight, share the
-        draws as one, one and two do; the second and the third hang on the cell alone.
+        The three terms of the sensitivity, of a row's own error, of its cell's and of its cell's
+        weight, share the draws as one, one and two do; the second and the third hang on the cell
+        alone.
         """
         weights, inertia = self.cells.weights, self.cells.inertia
         alive = weights > 0
@@ -118,7 +120,7 @@ class Sensitivity:
 
 
 def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Array:
-    """(k, d), rows of a sample, each drawn by weight times squared distance to those drawn before; k at most `most`."""
+    """Draw k <= `most` rows, (k, d), by weight times squared distance to earlier ones."""
     rows = sample.rows.astype(np.float64)
     chosen = [int(random.choice(len(rows), p=sample.weights / sample.weights.sum()))]
     squared = np.full(len(rows), np.inf)
@@ -135,9 +137,11 @@ def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Ar
 
 def _draw(block: Block, probabilities: Float64Array, random: np.random.Generator) -> Drawn:
     weights = np.ones(len(block.rows)) if block.weights is None else block.weights
-    drawn = np.flatnonzero((random.random(len(weights)) < probabilities) & (weights > 0))
+    numbers = random.random(len(weights))
+    drawn = np.flatnonzero((numbers < probabilities) & (weights > 0))
     return Drawn(block.rows[drawn], weights[drawn] / probabilities[drawn])
 
 
-def _joined(left: Drawn, right: Drawn) -> Drawn:
-    return Drawn(np.concatenate([left.rows, right.rows]), np.concatenate([left.weights, right.weights]))
+def _concatenate(left: Drawn, right: Drawn) -> Drawn:
+    rows = np.concatenate([left.rows, right.rows])
+    return Drawn(rows, np.concatenate([left.weights, right.weights]))

@@ -1,4 +1,7 @@
-"""Farthest-first traversal, several points a pass (Kulis & Jordan 2012, section 6.1; Gonzalez 1985)."""
+"""Farthest-first traversal (Kulis & Jordan 2012, section 6.1; Gonzalez 1985).
+
+One pass brings several points.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,16 +15,18 @@ from dask_dpmeans.kernels.distance import Centers, squared_distances
 from dask_dpmeans.kernels.farthest_rows import Candidates, FarthestCandidates
 
 CANDIDATES = 2**10
-"""Rows that a pass brings.  For 20 points of s1, mnist10, and 200,000 x 16 rows of 50 blobs it then took 3, 2 and 3
-passes, with 64 rows 8, 4 and 4."""
+"""Rows that a pass brings.
+
+20 points of s1, mnist10, and 200,000 x 16 rows of 50 blobs took 3, 2 and 3 passes, with 64 rows
+8, 4 and 4."""
 NUMBERS = 2**18
-"""Numbers in these, the most; but they are as many as `LEAST_CANDIDATES` rows."""
+"""Most numbers in these rows, if they are more than `LEAST_CANDIDATES` rows."""
 LEAST_CANDIDATES = 2**4
 
 
 @dataclass(frozen=True)
 class Traversal:
-    """Rows in the order in which they were taken."""
+    """Rows in the order of the traversal."""
 
     numbers: Int64Array
     """(k,), row numbers."""
@@ -34,9 +39,9 @@ class Traversal:
 
 
 def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False) -> Traversal:
-    """Take k rows, time after time the one farthest from all points, of which `first`, (1, d), is the first.
+    """Take k rows, each the farthest from all earlier points; `first`, (1, d), is the first point.
 
-    Where no more lie at any distance it is an error, or, with `fewer`, the end.
+    If fewer rows differ from each other, it is an error, or the end with `fewer`.
     """
     points, numbers, squared, passes = first, np.empty(0, np.int64), np.empty(0), 0
     most = max(LEAST_CANDIDATES, min(CANDIDATES, NUMBERS // first.shape[1]))
@@ -48,19 +53,20 @@ def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False
             break
         places = [place for place, _ in taken]
         points = np.concatenate([points, found.rows[places]])
-        numbers, squared = np.append(numbers, found.numbers[places]), np.append(squared, [each for _, each in taken])
+        numbers = np.append(numbers, found.numbers[places])
+        squared = np.append(squared, [each for _, each in taken])
     if len(numbers) < k and not fewer:
         raise InputError(
-            f"{k} clusters are more than the rows that differ from each other and from their mean, {len(numbers)}: "
-            "ask for fewer"
+            f"{k} clusters are more than the rows that differ from each other and from their mean, "
+            f"{len(numbers)}: ask for fewer"
         )
     return Traversal(numbers, points[1:], squared, passes)
 
 
 def decided(found: Candidates, wanted: int) -> Iterator[tuple[int, float]]:
-    """The next rows of the traversal and their squared distances, as long as no row that was not brought can be next.
+    """Yield the next rows of the traversal and their squared distances, while these are certain.
 
-    Distances only shrink as points join, so that none of those is farther than the bound.
+    Distances only shrink as points join: no row outside `found` is farther than its bound.
     """
     left = found.squared
     for turn in range(wanted):
@@ -68,5 +74,6 @@ def decided(found: Candidates, wanted: int) -> Iterator[tuple[int, float]]:
         if not left[place] > 0 or (turn > 0 and not left[place] > found.bound):
             return
         yield place, float(left[place])
-        to_it = squared_distances(found.rows, found.rows[place : place + 1], np.zeros(len(left), np.intp))
+        center, same = found.rows[place : place + 1], np.zeros(len(left), np.intp)
+        to_it = squared_distances(found.rows, center, same)
         left = np.minimum(left, to_it)

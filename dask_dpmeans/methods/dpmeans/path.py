@@ -1,9 +1,9 @@
-"""Fits over many penalties: how many clusters each gives, and over which interval of penalties a number stands.
+"""Fits over many penalties: the number of clusters of each, and the interval of each number.
 
-As a price, clusters of inertia I and number k cost I + penalty * k at any penalty, whichever led to them: a line.  The
-lower envelope of these lines says which clusters are the best that are known at each penalty, so that k falls as the
-penalty rises, and at which penalty one takes the place of another: where the slopes of the lower convex hull of the
-points (k, I) change.
+As a price, clusters of inertia I and number k cost I + penalty * k at any penalty, whichever led to
+them: a line.  The lower envelope of these lines says which clusters are the best that are known at
+each penalty, so that k falls as the penalty rises, and at which penalty one takes the place of
+another: where the slopes of the lower convex hull of the points (k, I) change.
 """
 
 import math
@@ -21,29 +21,33 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.labelings import count_label_pairs
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
-from dask_dpmeans.methods.dpmeans.search import Restart
+from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 
 Answer = TypeVar("Answer")
 
 TRIES = 1
-"""Rounds of trials of each search on the way down.  Seven of 19 penalties on s1, s3, a1, mnist10 (a coreset) and blobs
-were searched from the mean too, with three rounds: J of the path was at most 1.0021 times as high, without trials up to
+"""Rounds of trials of each search on the way down.
+
+Seven of 19 penalties on s1, s3, a1, mnist10 (a coreset) and blobs were searched from the mean too,
+with three rounds: J of the path was at most 1.0021 times as high, without trials up to
 1.024 times (s3)."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Clusters that a fit ended with."""
+    """The last clusters of a fit."""
 
     centers: Float64Array
     """(k, d)."""
     inertia: float
-    """Squared error, in squared units of the rows times weight; of a summary, what all rows would have."""
-    end: search.State | None = field(default=None, repr=False)
-    """Where another search may start from."""
+    """Squared error, in squared units of the rows times weight; estimated for all rows."""
+    end: State | None = field(default=None, repr=False)
+    """State from which another search may start."""
 
     @property
     def k(self) -> int:
@@ -51,21 +55,21 @@ class Solution:
         return len(self.centers)
 
     def objective(self, penalty: float) -> float:
-        """Inertia + penalty * k."""
-        return self.inertia + penalty * self.k
+        """Return inertia + penalty * k."""
+        return self.inertia + LinearPrice(penalty).of(self.k)
 
 
 Fitting = Generator[Mapping[str, float], None, Answer]
-"""What fits came to, one after the other, and an answer in the end."""
+"""Figures of fits, one after the other, and an answer in the end."""
 
 
 def fitted(penalty: float, end: Solution) -> dict[str, float]:
-    """What a fit came to, in two numbers."""
+    """Return the figures of a fit: penalty and number of clusters."""
     return {"penalty": float(penalty), "n_clusters": end.k}
 
 
 class Interval(NamedTuple):
-    """Penalties over which a number of clusters stands."""
+    """Penalties that give a number of clusters."""
 
     n_clusters: int
     low: float
@@ -73,12 +77,12 @@ class Interval(NamedTuple):
 
     @property
     def length(self) -> float:
-        """The logarithm of high / low."""
+        """Logarithm of high / low."""
         return math.log(self.high / self.low)
 
     @property
     def middle(self) -> float:
-        """The geometric mean."""
+        """Geometric mean of low and high."""
         return math.sqrt(self.low) * math.sqrt(self.high)
 
 
@@ -96,37 +100,37 @@ class Fits(Protocol):
         ...
 
     def __call__(self, rows: Source) -> list[Solution]:
-        """Clusters: what stands at each penalty is among them."""
+        """Return clusters, among them the best at each penalty."""
         ...
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
-        """The same, fit by fit."""
+        """Yield the figures of each fit; return all clusters."""
         ...
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Searches down from the highest penalty, with splits and trials, and up from the lowest, with merges and deletes.
+    """Searches down from the highest penalty, then up from the lowest.
 
-    Each starts from the best clusters that are known at the penalty before, and ends no higher.
+    Each search starts from the best known clusters at the penalty before, and ends no higher.
     """
 
     method: search.Method
     penalties: tuple[float, ...]
     optimism: float = 0.0
-    """Rows stand for more: they are so many times nearer to means, over their number, than those are (Efron 1986)."""
+    """Errors of a mean by which rows of a sample are too near to it; see `starts.OPTIMISM`."""
 
     @property
     def n_fits(self) -> int:
-        """Two at each penalty, one at the highest."""
+        """Number of fits: two at each penalty, one at the highest."""
         return 2 * len(self.penalties) - 1
 
     def __call__(self, rows: Source) -> list[Solution]:
-        """All that were found."""
+        """Return all clusters of all searches."""
         return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
-        """The same, fit by fit."""
+        """Yield the figures of each fit; return all clusters."""
         found = [self.at(rows, self.penalties[-1], None)]
         yield fitted(self.penalties[-1], found[-1])
         for before, penalty in pairwise(reversed(self.penalties)):
@@ -137,35 +141,43 @@ class Prices:
             yield fitted(penalty, found[-1])
         return found
 
-    def at(self, rows: Source, penalty: float, start: Solution | None, tries: int = TRIES) -> Solution:
-        """The end of a search from some clusters, or from the mean of all rows."""
-        if start is None and self.optimism:  # whose squared error says how much the rows flatter
+    def at(
+        self,
+        rows: Source,
+        penalty: float,
+        start: Solution | None,
+        tries: int = TRIES,
+    ) -> Solution:
+        """Return the end of a search from some clusters, or from the mean of all rows."""
+        if start is None and self.optimism:  # its squared error is needed for the price
             start = replace(self, optimism=0.0).at(rows, penalty, None, tries=0)
         share = self.optimism / rows.plan.n_rows
-        price = penalty + share * (start.inertia if start else 0.0)
-        method = replace(self.method, penalty=price, coreset_rows=0, max_iter=search.NO_LIMIT)
-        end = Restart(method, tries, start.end if start else None)(rows)
+        warm, price = None, penalty
+        if start is not None:
+            warm, price = start.end, penalty + share * start.inertia
+        method = replace(self.method, penalty=price, coreset_rows=0, max_iter=NO_LIMIT)
+        end = Restart(method, tries, warm)(rows)
         return Solution(end.centers, math.fsum(end.inertias) * (1 + share * len(end.centers)), end)
 
 
 @dataclass(frozen=True)
 class Radii:
-    """Algorithm 1 at each penalty, from the mean of all rows: what it gives hangs on where it starts."""
+    """Algorithm 1 at each penalty, from the mean of all rows."""
 
     method: batch.Method
     penalties: tuple[float, ...]
 
     @property
     def n_fits(self) -> int:
-        """One at each penalty."""
+        """Number of fits: one at each penalty."""
         return len(self.penalties)
 
     def __call__(self, rows: Source) -> list[Solution]:
-        """One for each penalty."""
+        """Return one solution for each penalty."""
         return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
-        """The same, fit by fit."""
+        """Yield the figures of each fit; return all clusters."""
         found: list[Solution] = []
         for penalty in self.penalties:
             found.append(self.at(rows, penalty))
@@ -173,36 +185,38 @@ class Radii:
         return found
 
     def at(self, rows: Source, penalty: float) -> Solution:
-        """The end of a fit."""
+        """Return the end of a fit."""
         end = last_state(rows, replace(self.method, penalty=penalty))
         return Solution(end.centers, math.fsum(end.inertias))
 
 
 @dataclass(frozen=True)
 class Halving:
-    """How well fits of two halves of the rows agree on all of them, as a job."""
+    """Agreement of fits of two halves of the rows on all rows, as a job."""
 
     fits: Fits
     seed: int
     number: int
-    """Of the halving."""
+    """Number of the halving."""
     heavier: float
-    """What weights are multiplied by, so that the halves weigh as much as all rows where that counts."""
+    """Factor of the weights, so that each half weighs as much as all rows."""
 
     @property
     def n_fits(self) -> int:
-        """Of both halves."""
+        """Number of fits of both halves."""
         return 2 * self.fits.n_fits
 
     def __call__(self, rows: InMemoryRows) -> Float64Array:
-        """(p,), the adjusted Rand index at each penalty."""
+        """Return the adjusted Rand index at each penalty, (p,)."""
         return run_fits(self.each(rows))
 
     def each(self, rows: InMemoryRows) -> Fitting[Float64Array]:
-        """The same, fit by fit."""
+        """Yield the figures of each fit; return all clusters."""
         n = len(rows.rows)
         order = stream(self.seed, Stream.STABILITY, self.number).permutation(n)
-        weights = self.heavier * (np.ones(n) if rows.weights is None else rows.weights)
+        weights = np.full(n, self.heavier)
+        if rows.weights is not None:
+            weights = self.heavier * rows.weights
         ends = []
         for half in (np.sort(order[: n // 2]), np.sort(order[n // 2 :])):
             part = replace(rows, rows=np.ascontiguousarray(rows.rows[half]), weights=weights[half])
@@ -212,19 +226,22 @@ class Halving:
 
 
 def _labels(rows: InMemoryRows, fits: Fits, found: list[Solution]) -> list[Int64Array]:
-    """The label of each row, (n,), at each penalty."""
-    return [nearest(rows.rows, Centers(each.centers)).astype(np.int64) for each in standing(fits, found)]
+    """Return the label of each row, (n,), at each penalty."""
+    solutions = best_at_each(fits, found)
+    return [nearest(rows.rows, Centers(each.centers)).astype(np.int64) for each in solutions]
 
 
-def standing(fits: Fits, found: list[Solution]) -> list[Solution]:
-    """The clusters that stand at each penalty: as a price the best of all."""
-    return [best(found, penalty) for penalty in fits.penalties] if isinstance(fits, Prices) else found
+def best_at_each(fits: Fits, found: list[Solution]) -> list[Solution]:
+    """Return the solution of each penalty: the best of all if penalties are prices."""
+    if isinstance(fits, Prices):
+        return [best(found, penalty) for penalty in fits.penalties]
+    return found
 
 
 def summary_of(source: Source, size: int, seed: int) -> tuple[InMemoryRows, bool]:
-    """Rows in memory that stand for all, about so many where there are more than twice as many; whether they are all.
+    """Return a coreset of about `size` rows, or all rows with weight, and whether it is all.
 
-    Those without weight are left out.
+    A source of at most ``2 * size`` rows is its own summary.
     """
     if source.plan.n_rows > 2 * size:
         drawn = Sensitivity.of(source, seed)[0].coreset(source, size)
@@ -238,29 +255,38 @@ def summary_of(source: Source, size: int, seed: int) -> tuple[InMemoryRows, bool
 
 
 def best(found: Sequence[Solution], penalty: float) -> Solution:
-    """The lowest at a penalty, the first among equals."""
+    """Return the lowest solution at a penalty, the first among equals."""
     return min(found, key=lambda each: each.objective(penalty))
 
 
 def hull(found: Sequence[Solution]) -> list[Solution]:
-    """Those that are lowest at some penalty > 0, by rising numbers of clusters."""
+    """Return the solutions that are lowest at some penalty > 0, by rising numbers of clusters."""
     corners: list[Solution] = []
     for each in sorted(found, key=lambda each: (each.k, each.inertia)):
         if corners and not each.inertia < corners[-1].inertia:
             continue
-        while len(corners) > 1 and not exchange(corners[-2], corners[-1]) > exchange(corners[-1], each):
+        while len(corners) > 1 and not _is_corner(corners[-2], corners[-1], each):
             corners.pop()
         corners.append(each)
     return corners
 
 
+def _is_corner(fewer: Solution, middle: Solution, more: Solution) -> bool:
+    """Return whether the middle solution is the lowest at some penalty."""
+    return exchange(fewer, middle) > exchange(middle, more)
+
+
 def exchange(fewer: Solution, more: Solution) -> float:
-    """The penalty at which both cost the same."""
+    """Return the penalty at which both cost the same."""
     return (fewer.inertia - more.inertia) / (more.k - fewer.k)
 
 
-def envelope(found: Sequence[Solution], low: float = 0.0, high: float = math.inf) -> list[Interval]:
-    """The intervals of penalties, from low to high, at which each number of clusters is best; these fall."""
+def envelope(
+    found: Sequence[Solution],
+    low: float = 0.0,
+    high: float = math.inf,
+) -> list[Interval]:
+    """Return the intervals of rising penalties at which each number of clusters is best."""
     corners = hull(found)
     cuts = [math.inf, *(exchange(*pair) for pair in pairwise(corners)), 0.0]
     each = [
@@ -271,17 +297,19 @@ def envelope(found: Sequence[Solution], low: float = 0.0, high: float = math.inf
 
 
 def runs(penalties: Sequence[float], numbers: Sequence[int]) -> list[Interval]:
-    """Runs of neighboring penalties, rising, that gave one number of clusters.
+    """Return the runs of rising penalties that gave one number of clusters.
 
-    Between two that gave different numbers, the end lies at their geometric mean.
+    The end between two runs is the geometric mean of their neighboring penalties.
     """
     changes = [place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1]]
-    cuts = [penalties[0], *(math.sqrt(penalties[i - 1]) * math.sqrt(penalties[i]) for i in changes), penalties[-1]]
-    return [Interval(numbers[first], *ends) for first, ends in zip([0, *changes], pairwise(cuts), strict=True)]
+    middles = [math.sqrt(penalties[i - 1]) * math.sqrt(penalties[i]) for i in changes]
+    ends = pairwise([penalties[0], *middles, penalties[-1]])
+    starts = zip([0, *changes], ends, strict=True)
+    return [Interval(numbers[first], low, high) for first, (low, high) in starts]
 
 
 def longest(intervals: Sequence[Interval]) -> Interval | None:
-    """The longest in the logarithm of the penalty, among 2 <= k < the largest k; None where there is none."""
+    """Return the longest interval by its logarithm among 2 <= k < the largest k, if any."""
     most = max((interval.n_clusters for interval in intervals), default=0)
     among = [interval for interval in intervals if 2 <= interval.n_clusters < most]
     return max(among, key=lambda interval: interval.length, default=None)

@@ -1,81 +1,87 @@
-"""The last part of a search of few rows: moves of single rows, and kicks out of where these end.
+"""The last part of a search of few rows: moves of single rows, and kicks.
 
-An iterated local search (Lourenço, Martin & Stützle 2003): a kick splits a cluster, joins two, does both, or puts a row
-and the rows nearest to it together; then rows move one by one until none gains; what is lower stays.
+An iterated local search (Lourenço, Martin & Stützle 2003): a kick splits a cluster, joins two, does
+both, or puts a row and the rows nearest to it together; then rows move one by one until none gains;
+what is lower stays.
 """
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.moments import cluster_moments
+from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.kernels.row_exchange import Exchanged, exchange
-from dask_dpmeans.methods.dpmeans.metric import Metric
 
 KICKS = 128
-"""Kicks in a row that must fail."""
+"""Kicks in a row that must fail before the end."""
 MOST_WORK = 2**22
-"""What kicks may cost in all: for each pass over the rows, n (k d + `ROW_WORK`)."""
+"""Most work of all kicks: n (k d + `ROW_WORK`) for each pass over the rows."""
 ROW_WORK = 64
-"""What a row costs in a pass, in squares of differences."""
+"""Work of a row in a pass, in squares of differences."""
 MOST_PASSES = 60
-"""Passes over the rows in which single rows move."""
+"""Most passes over the rows in which single rows move."""
 LEAST_GAIN = 1e-9
-"""Of the penalty: what is not lower by more is rounding."""
+"""Least gain of a kick, as a share of the price of a cluster."""
 
 
-def exchanged(
+def exchange_and_kick(
     gathered: GatheredRows,
     centers: Float64Array,
-    penalty: float,
-    metric: Metric,
+    price: Price,
+    divergence: Divergence,
     random: np.random.Generator,
     kicks: int = KICKS,
 ) -> Float64Array:
-    """Means, (l, d), of lower or equal objective than the partition that centers, (k, d), make.
+    """Return means, (l, d), of lower or equal objective than the partition of centers, (k, d).
 
-    So many kicks in a row must fail; with 0 there are none.
+    `kicks` in a row must fail; 0 for no kick.
     """
     heaviest = float(gathered.weights.max())
     some = gathered.weights / heaviest > 0
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
-    labels = nearest(rows, Centers(centers)).astype(np.int64)
-    shifted = rows if metric.spherical else rows - rows.mean(axis=0)
-    price = min(penalty / heaviest, float(np.finfo(np.float64).max))
-    best = _kicked(shifted, weights / heaviest, labels, price, metric, random, kicks)
-    moments = cluster_moments(Block(0, rows, weights, Scratch()), best, np.zeros(len(rows)), int(best.max()) + 1)
-    return metric.means(moments.means, np.broadcast_to(np.eye(1, rows.shape[1]), moments.sums.shape))
+    labels = nearest(rows, Centers(centers, divergence.general)).astype(np.int64)
+    shifted = rows
+    if divergence.general is None and not divergence.spherical:
+        shifted = rows - rows.mean(axis=0)
+    geometry = price.divide(heaviest), divergence
+    best = _kick_until_stuck(shifted, weights / heaviest, labels, *geometry, random, kicks)
+    block, k = Block(0, rows, weights, Scratch()), int(best.max()) + 1
+    moments = cluster_moments(block, best, np.zeros(len(rows)), k)
+    axes = np.broadcast_to(np.eye(1, rows.shape[1]), moments.sums.shape)
+    return divergence.means(moments.means, axes)
 
 
-def _kicked(
+def _kick_until_stuck(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    penalty: float,
-    metric: Metric,
+    price: Price,
+    divergence: Divergence,
     random: np.random.Generator,
     kicks: int,
 ) -> Int64Array:
-    """The labels, (n,), of the lowest objective that kicks lead to; every number has rows."""
+    """Return the labels, (n,), of the lowest objective after kicks; every number has rows."""
 
     def settled(start: Int64Array) -> Exchanged:
-        return exchange(rows, weights, start, penalty, MOST_PASSES, spherical=metric.spherical)
+        return exchange(rows, weights, start, price, MOST_PASSES, divergence)
 
     best, failures, work = settled(labels), 0, 0
-    labels = _numbered(best.labels)
+    labels, least = _numbered(best.labels), LEAST_GAIN * price.threshold(1)
     n, d = rows.shape
     while failures < kicks and work < MOST_WORK:
         found = settled(kick(rows, labels, random))
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1
-        if found.objective < best.objective - LEAST_GAIN * penalty:
+        if found.objective < best.objective - least:
             best, labels, failures = found, _numbered(found.labels), 0
     return labels
 
 
 def kick(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
-    """Other labels of rows, (n,), that few clusters differ in; every number has rows."""
+    """Return labels of rows, (n,), after a random change of few clusters; every number has rows."""
     kind = random.integers(4)
     if kind == 0:
         return _numbered(_gather(rows, labels, random))
@@ -87,7 +93,7 @@ def kick(rows: Float64Array, labels: Int64Array, random: np.random.Generator) ->
 
 
 def _gather(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
-    """A row and some that are nearest to it become a cluster."""
+    """Make a cluster of a row and some rows nearest to it."""
     k = int(labels.max()) + 1
     count = random.integers(1, 2 + 2 * len(rows) // k)
     near = np.argsort(_squared_to(rows, random.integers(len(rows))), kind="stable")[:count]
@@ -97,7 +103,7 @@ def _gather(rows: Float64Array, labels: Int64Array, random: np.random.Generator)
 
 
 def _split(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
-    """A cluster becomes two, of the rows that are nearer to one or to the other of two rows."""
+    """Split a cluster by two of its rows: each row goes to the nearer one."""
     one = random.integers(len(rows))
     members = np.flatnonzero(labels == labels[one])
     other = members[random.integers(len(members))]
@@ -108,7 +114,7 @@ def _split(rows: Float64Array, labels: Int64Array, random: np.random.Generator) 
 
 
 def _join(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
-    """The cluster of a row becomes one with that of the nearest row of another."""
+    """Join the cluster of a row with the cluster of the nearest row of another cluster."""
     row = random.integers(len(rows))
     strange = labels != labels[row]
     if not strange.any():
@@ -118,10 +124,10 @@ def _join(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -
 
 
 def _squared_to(rows: Float64Array, number: np.int64) -> Float64Array:
-    """(n,), the squared distances of rows, (n, d), to one of them."""
+    """Return the squared distances of rows, (n, d), to one of them, (n,)."""
     return squared_distances(rows, rows[number : number + 1], np.zeros(len(rows), np.intp))
 
 
 def _numbered(labels: Int64Array) -> Int64Array:
-    """The labels, (n,), with numbers from 0 on that all have rows."""
+    """Return labels, (n,), with numbers from 0 on that all have rows."""
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)

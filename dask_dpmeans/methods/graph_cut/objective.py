@@ -13,6 +13,7 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Labels
 from dask_dpmeans.kernels.graph import GivenLabels, GraphSummary, Inspection, Tally, Totals
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import set_limits
 
 
@@ -122,7 +123,8 @@ class CutMethod:
 
     def objective(self, totals: Totals) -> float:
         """Return cut + penalty * k."""
-        return fsum(self.cuts(totals)) + self.penalty * int(np.count_nonzero(totals.sizes))
+        k = int(np.count_nonzero(totals.sizes))
+        return fsum(self.cuts(totals)) + LinearPrice(self.penalty).of(k)
 
     def little(self, before: float, after: float, inertias: Float64Array, parts: int = 1) -> bool:
         """Return whether the objective fell by less than tol / parts of cut + |penalty| k;

@@ -119,7 +119,7 @@ class Partitioner:
         merged = len(masses) - int(clusters.max()) - 1
         if not merged:
             return before, 0
-        labels = relabel(before.labels, clusters)
+        labels = relabel_nodes(before.labels, clusters)
         return self.partition(labels, before.births, before.deaths), merged
 
     def _merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> IndexArray:
@@ -205,7 +205,7 @@ class Partitioner:
         numbers = np.full(k + births, ALONE, np.int32)
         numbers[kept] = np.arange(len(kept))
         deaths = before.deaths + k + births - len(kept)
-        return self.partition(relabel(labels, numbers), before.births + births, deaths)
+        return self.partition(relabel_nodes(labels, numbers), before.births + births, deaths)
 
     # Splits
 
@@ -223,7 +223,7 @@ class Partitioner:
         homes = np.zeros(int(halves.max()) + 1, np.intp)
         homes[halves] = owners
         free = replace(self, price=0.0, within=homes)
-        halved = free.move(free.partition(relabel(parts, halves)), MOVES_BETWEEN_HALVES)
+        halved = free.move(free.partition(relabel_nodes(parts, halves)), MOVES_BETWEEN_HALVES)
         self.rounds, self.passes = free.rounds, free.passes
         rates = shares(halved.totals)
         gains = total(homes, rates, k) - shares(before.totals) - self.price
@@ -232,7 +232,7 @@ class Partitioner:
         second = np.ones(len(homes), np.bool_)
         second[np.unique(homes, return_index=True)[1]] = False
         leaves = second & pays[homes]
-        labels = relabel(halved.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
+        labels = relabel_nodes(halved.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
         return self.partition(labels, before.births, before.deaths), int(np.count_nonzero(pays))
 
     def _merge_to_halves(self, graph: csr_array, masses: Float64Array, owners: IndexArray) -> IndexArray:
@@ -265,7 +265,7 @@ class Partitioner:
         for cuts in (nodes, *reversed(finer), before.labels):
             parts, owners = intersect(before.labels, cuts)
             if len(owners) <= MOST_PIECES:
-                after = self.lower_of(before, relabel(parts, self._regroup(parts, owners)))
+                after = self.lower_of(before, relabel_nodes(parts, self._regroup(parts, owners)))
                 if after is before:
                     return before
                 return self.move(after, MAX_MOVE_ROUNDS)
@@ -316,7 +316,7 @@ def join_pairs(pairs: IndexArray, partner: IndexArray) -> IndexArray:
     return relabel(joint)
 
 
-def relabel(labels: Labels, numbers: IndexArray | Labels) -> Labels:
+def relabel_nodes(labels: Labels, numbers: IndexArray | Labels) -> Labels:
     """Return labels, (n,), with new numbers of clusters, (k,); nodes without links stay so."""
     return np.append(numbers, ALONE).astype(np.int32)[labels]
 

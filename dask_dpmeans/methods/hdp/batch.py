@@ -28,6 +28,7 @@ from dask_dpmeans.kernels.hdp import (
 )
 from dask_dpmeans.kernels.hdp_compiled import NEW_CENTER
 from dask_dpmeans.kernels.moments import Moments, total
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, clusters_of, set_limits
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
 from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, SearchProgress, State, Uses
@@ -142,7 +143,8 @@ class Parameters:
     def objective(self, uses: Moments, n_centers: int) -> float:
         """Return eq. 2; `InputError` if it overflows."""
         n_uses = int(np.count_nonzero(uses.weights > 0))
-        objective = uses.inertia + self.local_penalty * n_uses + self.global_penalty * n_centers
+        local_price, global_price = LinearPrice(self.local_penalty), LinearPrice(self.global_penalty)
+        objective = uses.inertia + local_price.of(n_uses) + global_price.of(n_centers)
         if not math.isfinite(objective):
             raise InputError("the objective overflows float64 at these penalties: divide the data first")
         return objective
@@ -302,7 +304,8 @@ def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, fl
         closer = rest[cost[rest] - to_new > ROUNDING * global_penalty]
         tied[closer], cost[closer] = n_centers, to_new[closer - first]
         n_centers += 1
-    saved = math.fsum(weights * own - cost) - global_penalty * (n_centers - len(found.centers))
+    opened = LinearPrice(global_penalty).change(len(found.centers), n_centers)
+    saved = math.fsum(weights * own - cost) - opened
     return tied, saved
 
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
+from dask_dpmeans.kernels.divergence import ratio
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.dpmeans.metric import ratio
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING, around
 from dask_dpmeans.methods.hdp.pass_statistics import PassStatistics, sums_by_label
 from dask_dpmeans.methods.hdp.state import N_PASS_MOVES, Move, Uses

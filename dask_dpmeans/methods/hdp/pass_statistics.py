@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.divergence import ratio
 from dask_dpmeans.kernels.hdp import Prices
 from dask_dpmeans.kernels.hdp_search import SearchScan
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.dpmeans.metric import ratio
 from dask_dpmeans.methods.hdp.batch import SweepResult
 
 LLOYD_ROUNDS = 8

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.divergence import ratio
 from dask_dpmeans.kernels.hdp import Prices
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.methods.dpmeans.metric import ratio
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
 
 MAX_CHAIN = 32

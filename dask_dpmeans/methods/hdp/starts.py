@@ -11,7 +11,9 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.hdp import NearestUses
 from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans import starts as search_starts
 from dask_dpmeans.methods.dpmeans.path import summary_of
+from dask_dpmeans.methods.dpmeans.search_state import State as PooledState
 from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp.search_pass import SearchParameters, State
 from dask_dpmeans.methods.hdp.state import Uses
@@ -31,11 +33,11 @@ def starts(method: SearchParameters, source: Source, state: State) -> Iterator[S
         end = pooled.state
         yield _from_pooled(method, source, state, end, end.rows_read - source.plan.n_rows)
         return
-    rows, _ = summary_of(source, search.LEAST_CORESET, method.seed)
+    rows, _ = summary_of(source, search_starts.LEAST_CORESET, method.seed)
     restarts = []
     for price in _prices(method, n_sets):
         alone = replace(_pooled_search(method, price), coreset_rows=0)
-        restarts.append(search.Restart(alone, tries=0))
+        restarts.append(search_starts.Restart(alone, tries=0))
     for end in source.run(restarts, rows, "search"):
         yield _from_pooled(method, source, state, end, source.plan.n_rows)
 
@@ -51,7 +53,7 @@ def _prices(method: SearchParameters, n_sets: int) -> list[float]:
     return [method.global_penalty + method.local_penalty * number for number in numbers]
 
 
-def _from_pooled(method: SearchParameters, source: Source, state: State, end: search.State, rows_read: int) -> State:
+def _from_pooled(method: SearchParameters, source: Source, state: State, end: PooledState, rows_read: int) -> State:
     """Return the start at the centers of a pooled search, each used by the sets whose rows are
     nearest to it."""
     keys = source.fold(NearestUses(Centers(end.centers)), name="uses")

@@ -38,6 +38,7 @@ from dask_dpmeans.kernels.kernel_functions import (
     Similarity,
 )
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, set_limits
 from dask_dpmeans.methods.kernel.kernel_checks import check_function, check_gram, checked_kernel
 
@@ -347,7 +348,7 @@ class Parameters:
 
     def objective(self, inertias: Float64Array, k: int) -> float:
         """Return inertia + penalty * k; `InputError` if it overflows."""
-        objective = math.fsum(inertias) + self.penalty * k
+        objective = math.fsum(inertias) + LinearPrice(self.penalty).of(k)
         if not math.isfinite(objective):
             raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
         return objective

@@ -1,7 +1,7 @@
 """Online DP-means: Algorithm 2 of Odashima et al. 2016, one pass in row order.
 
-Serial by nature: where a row goes depends on every row before it.  Batches and blocks only cut the one sequence, so
-that nothing depends on how it is cut.
+Serial by nature: where a row goes depends on every row before it.  Batches and blocks only cut the
+one sequence, so that nothing depends on how it is cut.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from dask_dpmeans.methods.dpmeans import batch
 
 @dataclass(frozen=True)
 class State:
-    """What the rows so far have come to."""
+    """The clusters of the rows so far."""
 
     centers: Float64Array
     """(k, d), the running means of the clusters, in order of opening."""
     weights: Float64Array
-    """(k,), rows that each has taken."""
+    """(k,), numbers of rows of the clusters."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,18 @@ class Method:
         object.__setattr__(self, "penalty", checked_penalty(self.penalty, self.max_clusters))
 
     def init(self, n_features: int) -> State:
-        """The state before the first row."""
+        """Return the state before the first row."""
         return State(np.empty((0, n_features)), np.empty(0))
 
     def take(self, state: State, block: Block) -> State:
-        """The state after a block of rows.
+        """Return the state after a block of rows.
 
         Raises
         ------
         TooManyClustersError
-            Where a row opens one cluster more than `max_clusters`.
+            A row opens one cluster more than `max_clusters`.
         InputError
-            Where weight times center overflows.
+            Weight times center overflows.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             most = most_clusters(self.max_clusters)
@@ -57,7 +57,7 @@ class Method:
         return after
 
     def clusters(self, state: State) -> State:
-        """Centers (k, d) and weights (k,) to answer with: those of the state."""
+        """Return the state itself, with centers (k, d) and weights (k,)."""
         return state
 
 
@@ -67,12 +67,12 @@ def checked_penalty(penalty: float, max_clusters: int | None) -> float:
 
 
 def most_clusters(max_clusters: int | None) -> int:
-    """The limit as a number."""
-    return ENDLESS if max_clusters is None else int(max_clusters)
+    """Return the limit as a number."""
+    return int(max_clusters or ENDLESS)
 
 
 def check_clusters(centers: Float64Array, max_clusters: int | None, penalty: float) -> None:
-    """Refuse more clusters than allowed, and centers that are no numbers."""
+    """Raise an error for more clusters than allowed, and for centers that are not finite."""
     batch.check_number(len(centers), max_clusters, penalty)
     if not np.isfinite(centers).all():
         raise InputError("weight times center overflows float64: divide the data by a constant first")

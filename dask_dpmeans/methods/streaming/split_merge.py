@@ -1,7 +1,7 @@
 """Split-merge DP-means: Algorithms 3 and 4 of Odashima et al. 2016.
 
-The split is one pass in row order, serial by nature: where a row goes depends on every row before it.  The merge reads
-no rows, only the moments of the clusters that the pass has left.
+The split is one pass in row order, serial by nature: where a row goes depends on every row before
+it.  The merge reads no rows, only the moments of the clusters that the pass has left.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from dask_dpmeans.methods.streaming.online import check_clusters, checked_penalt
 
 @dataclass(frozen=True)
 class State:
-    """What the rows so far have come to."""
+    """The clusters of the rows so far, before the merge."""
 
     boxes: online.Boxes
-    """The clusters of Algorithm 3: the upper half of a split is the newest cluster, the lower one keeps its number."""
+    """The clusters of Algorithm 3; the upper half of a split is the newest cluster."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """What a state answers with."""
+    """The clusters of a state, after the merge."""
 
     centers: Float64Array
     """(k, d)."""
@@ -49,35 +49,39 @@ class Method:
         checks.switch("merge", self.merge)
 
     def init(self, n_features: int) -> State:
-        """The state before the first row."""
+        """Return the state before the first row."""
         nothing = np.empty((0, n_features))
         return State(online.Boxes(nothing, np.empty(0), nothing, nothing))
 
     def take(self, state: State, block: Block) -> State:
-        """The state after a block of rows: Algorithm 3.
+        """Return the state after a block of rows, by Algorithm 3.
 
         Raises
         ------
         TooManyClustersError
-            Where a row opens or splits off one cluster more than `max_clusters`.
+            A row opens or splits off one cluster more than `max_clusters`.
         InputError
-            Where weight times center overflows.
+            Weight times center overflows.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            boxes = online.split(block.doubles(), self.penalty, state.boxes, most_clusters(self.max_clusters))
+            most = most_clusters(self.max_clusters)
+            boxes = online.split(block.doubles(), self.penalty, state.boxes, most)
         check_clusters(boxes.centers, self.max_clusters, self.penalty)
         return State(boxes)
 
     def clusters(self, state: State) -> Clusters:
-        """Centers (k, d) and weights (k,) to answer with: merged by Algorithm 4 unless `merge` is off."""
+        """Return centers (k, d) and weights (k,), merged by Algorithm 4 unless `merge` is off."""
         boxes = state.boxes
-        return merged(boxes.centers, boxes.weights, self.penalty) if self.merge else Clusters(*boxes[:2])
+        if self.merge:
+            return merge_clusters(boxes.centers, boxes.weights, self.penalty)
+        return Clusters(boxes.centers, boxes.weights)
 
 
-def merged(centers: Float64Array, weights: Float64Array, penalty: float) -> Clusters:
-    """Algorithm 4: the clusters, (k, d) and (k,), that greedy merging leaves; those without weight have nothing to say.
+def merge_clusters(centers: Float64Array, weights: Float64Array, penalty: float) -> Clusters:
+    """Return the clusters, (k, d) and (k,), after the greedy merges of Algorithm 4.
 
-    They are in order of the lowest number of each group; a center is the weighted mean of its group's, in that order.
+    Clusters without weight are left out.  The others are in order of the lowest number of each
+    group; a center is the weighted mean of its group's, in that order.
     """
     weighty = weights > 0
     centers, weights = centers[weighty], weights[weighty]

@@ -13,7 +13,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.assign import scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.methods.dpmeans import coreset, search
+from dask_dpmeans.methods.dpmeans import coreset, crossover, search, search_state, starts, trials
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.coreset import SEEDS, Drawn, Sensitivity, Uniform, d2_seeds
 from dask_dpmeans.methods.dpmeans.search import Method
@@ -165,8 +165,8 @@ def small():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "EXCHANGES_BELOW", 0)
         patch.setattr(coreset, "SAMPLE_ROWS", 1000)
-        patch.setattr(search, "TRIALS_BELOW", 1000)
-        patch.setattr(search, "TRIALS_AFTER_BELOW", 1000)
+        patch.setattr(trials, "TRIALS_BELOW", 1000)
+        patch.setattr(trials, "TRIALS_AFTER_BELOW", 1000)
         yield
 
 
@@ -185,23 +185,23 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
         np.testing.assert_allclose(state.inertias, np.bincount(labels, squared.min(axis=1)), rtol=1e-12)
         assert state.objective == math.fsum(state.inertias) + 300.0 * len(state.centers)
     assert squared.min(axis=1).max() <= 300.0
-    assert not any(state.moves[3:].any() for state in states)
+    assert not any(np.array(state.moves)[3:].any() for state in states)
 
 
-@pytest.mark.parametrize(("limit", "shares"), [(4999, 0), (5000, search.LAST_SHARES)])
+@pytest.mark.parametrize(("limit", "shares"), [(4999, 0), (5000, trials.LAST_SHARES)])
 def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(large, monkeypatch, limit, shares):
     rows, _, states = large
-    monkeypatch.setattr(search, "TRIALS_AFTER_BELOW", limit)
+    monkeypatch.setattr(trials, "TRIALS_AFTER_BELOW", limit)
     found = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))]
-    assert len(search.SHARES) - found[0].share == shares
-    assert found[0].tries == search.TRIES_AFTER
+    assert len(trials.SHARES) - found[0].share == shares
+    assert found[0].tries == search_state.TRIES_AFTER
     assert found[-1].objective <= states[-1].objective
     assert (found[-1].rows_read > states[-1].rows_read) == bool(shares)
 
 
 def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypatch):
     rows, centers, states = large
-    monkeypatch.setattr(search, "TRIALS_BELOW", 10_000)
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 10_000)
     whole = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0))][-1]
     assert states[-1].objective <= 1.01 * whole.objective
     assert states[-1].rows_read < whole.rows_read / 3
@@ -242,21 +242,21 @@ def test_a_coreset_is_taken_where_it_is_asked_for_and_no_centers_are_given():
 
 def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(monkeypatch):
     rows, _ = blobs(4000)
-    monkeypatch.setattr(search, "CORESET_ABOVE", 3999)
-    monkeypatch.setattr(search, "LEAST_CORESET", 400)
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 3999)
+    monkeypatch.setattr(starts, "LEAST_CORESET", 400)
     sizes = []
     coreset_of_size = Sensitivity.coreset
     monkeypatch.setattr(Sensitivity, "coreset", lambda *given: sizes.append(given[2]) or coreset_of_size(*given))
-    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 100)
+    monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 100)
     assert first(rows)["rows_read"] == (1 + 2 + 2 + 1) * len(rows)  # survey, sensitivity, two coresets, probe
     assert sizes[0] == 400
     assert 900 <= sizes[1] <= 1500  # twelve clusters, or nearly
-    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 1)
+    monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1)
     assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)
-    monkeypatch.setattr(search, "ROWS_A_CLUSTER", 1000)
+    monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1000)
     assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)  # no second one, of half the rows or more
     assert 900 <= len(first(rows)["centers"]) / 16 * 100 <= 1500
-    monkeypatch.setattr(search, "CORESET_ABOVE", 4000)
+    monkeypatch.setattr(starts, "CORESET_ABOVE", 4000)
     assert first(rows)["rows_read"] == 2 * len(rows)
 
 
@@ -296,19 +296,19 @@ def ends(monkeypatch):
     core = InMemoryRows(rows[::2].copy(), None)
     monkeypatch.setattr(Sensitivity, "coreset", lambda *_: core)
     penalties = []
-    crossovers = search.Crossovers.__call__
+    crossovers = crossover.Crossovers.__call__
 
     def watched(job, rows):
         penalties.append(job.method.penalty)
         return crossovers(job, rows)
 
-    monkeypatch.setattr(search.Crossovers, "__call__", watched)
+    monkeypatch.setattr(crossover.Crossovers, "__call__", watched)
 
     def searched(seed):
         method = Method(150.0, tol=0.01, coreset_rows=100, seed=seed)
         state = next(iter(iterate(InMemoryRows(rows, None), method))).state
-        alone = Method(penalties[-1], tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT)
-        own = [search.Restart(alone.seeded(each), search.TRIES_ON_CORESET) for each in search.restart_seeds(seed)]
+        alone = Method(penalties[-1], tol=0.01, coreset_rows=0, max_iter=starts.NO_LIMIT)
+        own = [starts.Restart(alone.seeded(each), search_state.TRIES_ON_CORESET) for each in starts.restart_seeds(seed)]
         return core, penalties[-1], state, [restart(core) for restart in own]
 
     return searched
@@ -316,7 +316,7 @@ def ends(monkeypatch):
 
 @pytest.mark.parametrize("seed", [6, 8])
 def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch, ends, seed):
-    monkeypatch.setattr(search, "CROSSOVERS", 0)
+    monkeypatch.setattr(crossover, "CROSSOVERS", 0)
     _, _, state, found = ends(seed)
     assert len({end.objective for end in found}) == len(found)
     assert state.centers.tolist() == min(found, key=lambda end: end.objective).centers.tolist()
@@ -324,11 +324,11 @@ def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(mon
 
 def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
     core = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
-    alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
+    alone = Method(100.0, coreset_rows=0, max_iter=starts.NO_LIMIT)
     gains = []
     for seed in range(6):
-        found = [search.Restart(alone.seeded(each), 1)(core) for each in search.restart_seeds(seed)]
-        best = search.Crossovers(alone.seeded(seed), found)(core)
+        found = [starts.Restart(alone.seeded(each), 1)(core) for each in starts.restart_seeds(seed)]
+        best = crossover.Crossovers(alone.seeded(seed), found)(core)
         assert best.objective == pytest.approx(inertia_of(core, best.centers) + 100.0 * len(best.centers), rel=1e-12)
         gains.append(min(end.objective for end in found) - best.objective)
     assert min(gains) >= 0
@@ -337,17 +337,17 @@ def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
 
 def test_a_coreset_of_many_rows_sees_neither_trials_nor_crossovers(monkeypatch):
     core = InMemoryRows(np.random.default_rng(0).uniform(0, 30, (500, 2)), None)
-    alone = Method(100.0, coreset_rows=0, max_iter=search.NO_LIMIT)
-    monkeypatch.setattr(search, "TRIALS_BELOW", 499)
-    found = [search.Restart(alone.seeded(each), 2)(core) for each in (1, 2)]
-    without = [search.Restart(alone.seeded(each), 0)(core) for each in (1, 2)]
+    alone = Method(100.0, coreset_rows=0, max_iter=starts.NO_LIMIT)
+    monkeypatch.setattr(trials, "TRIALS_BELOW", 499)
+    found = [starts.Restart(alone.seeded(each), 2)(core) for each in (1, 2)]
+    without = [starts.Restart(alone.seeded(each), 0)(core) for each in (1, 2)]
     assert [contents(end) | {"tries": 0} for end in found] == [contents(end) for end in without]
-    assert search.Crossovers(alone, found)(core) is min(found, key=lambda end: end.objective)
+    assert crossover.Crossovers(alone, found)(core) is min(found, key=lambda end: end.objective)
 
 
 def test_a_cluster_costs_more_on_a_coreset_for_its_mean_fits_few_rows(ends):
     core, penalty, _, _ = ends(0)
-    start = search.Restart(Method(150.0, tol=0.01, coreset_rows=0, max_iter=search.NO_LIMIT), 0)(core)
+    start = starts.Restart(Method(150.0, tol=0.01, coreset_rows=0, max_iter=starts.NO_LIMIT), 0)(core)
     inertia = inertia_of(core, start.centers)
     assert penalty == pytest.approx(150.0 + 2 * inertia / len(core.rows), rel=1e-12)
     assert penalty > 160.0

@@ -12,18 +12,19 @@ from strategies import TAME, seeds, spread, tables, weights_of
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.move_statistics import MoveScan
+from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans.moves import (
     ROUNDING,
     Findings,
     Moves,
+    apply_moves,
     around,
     deletions,
     gains_of,
-    merge_gains,
+    merge_rises,
     merges,
-    moved,
-    none_of,
-    profitable,
+    no_moves,
+    profitable_moves,
 )
 
 WEIGHTS = (0.0, 1e-3, 0.3, 1.0, 7.7)
@@ -45,7 +46,7 @@ class Problem:
 
     def probe(self, centers, children):
         probing = MoveScan(Centers(centers), children, math.inf)
-        return Findings(centers, children, self.source.fold(probing), self.penalty)
+        return Findings(centers, children, self.source.fold(probing), LinearPrice(self.penalty))
 
     def two_nearest(self, centers):
         """(n,) and (n,); the same center where there is one."""
@@ -138,7 +139,7 @@ def test_the_gain_of_a_merge_is_what_the_objective_of_the_partition_falls_by(pro
     found, before = problem.found, problem.objective(problem.labels)
     alive = np.flatnonzero(found.weights > 0)
     pairs = np.array(list(combinations(alive, 2)), np.intp).reshape(-1, 2)
-    for pair, gain in zip(pairs, merge_gains(found, pairs), strict=True):
+    for pair, gain in zip(pairs, problem.penalty - merge_rises(found, pairs), strict=True):
         fell = before - problem.objective(problem.after(only(found, merged=pair[np.newaxis])))
         assert math.isclose(gain, fell, rel_tol=1e-9, abs_tol=problem.scale)
 
@@ -187,7 +188,7 @@ def test_the_claim_of_a_delete_is_exact_where_centers_are_means_that_receive_not
 @given(problems())
 def test_all_moves_of_a_step_gain_what_they_claim_together(problem):
     found = problem.found
-    moves = profitable(found)
+    moves = profitable_moves(found)
     fell = problem.objective(problem.labels) - problem.objective(problem.after(moves))
     assert gains_of(found, moves).sum() <= fell + problem.scale
 
@@ -196,7 +197,7 @@ def test_all_moves_of_a_step_gain_what_they_claim_together(problem):
 @given(problems())
 def test_they_still_do_when_rows_go_to_the_nearest_of_the_new_means(problem):
     found = problem.found
-    moves = profitable(found)
+    moves = profitable_moves(found)
     centers = np.stack(list(problem.means(problem.after(moves)).values()))
     again = problem.probe(centers, np.repeat(centers[:, np.newaxis], 2, axis=1))
     fell = problem.objective(problem.labels) - again.objective
@@ -207,9 +208,9 @@ def test_they_still_do_when_rows_go_to_the_nearest_of_the_new_means(problem):
 @given(problems())
 def test_merges_and_splits_gain_what_they_claim_in_the_very_next_pass(problem):
     found = problem.found
-    moves = profitable(found)
+    moves = profitable_moves(found)
     assume(not (moves.deleted & (found.weights > 0)).any())
-    again = problem.probe(*moved(found, moves, np.random.default_rng(0)))
+    again = problem.probe(*apply_moves(found, moves, np.random.default_rng(0)))
     fell = problem.objective(problem.labels) - again.objective
     assert gains_of(found, moves).sum() <= fell + problem.scale
 
@@ -227,7 +228,7 @@ def crowd(k, seed):
 @given(problems() | st.builds(crowd, st.integers(5, 60), seeds))
 def test_moves_of_a_step_do_not_touch_but_that_deletes_share_receivers(problem):
     found = problem.found
-    moves = profitable(found)
+    moves = profitable_moves(found)
     dead = found.weights <= 0
     gone = set(np.flatnonzero(moves.deleted & ~dead))
     receivers = {problem.seconds[row] for row in range(len(problem.rows)) if problem.labels[row] in gone}
@@ -243,8 +244,8 @@ def test_moves_of_a_step_do_not_touch_but_that_deletes_share_receivers(problem):
 @given(problems() | st.builds(crowd, st.integers(5, 60), seeds))
 def test_every_move_of_a_step_gains_more_than_rounding(problem):
     found, least = problem.found, 1e-10 * problem.penalty
-    moves = profitable(found)
-    assert (merge_gains(found, moves.merged) > least).all()
+    moves = profitable_moves(found)
+    assert (problem.penalty - merge_rises(found, moves.merged) > least).all()
     assert (found.savings[moves.split] - problem.penalty > least).all()
     assert (problem.penalty - found.deletion_losses[moves.deleted & (found.weights > 0)] > least).all()
 
@@ -254,7 +255,7 @@ def test_deletes_that_share_a_receiver_are_made_together():
     rows = np.array([[0.0], [0.0], [0.1], [-0.1], [48.0], [52.0]])
     centers = np.array([[0.0], [0.1], [-0.1], [50.0]])
     children = np.stack([centers - 2.0, centers + 2.0], axis=1)
-    moves = profitable(Problem(rows, None, centers, children, 4.0).found)
+    moves = profitable_moves(Problem(rows, None, centers, children, 4.0).found)
     assert moves.deleted.tolist() == [False, True, True, False]
     assert moves.split.tolist() == [False, False, False, True]
     assert moves.merged.tolist() == []
@@ -268,7 +269,7 @@ def test_a_merge_is_found_wherever_one_pays(problem, data):
     busy = found.weights <= 0
     busy[alive] = data.draw(st.lists(st.sampled_from([False, False, True]), min_size=len(alive), max_size=len(alive)))
     pairs = np.array(list(combinations(np.flatnonzero(~busy), 2)), np.intp).reshape(-1, 2)
-    merged, gains = merges(found, busy, least), merge_gains(found, pairs)
+    merged, gains = merges(found, busy, least, found.alive), problem.penalty - merge_rises(found, pairs)
     assert not busy[merged].any()
     assert len(merged) or not (gains > least + problem.scale).any()
     assert (gains > least - problem.scale).any() or not len(merged)
@@ -278,7 +279,7 @@ def test_two_light_clusters_merge_though_each_has_a_heavy_one_nearer():
     """0 and 2 merge for 4 / 2; each would go to the heavy one at 1.5 for 2.25 * 100 / 101."""
     rows, weights = np.array([[-1.5], [0.0], [2.0], [3.5]]), np.array([100.0, 1.0, 1.0, 100.0])
     found = Problem(rows, weights, rows, np.stack([rows, rows + 1], axis=1), 2.1).found
-    assert merges(found, np.zeros(4, np.bool_), 0.0).tolist() == [[1, 2]]
+    assert merges(found, np.zeros(4, np.bool_), 0.0, found.alive).tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(("penalty", "weight"), [(1e300, 1e-10), (1e305, 1.0), (0.3, 1e-310), (1e-300, 1e300)])
@@ -288,14 +289,14 @@ def test_extreme_penalties_and_weights_leave_merges_finite(penalty, weight):
     centers = rows[:12].copy()
     with np.errstate(over="raise", invalid="raise"):
         found = Problem(rows, weights, centers, np.stack([centers, centers + 1], axis=1), penalty).found
-        merged = merges(found, found.weights <= 0, 0.0)
+        merged = merges(found, found.weights <= 0, 0.0, found.alive)
     assert bool(len(merged)) == (penalty > weight)
 
 
 def test_clusters_that_merge_are_not_split_too():
     rows = np.array([[-10.0, 0.0], [10.0, 0.0], [-10.0, 3.0], [10.0, 3.0]])
     found = Problem(rows, None, np.array([[0.0, 0.0], [0.0, 3.0]]), rows.reshape(2, 2, 2), 15.0).found
-    moves = profitable(found)
+    moves = profitable_moves(found)
     assert (found.savings > 15.0).all()
     assert (moves.merged.tolist(), moves.split.tolist(), moves.deleted.tolist()) == ([[0, 1]], [False] * 2, [False] * 2)
 
@@ -304,7 +305,7 @@ def test_clusters_that_merge_are_not_split_too():
 def test_deletions_take_the_cheapest_up_to_a_number_and_leave_their_receivers_and_one(problem, seed, most):
     found = problem.found
     losses = np.random.default_rng(seed).random(found.k)
-    deleted, receiving = deletions(found, losses, 0.7, most)
+    deleted, receiving = deletions(found, losses, problem.penalty - 0.7, most)
     expected, kept, dead = set(), set(), set(np.flatnonzero(found.weights <= 0))
     for cluster in np.argsort(losses).tolist():
         to = {problem.seconds[row] for row in np.flatnonzero(problem.labels == cluster)}
@@ -320,10 +321,10 @@ def test_deletions_take_the_cheapest_up_to_a_number_and_leave_their_receivers_an
 @given(problems())
 def test_one_cluster_with_weight_always_stays(problem):
     found = problem.found
-    for limit in (found.penalty, math.inf):
-        deleted, _ = deletions(found, np.zeros(found.k), limit, found.k)
+    for least in (0.0, -math.inf):
+        deleted, _ = deletions(found, np.zeros(found.k), least, found.k)
         assert (found.weights[~deleted] > 0).any()
-    centers, _ = moved(found, profitable(found), np.random.default_rng(0))
+    centers, _ = apply_moves(found, profitable_moves(found), np.random.default_rng(0))
     assert len(centers) >= 1
 
 
@@ -341,7 +342,7 @@ def test_clusters_keep_their_order_under_moves_and_second_halves_come_last(probl
     split = (kinds == 3) & (found.half_weights.min(axis=1) > 0)
     moves = Moves(kinds == 0, merged, split)
     assume(not moves.deleted.all())
-    centers, children = moved(found, moves, rng)
+    centers, children = apply_moves(found, moves, rng)
     partition = np.where(split[problem.labels], problem.labels + found.k * problem.sides(), problem.labels)
     for first, second in merged:
         partition = np.where(partition == second, first, partition)
@@ -359,17 +360,17 @@ def test_clusters_keep_their_order_under_moves_and_second_halves_come_last(probl
 @given(problems(kinds=(*TAME, "huge", "tiny")), seeds)
 def test_centers_and_children_stay_finite(problem, seed):
     """Be it that halves or clusters have no weight, or that all rows are one."""
-    for moves in (none_of(problem.found), profitable(problem.found)):
-        for values in moved(problem.found, moves, np.random.default_rng(seed)):
+    for moves in (no_moves(problem.found), profitable_moves(problem.found)):
+        for values in apply_moves(problem.found, moves, np.random.default_rng(seed)):
             assert np.isfinite(values).all()
 
 
 @given(problems())
 def test_clusters_without_weight_leave_and_nothing_else_does_where_no_move_is_made(problem):
     found = problem.found
-    moves = none_of(found)
+    moves = no_moves(found)
     assert moves.deleted.tolist() == [problem.each[problem.labels == each].sum() == 0 for each in range(found.k)]
-    centers, _ = moved(found, moves, np.random.default_rng(0))
+    centers, _ = apply_moves(found, moves, np.random.default_rng(0))
     assert centers.tolist() == found.means[found.weights > 0].tolist()
     assert gains_of(found, moves).tolist() == [0.0, 0.0, 0.0]
 
@@ -378,7 +379,7 @@ def test_halves_with_weight_keep_their_means_and_others_start_anew_on_both_sides
     rows = np.array([[0.0], [2.0], [9.0], [11.0]])
     children = np.array([[[0.0], [3.0]], [[10.0], [90.0]]])
     found = Problem(rows, None, np.array([[1.0], [10.0]]), children, 100.0).found
-    _, after = moved(found, none_of(found), np.random.default_rng(0))
+    _, after = apply_moves(found, no_moves(found), np.random.default_rng(0))
     assert after[0].tolist() == [[0.0], [2.0]]
     assert sorted(after[1].ravel().tolist()) == [9.0, 11.0]
 

@@ -12,7 +12,7 @@ from strategies import TAME, seeds, spread, tables, weights_of
 from dask_dpmeans import DPMeans, TooManyClustersError
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans import batch, search, trials
 
 MOST = 8
 """Rows, the most: 4,140 partitions."""
@@ -183,7 +183,7 @@ def test_births_are_compared_where_there_are_neither_trials_nor_moves_of_single_
     rng = np.random.default_rng(seed)
     source = InMemoryRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
     method, births = search.Method(4.0, seed=seed), ends(source, batch.Method(4.0, tol=0.0))
-    start = replace(method.init(source), share=len(search.SHARES))
+    start = replace(method.init(source), share=len(trials.SHARES))
     assert ends(source, method, start).objective <= births.objective
 
 
@@ -203,7 +203,7 @@ def test_births_alone_run_once_in_a_search(monkeypatch):
         source = InMemoryRows(rng.integers(0, 6, (30, 2)).astype(np.float64), None)
         method = search.Method(4.0, seed=seed)
         runs.clear()
-        end = ends(source, method, replace(method.init(source), share=len(search.SHARES)))
+        end = ends(source, method, replace(method.init(source), share=len(trials.SHARES)))
         assert len(runs) == 1
         compared = compared or end.compared
     assert compared

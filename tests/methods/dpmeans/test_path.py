@@ -10,7 +10,7 @@ from strategies import seeds
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans import batch, search, starts
 from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.bisection import PriceFor, RadiusFor
 from dask_dpmeans.methods.dpmeans.path import (
@@ -25,6 +25,7 @@ from dask_dpmeans.methods.dpmeans.path import (
     longest,
     runs,
 )
+from dask_dpmeans.methods.dpmeans.search_state import TRIES
 
 solutions = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 60)), min_size=1, max_size=12)
 
@@ -105,7 +106,7 @@ def test_a_path_is_nearly_as_low_as_searches_from_the_mean():
     fits = prices(5.0, 2000.0, 8)
     found = fits(rows)
     for penalty in fits.penalties:
-        cold = search.Restart(search.Method(penalty, coreset_rows=0), search.TRIES)(rows)
+        cold = starts.Restart(search.Method(penalty, coreset_rows=0), TRIES)(rows)
         assert best(found, penalty).objective(penalty) <= 1.01 * cold.objective
 
 
@@ -134,7 +135,7 @@ def test_a_price_is_found_at_the_middle_of_its_interval(wanted):
     fits = prices(1.0, 2.0, 2)
     found = PriceFor(fits, wanted)(rows)
     assert found.solution.k == wanted
-    again = search.Restart(search.Method(found.penalty, coreset_rows=0), 3)(rows)
+    again = starts.Restart(search.Method(found.penalty, coreset_rows=0), 3)(rows)
     assert len(again.centers) == wanted
     assert found.tried == tuple(sorted(found.tried))
     numbers = [k for _, k in found.tried]

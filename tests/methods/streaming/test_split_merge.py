@@ -6,7 +6,7 @@ from strategies import grid_problems, seeds, spread, tables
 
 from dask_dpmeans import reference
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.methods.streaming.split_merge import Method, merged
+from dask_dpmeans.methods.streaming.split_merge import Method, merge_clusters
 from dask_dpmeans.sources import as_source
 
 FEWER = settings(max_examples=30)
@@ -48,14 +48,14 @@ def test_a_fit_is_algorithm_3_and_then_algorithm_4(n, d, penalty, seed):
 
 
 def test_clusters_without_weight_are_left_out_of_the_merge():
-    found = merged(np.array([[5.0], [0.0], [9.0], [0.5]]), np.array([0.0, 1.0, 2.0, 3.0]), 1.0)
+    found = merge_clusters(np.array([[5.0], [0.0], [9.0], [0.5]]), np.array([0.0, 1.0, 2.0, 3.0]), 1.0)
     assert (found.centers.tolist(), found.weights.tolist()) == ([[0.375], [9.0]], [4.0, 2.0])
 
 
 def test_a_merge_keeps_the_weight_and_the_mean_of_all():
     rng = np.random.default_rng(1)
     centers, weights = rng.normal(size=(300, 2)), rng.uniform(0.1, 3.0, 300)
-    found = merged(centers, weights, 20.0)
+    found = merge_clusters(centers, weights, 20.0)
     assert 1 < len(found.centers) < 100
     assert found.weights.sum() == pytest.approx(weights.sum())
     np.testing.assert_allclose(found.weights @ found.centers, weights @ centers, atol=1e-10)

@@ -16,21 +16,22 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import METRICS
 from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.move_statistics import MoveScan
-from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.dpmeans.metric import METRICS
+from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.dpmeans import batch, search, trials
 from dask_dpmeans.methods.dpmeans.moves import (
     ROUNDING,
     Findings,
     Moves,
+    apply_moves,
     around,
     gains_of,
-    merge_gains,
+    merge_rises,
     merges,
-    moved,
-    none_of,
-    profitable,
+    no_moves,
+    profitable_moves,
 )
 from dask_dpmeans.sources import as_source
 
@@ -253,7 +254,7 @@ class Sphere:
 
     def probe(self, centers, children):
         answer = self.source.fold(MoveScan(Centers(centers), children, math.inf))
-        return Findings(centers, children, answer, self.penalty, COSINE)
+        return Findings(centers, children, answer, LinearPrice(self.penalty), COSINE)
 
     def objective(self, labels):
         """Of a partition about its best centers; clusters without weight cost nothing."""
@@ -275,7 +276,7 @@ class Sphere:
 
     def fell(self, **moves):
         """What the objective of the partition falls by with these moves and no others."""
-        nothing = replace(none_of(self.found), deleted=np.zeros(self.found.k, np.bool_))
+        nothing = replace(no_moves(self.found), deleted=np.zeros(self.found.k, np.bool_))
         return self.objective(self.labels) - self.objective(self.after(replace(nothing, **moves)))
 
 
@@ -302,7 +303,7 @@ def pairs_among(clusters):
 def test_the_gain_of_a_merge_or_a_split_is_what_the_objective_of_the_partition_falls_by(sphere):
     found = sphere.found
     pairs = pairs_among(np.flatnonzero(found.weights > 0))
-    for pair, gain in zip(pairs, merge_gains(found, pairs), strict=True):
+    for pair, gain in zip(pairs, sphere.penalty - merge_rises(found, pairs), strict=True):
         assert math.isclose(gain, sphere.fell(merged=pair[np.newaxis]), rel_tol=1e-9, abs_tol=sphere.rounding)
     for cluster in np.flatnonzero(found.half_weights.min(axis=1) > 0):
         fell = sphere.fell(split=np.arange(found.k) == cluster)
@@ -330,7 +331,7 @@ def test_what_the_means_gain_is_the_excess_over_the_objective_of_the_partition(s
 @given(spheres())
 def test_moves_of_a_step_gain_what_they_claim_together_also_once_rows_go_to_the_nearest(sphere):
     found = sphere.found
-    moves = profitable(found)
+    moves = profitable_moves(found)
     before, partition = sphere.objective(sphere.labels), sphere.after(moves)
     assert gains_of(found, moves).sum() <= before - sphere.objective(partition) + sphere.rounding
     alive = [label for label in np.unique(partition) if sphere.each[partition == label].sum() > 0]
@@ -346,7 +347,7 @@ def test_a_merge_is_found_wherever_one_pays(sphere, seed):
     busy = (found.weights <= 0) | (np.random.default_rng(seed).random(found.k) < 0.2)
     pairs = pairs_among(np.flatnonzero(~busy))
     assume(len(pairs))
-    merged, gains = merges(found, busy, least), merge_gains(found, pairs)
+    merged, gains = merges(found, busy, least, found.alive), sphere.penalty - merge_rises(found, pairs)
     assert not busy[merged].any()
     assert len(merged) or not (gains > least + sphere.rounding).any()
     assert (gains > least - sphere.rounding).any() or not len(merged)
@@ -358,10 +359,7 @@ def test_the_best_partner_of_each_cluster_is_the_one_whose_merge_gains_if_any_do
     """Of clusters of masses from 0.1 to 3, none so light that any merge pays."""
     rng = np.random.default_rng(seed)
     means, masses = unit(rng.normal(size=(40, 3))), rng.uniform(penalty / 3.9, 3.0, 40)
-    seekers, sought = COSINE.partners(masses, means, penalty)
-    squared = ((seekers[:, np.newaxis] - sought) ** 2).sum(axis=2)
-    np.fill_diagonal(squared, np.inf)
-    best = squared.argmin(axis=1)
+    best = COSINE.partners(masses, means, penalty)
     pays = np.zeros((40, 40), np.bool_)
     for a, b in product(range(40), repeat=2):
         pair = np.array([[a, b]])
@@ -374,8 +372,8 @@ def test_the_best_partner_of_each_cluster_is_the_one_whose_merge_gains_if_any_do
 @given(spheres(), seeds)
 def test_centers_stay_of_unit_length_under_moves(sphere, seed):
     found, rng = sphere.found, np.random.default_rng(seed)
-    for moves in (none_of(found), profitable(found)):
-        centers, children = moved(found, moves, rng)
+    for moves in (no_moves(found), profitable_moves(found)):
+        centers, children = apply_moves(found, moves, rng)
         np.testing.assert_allclose(np.sqrt((centers**2).sum(axis=1)), 1.0, rtol=1e-14)
         assert np.isfinite(children).all()
 
@@ -399,9 +397,9 @@ def test_in_one_column_a_search_finds_both_directions(seed):
 def test_opposite_clusters_that_merge_keep_a_center_and_gain_what_is_left_of_the_price():
     rows = np.array([[1.0, 0.0], [-1.0, 0.0]])
     found = Sphere(rows, None, rows, np.stack([rows, rows], axis=1), 5.0).found
-    assert merge_gains(found, np.array([[0, 1]])).tolist() == [1.0]
+    assert (5.0 - merge_rises(found, np.array([[0, 1]]))).tolist() == [1.0]
     moves = Moves(np.zeros(2, np.bool_), np.array([[0, 1]]), np.zeros(2, np.bool_))
-    assert moved(found, moves, np.random.default_rng(0))[0].tolist() == [[1.0, 0.0]]
+    assert apply_moves(found, moves, np.random.default_rng(0))[0].tolist() == [[1.0, 0.0]]
 
 
 # The search
@@ -441,7 +439,7 @@ def test_a_search_opens_clusters_at_the_directions_of_rows_in_full_precision():
     rows = (rng.normal(size=(300, 3)) * 0.2 + [3.0, 0.0, 0.0]).astype(np.float32)
     rows[7] = -0.3, 0.1, 0.7
     source, method = of(rows), search.Method(1.2, metric="cosine")
-    start = replace(method.init(source), share=len(search.SHARES))  # without trials, which would find it
+    start = replace(method.init(source), share=len(trials.SHARES))  # without trials, which would find it
     opening = next(step.state for step in iterate(source, method, start) if len(step.state.opened))
     assert opening.opened.tolist() == [7]
     np.testing.assert_allclose(opening.centers[-1], rows[7] / np.linalg.norm(rows[7].astype(float)), rtol=1e-6)

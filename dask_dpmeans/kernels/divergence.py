@@ -1,0 +1,305 @@
+"""Divergences as values: costs of rows at centers, and exact changes of merges and splits.
+
+The center of a cluster is the point at which its rows cost least.  The mass of the cluster says how
+much more they cost elsewhere.  Center and mass follow from the weight and the average of the rows,
+so that the moments of a pass are enough for exact merges and splits.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dask_dpmeans import checks
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import Features, Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
+from dask_dpmeans.kernels.features import UnitRows
+
+VANISHING = 1e-12
+"""Unit rows whose average is no longer than this cancel: its direction is rounding."""
+MOST_UNEVEN = 2.0**20
+"""Greatest ratio of masses in `partners`; a greater one would round squared distances away."""
+HIGHEST = 1e140
+"""Greatest scale of the additional column of `partners`, so that its square is finite."""
+
+
+class Divergence(ABC):
+    """The cost of a row at a center, in any units, and all that methods ask of it.
+
+    A Bregman divergence (Banerjee et al. 2005) defines `costs` alone: its best center is the
+    average of the rows, with the weight of the rows as mass.  All other functions have a general
+    form here, which is correct and slow.
+    """
+
+    features: ClassVar[Features | None] = None
+    """What kernels see instead of a row; None for the row itself."""
+    spherical: ClassVar[bool] = False
+    """Whether rows and centers have unit length, and a center is the direction of a sum."""
+    farthest: ClassVar[float] = math.inf
+    """Greatest cost of a row at another row."""
+
+    @abstractmethod
+    def costs(self, rows: Rows, centers: Float64Array, labels: IndexArray) -> Float64Array:
+        """Return the cost of each row at the center of its label, (n,) float64 >= 0.
+
+        Parameters
+        ----------
+        rows : (n, d), float32 or float64
+        centers : (k, d)
+        labels : (n,), numbers of centers
+        """
+
+    @property
+    def general(self) -> "Divergence | None":
+        """The divergence that kernels compute; None for the squared distance, by its fast paths.
+
+        Products with error bounds, bounds by the triangle inequality, compiled loops and coresets
+        are for squared distances alone.
+        """
+        return self
+
+    def costs_to_all(self, rows: Rows, centers: Float64Array) -> Float64Array:
+        """Return the cost of each row, (n, d), at each center, (k, d), as (n, k)."""
+        same = np.zeros(len(rows), np.intp)
+        columns = [self.costs(rows, centers, same + number) for number in range(len(centers))]
+        return np.stack(columns, axis=1)
+
+    def nearest(self, rows: Rows, centers: Float64Array) -> tuple[IndexArray, Float64Array]:
+        """Return the cheapest center of each row, (n,), and its cost, (n,).
+
+        Equal costs go to the lowest number.
+        """
+        costs = self.costs_to_all(rows, centers)
+        labels = costs.argmin(axis=1)
+        return labels, costs[np.arange(len(rows)), labels]
+
+    def nearest_two(self, rows: Rows, centers: Float64Array) -> tuple[IndexArray, IndexArray]:
+        """Return the two cheapest of k >= 2 centers of each row, (n,) and (n,)."""
+        order = self.costs_to_all(rows, centers).argsort(axis=1, kind="stable")
+        return order[:, 0], order[:, 1]
+
+    def given(self, centers: Float64Array) -> Float64Array:
+        """Return first centers of a user, (k, d), as centers of this divergence."""
+        return centers
+
+    def inside(self, points: Float64Array) -> Float64Array:
+        """Return points, (..., d), moved to where centers may be."""
+        return points
+
+    def means(self, averages: Float64Array, otherwise: Float64Array) -> Float64Array:
+        """Return the centers of clusters from the averages of their rows, (..., d).
+
+        A cluster without a center gets `otherwise`.
+        """
+        return averages
+
+    def masses(self, averages: Float64Array, weights: Float64Array) -> Float64Array:
+        """Return the masses of clusters, (...), from averages, (..., d), and weights, (...)."""
+        return weights
+
+    def between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
+        """Return the cost of each point, (m, d), at the center, (m, d), in the same place, (m,)."""
+        return self.costs(points, centers, np.arange(len(points)))
+
+    def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
+        """Return the rise of the cost if two clusters become one, (m,).
+
+        A split saves the same amount.
+
+        Parameters
+        ----------
+        masses : (m, 2)
+        means : (m, 2, d)
+        """
+        shares = ratio(masses, masses.sum(axis=1, keepdims=True))
+        center = (shares[:, :, np.newaxis] * means).sum(axis=1)
+        first, second = masses.T
+        rises: Float64Array = first * self.between(means[:, 0], center)
+        rises += second * self.between(means[:, 1], center)
+        return rises
+
+    def joining(
+        self, rows: Float64Array, weights: Float64Array, masses: Float64Array, means: Float64Array
+    ) -> Float64Array:
+        """Return the rise of the cost if a row, (n, d), joins a cluster, (k, d): (n, k)."""
+        n, k = len(rows), len(masses)
+        pairs = np.stack([np.repeat(rows, k, axis=0), np.tile(means, (n, 1))], axis=1)
+        both = np.stack([np.repeat(weights, k), np.tile(masses, n)], axis=1)
+        return self.rises(both, pairs).reshape(n, k)
+
+    def leaving(
+        self, rows: Float64Array, weights: Float64Array, masses: Float64Array, means: Float64Array
+    ) -> Float64Array:
+        """Return the fall of the cost if a row leaves its cluster, (n,).
+
+        `masses`, (n,), and `means`, (n, d), are those of its cluster.
+        """
+        rest = np.maximum(masses - weights, 0.0)[:, np.newaxis]
+        left = ratio(masses[:, np.newaxis] * means - weights[:, np.newaxis] * rows, rest)
+        pairs = np.stack([rows, np.where(rest > 0, self.inside(left), rows)], axis=1)
+        return self.rises(np.column_stack([weights, rest]), pairs)
+
+    def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
+        """Return the part of directions, (k, d), that leads from centers, (k, d), to others."""
+        return directions
+
+    def partners(self, masses: Float64Array, means: Float64Array, saved: float) -> IndexArray:
+        """Return the best partner of each of k >= 2 clusters for a merge, (k,).
+
+        A merge saves the price `saved`.  If any merge gains, then a merge of some cluster with its
+        best partner gains.
+        """
+        k = len(masses)
+        best = np.empty(k, np.intp)
+        for cluster in range(k):
+            own = np.full(k, cluster)
+            pairs = np.stack([means[own], means], axis=1)
+            rises = self.rises(np.stack([masses[own], masses], axis=1), pairs)
+            rises[cluster] = np.inf
+            best[cluster] = rises.argmin()
+        return best
+
+
+@dataclass(frozen=True)
+class SquaredEuclidean(Divergence):
+    """The squared distance, in squared units of the rows."""
+
+    @property
+    def general(self) -> None:
+        """None: kernels compute squared distances by their fast paths."""
+        return None
+
+    def costs(self, rows: Rows, centers: Float64Array, labels: IndexArray) -> Float64Array:
+        """Return the squared distance of each row, (n, d), to the center of its label, (n,)."""
+        return squared_distances(rows, centers, labels)
+
+    def between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
+        """Return the squared distances of points, (m, d), to centers, (m, d), in pairs, (m,)."""
+        differences = points - centers
+        squared: Float64Array = np.einsum("ij,ij->i", differences, differences)
+        return squared
+
+    def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
+        """Return the product of the weights over their sum, times squared distances, (m,)."""
+        first, second = masses.T
+        squared = self.between(means[:, 0], means[:, 1])
+        rises: Float64Array = first * ratio(second, first + second) * squared
+        return rises
+
+    def partners(self, masses: Float64Array, means: Float64Array, saved: float) -> IndexArray:
+        """Return the nearest neighbor of each mean, (k,), among means with an additional column.
+
+        A merge of a and b gains iff d(a, b)^2 < r(a) + r(b), with r = saved / weight.  So the best
+        partner of a has the least d(a, b)^2 - r(b).  The additional column is the square root of
+        the greatest r minus r(b).
+        """
+        heaviest = masses.max()
+        lightness = heaviest / np.maximum(masses, heaviest / MOST_UNEVEN)
+        scale = min(math.sqrt(saved) / math.sqrt(heaviest), HIGHEST)
+        heights = scale * np.sqrt(lightness.max() - lightness)
+        seekers = np.column_stack([means, np.zeros(len(means))])
+        return _nearest_other(seekers, np.column_stack([means, heights]))
+
+
+@dataclass(frozen=True)
+class Cosine(SquaredEuclidean):
+    """2 (1 - cosine): the squared distance of rows and centers of unit length.
+
+    The objective is that of spherical k-means.
+
+    The mean is the direction of the sum S of the rows (Dhillon & Modha 2001, section 3).  There a
+    cluster of weight w costs 2 (w - |S|), at another center 2 (w - S . center), so that its mass is
+    |S|.  Rows that cancel (`VANISHING`) cost 2 w at any center: their center stays where it was.
+    """
+
+    features: ClassVar[UnitRows] = UnitRows()
+    spherical: ClassVar[bool] = True
+    farthest: ClassVar[float] = 4.0
+
+    def given(self, centers: Float64Array) -> Float64Array:
+        """Return the directions of centers, (k, d)."""
+        unit = self.features(centers, Scratch()).astype(np.float64)
+        without = np.flatnonzero(np.isnan(unit).any(axis=1))
+        if without.size:
+            raise InputError(f"center {without[0]} of the first centers is 0 in every column and has no direction")
+        return unit
+
+    def means(self, averages: Float64Array, otherwise: Float64Array) -> Float64Array:
+        """Return the directions of averages, (..., d)."""
+        lengths = _lengths(averages)[..., np.newaxis]
+        return np.divide(averages, lengths, out=otherwise.copy(), where=lengths > VANISHING)
+
+    def masses(self, averages: Float64Array, weights: Float64Array) -> Float64Array:
+        """Return the lengths of the sums, (...)."""
+        lengths = _lengths(averages)
+        return np.where(lengths > VANISHING, weights * lengths, 0.0)
+
+    def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
+        """Return 2 (|S1| + |S2| - |S1 + S2|), without its cancellation, (m,)."""
+        first, second = masses.T
+        total = first + second
+        average = (ratio(masses, total[:, np.newaxis])[:, :, np.newaxis] * means).sum(axis=1)
+        squared = self.between(means[:, 0], means[:, 1])
+        rises: Float64Array = first * ratio(second, total) * (2 / (1 + _lengths(average))) * squared
+        return rises
+
+    def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
+        """Return the part of directions, (k, d), at right angles to the centers.
+
+        If there is none, return all of the direction.
+
+        Without it all rows of a cluster could lie on one side of its center.
+        """
+        along = np.einsum("ij,ij->i", directions, centers)
+        across = directions - along[:, np.newaxis] * centers
+        return np.where(_lengths(across)[:, np.newaxis] > VANISHING, across, directions)
+
+    def partners(self, masses: Float64Array, means: Float64Array, saved: float) -> IndexArray:
+        """Return the nearest neighbor of each mean, (k,), among means with two additional columns.
+
+        With u = saved / (4 mass), any merge of a cluster of u >= 1 gains.  A merge of two others
+        gains iff the squared cosine of half the angle between their means exceeds (1 - u(a)) (1 -
+        u(b)).  So the best partner of a has the greatest (1 + cosine) / (1 - u(b)): the product of
+        (1, mean of a) and (1, mean of b) / (1 - u(b)).  Another column makes the latter equally
+        long, so that the greatest product is the nearest neighbor.
+        """
+        with np.errstate(over="ignore"):
+            lightness = ratio(np.full(len(masses), saved / 4), masses, np.inf)
+        factors = 1 / np.maximum(1 - lightness, 1 / MOST_UNEVEN)
+        heights = np.sqrt(2 * (factors.max() - factors) * (factors.max() + factors))
+        ones = np.ones(len(means))
+        points = np.column_stack([factors, factors[:, np.newaxis] * means, heights])
+        return _nearest_other(np.column_stack([ones, means, 0 * ones]), points)
+
+
+SQUARED = SquaredEuclidean()
+METRICS: dict[str, Divergence] = {"euclidean": SQUARED, "cosine": Cosine()}
+"""Divergences by the names of the option `metric`."""
+
+
+def metric_of(name: str) -> Divergence:
+    """Return the divergence of a name that a user gave."""
+    return METRICS[checks.choice("metric", name, METRICS)]
+
+
+def ratio(above: Float64Array, below: Float64Array, otherwise: float = 0.0) -> Float64Array:
+    """Return the quotient, `otherwise` if the divisor is 0; shapes are broadcast."""
+    quotient: Float64Array = np.full(np.broadcast_shapes(above.shape, below.shape), otherwise)
+    return np.divide(above, below, out=quotient, where=below > 0)
+
+
+def _nearest_other(seekers: Float64Array, points: Float64Array) -> IndexArray:
+    """Return the nearest point of each seeker, (k,), other than the point of the same number."""
+    nearest, second = nearest_two(seekers, Centers(points))
+    return np.where(nearest == np.arange(len(points)), second, nearest)
+
+
+def _lengths(values: Float64Array) -> Float64Array:
+    """Return the lengths of values, (..., d), by the definition of distances."""
+    flat = values.reshape(-1, values.shape[-1])
+    squared = squared_distances(flat, np.zeros((1, flat.shape[1])), np.zeros(len(flat), np.intp))
+    lengths: Float64Array = np.sqrt(squared).reshape(values.shape[:-1])
+    return lengths

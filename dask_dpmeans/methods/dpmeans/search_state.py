@@ -1,0 +1,86 @@
+"""The state of a search."""
+
+from dataclasses import dataclass, replace
+
+from dask_dpmeans.engine.history import MoveCounts
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
+
+TRIES = 3
+"""Rounds of trials that must fail before the next share, if the search starts on all rows, ..."""
+TRIES_ON_CORESET = 2
+"""... if it runs on a coreset, ..."""
+TRIES_AFTER = 1
+"""... and if it goes on with all rows after that."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A search after a number of steps: all that the next step needs."""
+
+    step: int
+    """Steps done."""
+    centers: Float64Array
+    """(k, d), the centers of the last committed pass.
+
+    One half of a cluster that is split keeps its number, the other half gets the last number.  A
+    merged pair keeps the lower number.  If a cluster leaves, those after it move up.
+    """
+    children: Float64Array
+    """(k, 2, d), their children in that pass."""
+    next_centers: Float64Array
+    """(k', d), of the next pass, if the search has not settled."""
+    next_children: Float64Array
+    """(k', 2, d)."""
+    weights: Float64Array
+    """(k,), weights of the clusters."""
+    inertias: Float64Array
+    """(k,), squared error of the clusters, in squared units of the rows times weight."""
+    objective: float
+    """Inertia plus price of these centers on the data."""
+    opened: Int64Array
+    """(births,), the rows that opened clusters in this step, in order."""
+    deaths: int
+    """Clusters that lost all weight in this step."""
+    moves: MoveCounts
+    """Moves and trials that led here from the step before."""
+    gains: Float64Array
+    """(3,), least gains of the merges, splits and deletes."""
+    planned: Int64Array
+    """(3,), merges, splits and deletes of the next pass."""
+    promised: Float64Array
+    """(3,), least gains of the planned moves."""
+    settled: bool
+    """Whether no move is planned and means gain little."""
+    tries: int
+    """Rounds of trials that must fail before a share is given up."""
+    share: int
+    """Index of the present share in `trials.SHARES`."""
+    finest: bool
+    """Whether passes go on with a finer tolerance after the last trial."""
+    failures: int
+    """Trials in a row that gained little."""
+    compared: bool
+    """Whether the end of births alone has been tried."""
+    passes: int
+    """Passes so far; each draws its own random numbers."""
+    rows_read: int
+    """Rows of all passes since the start; a shard whose answer is reused counts too."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "moves", MoveCounts.of(self.moves))
+
+    @property
+    def births(self) -> int:
+        """Clusters opened in this step."""
+        return len(self.opened)
+
+    @property
+    def on_all_rows(self) -> bool:
+        """Whether the search started on all rows, without a coreset."""
+        return self.tries == TRIES
+
+    def after_passes(self, source: Source, passes: int) -> "State":
+        """Return the state after more passes over the rows."""
+        rows_read = self.rows_read + passes * source.plan.n_rows
+        return replace(self, passes=self.passes + passes, rows_read=rows_read)

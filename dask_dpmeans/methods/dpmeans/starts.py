@@ -1,0 +1,89 @@
+"""The start of a search of many rows: searches of a coreset, and crossovers of their ends."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dask_dpmeans.engine.loop import last_state
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.random_streams import Stream, seed_sequence
+from dask_dpmeans.methods.dpmeans import trials
+from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
+from dask_dpmeans.methods.dpmeans.crossover import Crossovers
+from dask_dpmeans.methods.dpmeans.search_state import TRIES_AFTER, TRIES_ON_CORESET, State
+
+if TYPE_CHECKING:
+    from dask_dpmeans.methods.dpmeans.search import Method
+
+CORESET_ABOVE = 2**15
+"""Rows above which the search runs on a coreset first."""
+LEAST_CORESET = 2**14
+"""Rows of the smallest coreset, about."""
+ROWS_A_CLUSTER = 64
+"""Rows of a coreset for each cluster that moves and means find on the smallest coreset."""
+NO_LIMIT = 10**6
+"""Steps of a search on a coreset."""
+OPTIMISM = 2
+"""Squared errors by which a cluster costs more on a coreset, in units of error for each row.
+
+Rows of a coreset are nearer to their own means than all rows are.  With squared error E over n
+rows, each mean takes E / n off the error of the coreset and adds as much to the error of all other
+rows (Efron 1986, section 2).  This holds for a small share of the rows, with equal weights; on
+coresets of mnist10, of weights from 1 to 8, it was within 5 %.
+"""
+RESTARTS = 2
+"""Searches of a coreset, each with its own seed; crossovers need two."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A search without a coreset, as a job."""
+
+    method: "Method"
+    tries: int
+    """Rounds of trials that must fail before a share is given up; 0 for no trial."""
+    warm: State | None = None
+    """The end of another search, whose centers are the start; None for the start of the method."""
+
+    def __call__(self, rows: Source) -> State:
+        """Return the last state."""
+        start = self.method.init(rows)
+        if self.warm is not None:
+            start = replace(start, next_centers=self.warm.centers, next_children=self.warm.children)
+        share = start.share if self.tries else len(trials.SHARES)
+        start = replace(start, share=share, finest=False, tries=self.tries)
+        return last_state(rows, self.method, start)
+
+
+def restart_seeds(seed: int) -> list[int]:
+    """Return the seeds of the searches of a coreset."""
+    return [int(number) for number in seed_sequence(seed, Stream.RESTARTS).generate_state(RESTARTS)]
+
+
+def start_on_coreset(method: "Method", source: Source, state: State) -> State:
+    """Return the start at the centers of searches of a coreset, if there is a coreset."""
+    n, size = source.plan.n_rows, method.coreset_rows
+    squared = method.divergence.general is None
+    if size == 0 or (size is None and (n <= CORESET_ABOVE or not squared)):
+        return state
+    sensitivity, passes = Sensitivity.of(source, method.seed)
+    coreset, passes = sensitivity.coreset(source, size or LEAST_CORESET), passes + 1
+    alone = replace(method, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
+    first = source.run([Restart(alone, tries=0)], coreset, "search")[0]
+    if size is None:
+        size = ROWS_A_CLUSTER * len(first.centers)
+        if 2 * size > n:
+            start = replace(state, next_centers=first.centers, next_children=first.children)
+            return start.after_passes(source, passes)
+        if size > LEAST_CORESET:
+            coreset, passes = sensitivity.coreset(source, size), passes + 1
+    optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
+    alone = replace(alone, penalty=method.penalty + optimism)
+    seeds = restart_seeds(method.seed)
+    restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in seeds]
+    crossovers = Crossovers(alone, source.run(restarts, coreset, "search"))
+    best = source.run([crossovers], coreset, "cross")[0]
+    share = len(trials.SHARES)
+    if n <= trials.TRIALS_AFTER_BELOW:
+        share -= trials.LAST_SHARES
+    start = replace(state, next_centers=best.centers, next_children=best.children)
+    return replace(start, share=share, tries=TRIES_AFTER).after_passes(source, passes)

@@ -1,0 +1,80 @@
+"""The schedule of trials: which clusters a trial opens or deletes, and when trials end."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dask_dpmeans.engine.history import MoveCounts
+from dask_dpmeans.methods.dpmeans.moves import Findings, Moves, deletions, no_moves
+from dask_dpmeans.methods.dpmeans.search_state import State
+
+SHARES = (0.3, 0.1, 0.05, 0.02)
+"""Clusters that a trial opens or deletes, as a share of all: larger ones first."""
+LAST_SHARES = 2
+"""Number of shares that are tried on all rows after a coreset."""
+TRIALS_BELOW = 2**17
+"""Rows, of a coreset or of a source without one, up to which there are trials and crossovers."""
+TRIALS_AFTER_BELOW = 2**19
+"""Rows up to which trials on all rows follow a coreset."""
+KINDS = {
+    "open": MoveCounts(openings=1),
+    "delete": MoveCounts(closings=1),
+    "swap": MoveCounts(swaps=1),
+}
+"""Kinds of trials, in turn, and how each counts in the history."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The end of a trial."""
+
+    found: Findings
+    passes: int
+    moves: MoveCounts
+
+
+def kind_of(state: State) -> str:
+    """Return the kind of the next trial."""
+    return list(KINDS)[state.failures % len(KINDS)]
+
+
+def clusters_to_change(state: State) -> int:
+    """Return how many clusters the next trial opens or deletes."""
+    return max(1, int(SHARES[state.share] * len(state.centers)))
+
+
+def splits_to_try(
+    found: Findings,
+    count: int,
+    random: np.random.Generator,
+    *,
+    noisy: bool,
+) -> Moves:
+    """Return splits of the clusters that save the most, or nearly the most if `noisy`."""
+    chances = found.savings
+    if noisy:
+        chances = chances * random.exponential(size=found.k)
+    chosen = np.argsort(-chances, kind="stable")[:count]
+    split = np.zeros(found.k, np.bool_)
+    split[chosen[found.savings[chosen] > 0]] = True
+    return replace(no_moves(found), split=split)
+
+
+def deletes_to_try(found: Findings, count: int, random: np.random.Generator) -> Moves:
+    """Return deletes of the clusters with about the least losses; receivers of rows stay."""
+    losses = found.transfer_losses * random.exponential(size=found.k) ** 0.3
+    nothing = no_moves(found)
+    return replace(nothing, deleted=nothing.deleted | deletions(found, losses, -math.inf, count)[0])
+
+
+def judge(state: State, success: bool) -> State:
+    """Return the state after a trial: if trials fail, the share shrinks, down to one cluster."""
+    if success:
+        return replace(state, failures=0)
+    failures = state.failures + 1
+    if failures < state.tries * len(KINDS):
+        return replace(state, failures=failures)
+    if clusters_to_change(state) > 1:
+        return replace(state, share=state.share + 1, failures=0)
+    return replace(state, share=len(SHARES), failures=0)

@@ -280,7 +280,7 @@ def test_the_command_line(tmp_path, blobs):
     assert again.exit_code == 0, again.output
     np.save(tmp_path / "weights.npy", np.ones(600))
     for option, message in (
-        (["--weights", str(tmp_path / "weights.npy")], "sample_weight has no place in affinity='nearest_neighbors'"),
+        (["--weights", str(tmp_path / "weights.npy")], "sample_weight has no use with affinity='nearest_neighbors'"),
         (["--penalty", "2"], "penalty must be < 1"),
         (["--gamma", "1"], "gamma is of affinity='rbf'"),
     ):
@@ -307,7 +307,7 @@ def test_what_is_not_offered_is_refused(tmp_path, moons):
         with pytest.raises(AttributeError, match="has no attribute") as refused:
             getattr(model, method)(rows)
         assert "new rows need affinity='linear' or 'rbf'" in str(refused.value.__cause__)
-    with pytest.raises(InputError, match="sample_weight has no place in affinity='nearest_neighbors'"):
+    with pytest.raises(InputError, match="sample_weight has no use with affinity='nearest_neighbors'"):
         model.fit(rows, sample_weight=np.ones(1000))
     with pytest.raises(InputError, match="affinity='precomputed' takes K as it is: leave the scale out"):
         fit(np.eye(4), tmp_path / "run.zarr", SpectralDPMeans(0.5, affinity="precomputed"), scale="std")

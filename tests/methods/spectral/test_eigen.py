@@ -7,7 +7,7 @@ from scipy.sparse import block_diag, csr_array, diags_array, eye_array
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.methods.spectral import eigen
-from dask_dpmeans.methods.spectral.eigen import all_pairs, kept, lanczos, pairs_above
+from dask_dpmeans.methods.spectral.eigen import all_pairs, lanczos, pairs_above, select_pairs
 
 
 def ring(n, reach=3):
@@ -22,8 +22,8 @@ def ring(n, reach=3):
 def test_each_of_equal_components_has_its_copy_of_each_eigenvalue(components, penalty):
     matrix = block_diag([ring(150)] * components).tocsr()
     for seed in (0, 1):
-        values, vectors = kept(*lanczos(matrix, penalty, 100, seed), penalty, 100)
-        wanted, axes = kept(*all_pairs(matrix), penalty, 100)
+        values, vectors = select_pairs(*lanczos(matrix, penalty, 100, seed), penalty, 100)
+        wanted, axes = select_pairs(*all_pairs(matrix), penalty, 100)
         assert len(values) == len(wanted) == components * (1 if penalty > 0.999 else 3)
         np.testing.assert_allclose(values, wanted, atol=1e-12)
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(values)), atol=1e-12)
@@ -34,7 +34,7 @@ def test_more_are_asked_for_until_one_falls_below_the_penalty(monkeypatch):
     monkeypatch.setattr(eigen, "FIRST", 1)
     values = np.concatenate([np.linspace(2, 3, 40), np.linspace(-4, 1, 400)])
     matrix = diags_array(values).tocsr()
-    found, vectors = kept(*lanczos(matrix, 1.5, 64, 0), 1.5, 64)
+    found, vectors = select_pairs(*lanczos(matrix, 1.5, 64, 0), 1.5, 64)
     np.testing.assert_allclose(found, np.linspace(3, 2, 40))
     np.testing.assert_allclose(np.abs(vectors).max(axis=0), 1.0)
     with pytest.raises(InputError, match=r"at least 8 eigenvalues .* more than max_components=7: raise the penalty"):
@@ -43,9 +43,9 @@ def test_more_are_asked_for_until_one_falls_below_the_penalty(monkeypatch):
 
 def test_a_krylov_space_that_ends_early_leaves_nothing_out_and_repeats_to_the_bit():
     matrix = block_diag([np.full((100, 100), 0.01)] * 6).tocsr() + 2 * eye_array(600).tocsr()
-    first = kept(*lanczos(matrix, 2.5, 64, 3), 2.5, 64)
+    first = select_pairs(*lanczos(matrix, 2.5, 64, 3), 2.5, 64)
     np.testing.assert_allclose(first[0], np.full(6, 3.0))
-    again = kept(*lanczos(matrix, 2.5, 64, 3), 2.5, 64)
+    again = select_pairs(*lanczos(matrix, 2.5, 64, 3), 2.5, 64)
     assert [each.tobytes() for each in first] == [each.tobytes() for each in again]
 
 
@@ -73,6 +73,6 @@ def test_a_matrix_of_which_nothing_is_left_ends_the_search(entries):
 
 
 def test_eigenvalues_that_do_not_converge_are_an_error_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(eigen, "MOST_RESTARTS", 1)
+    monkeypatch.setattr(eigen, "MAX_RESTARTS", 1)
     with pytest.raises(InputError, match=r"of 16 eigenvalues converged in 1 restarts of Lanczos, .* raise the penalty"):
         lanczos(ring(2000), 0.9, 64, 0)

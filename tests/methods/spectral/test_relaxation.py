@@ -152,7 +152,7 @@ def test_rows_that_the_eigenvectors_hold_nothing_of_stand_at_zero():
 
 
 def test_eigenvalues_that_overflow_are_refused():
-    with pytest.raises(InputError, match=r"reaches 1e\+308, so that eigenvalues may overflow float64: divide it"):
+    with pytest.raises(InputError, match=r"reaches 1e\+308, its eigenvalues may overflow float64: divide it"):
         symmetric(np.full((3, 3), 1e308))
     with pytest.raises(InputError, match=r"the products of columns overflow float64: divide the data"):
         linear(as_source(np.full((2, 3), 9e153)), Spectrum(1.0))
@@ -173,8 +173,8 @@ def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
         ({"penalty": 0.0}, r"penalty must be a finite number > 0, got 0\.0"),
         ({"affinity": "cosine"}, "affinity must be one of 'linear', 'rbf', .*'precomputed', got 'cosine'"),
         ({"affinity": "rbf", "gamma": -1.0}, r"gamma must be a finite number > 0 or None, got -1\.0"),
-        ({"gamma": 1.0}, "gamma is of affinity='rbf', linear has no use for it"),
-        ({"n_neighbors": 3}, "n_neighbors is of affinity='nearest_neighbors', linear has no use for it: leave it out"),
+        ({"gamma": 1.0}, "gamma is a parameter of affinity='rbf', it has no use with 'linear'"),
+        ({"n_neighbors": 3}, "n_neighbors is a parameter of affinity='nearest_neighbors', it has no use with 'linear'"),
         ({"n_landmarks": 9, "affinity": "precomputed"}, "n_landmarks is of affinity='rbf', precomputed has no use"),
         ({"n_neighbors": 0}, "n_neighbors must be an integer >= 1, got 0"),
         ({"n_landmarks": 1.5}, r"n_landmarks must be an integer >= 1, got 1\.5"),
@@ -190,7 +190,7 @@ def test_wrong_parameters_are_refused(parameters, message):
 def test_what_has_no_products_is_refused(monkeypatch):
     with pytest.raises(InputError, match="the products of columns overflow float64"):
         linear(as_source(np.full((4, 1), 1e160)), Spectrum(1.0))
-    monkeypatch.setattr(relaxation, "MOST_COLUMNS", 2)
+    monkeypatch.setattr(relaxation, "MAX_COLUMNS", 2)
     with pytest.raises(InputError, match="takes rows of up to 2 columns, got 3"):
         linear(as_source(np.ones((4, 3))), Spectrum(1.0))
 
@@ -200,7 +200,7 @@ def test_a_matrix_is_symmetric_but_for_rounding(form):
     matrix = form([[1.0, 2.0], [2.0 + 1e-15, 1.0]])
     found = symmetric(matrix)
     assert abs(found - found.T).max() == 0
-    with pytest.raises(InputError, match=r"not symmetric: entries differ by up to 1 from those across the diagonal"):
+    with pytest.raises(InputError, match=r"not symmetric: it differs from its transpose by up to 1"):
         symmetric(form([[1.0, 2.0], [3.0, 1.0]]))
     with pytest.raises(InputError, match="takes a square matrix, got 1 x 2"):
         symmetric(form([[1.0, 2.0]]))

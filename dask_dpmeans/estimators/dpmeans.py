@@ -253,7 +253,7 @@ def in_input_units(centers: Float64Array | None, scale: Float64Array | None, ini
 
 def _predictor(result: Result) -> Kernel:
     parameters = result.manifest["parameters"]
-    centers = Centers(result.arrays["cluster_centers"], metric_of(parameters["metric"]).general)
+    centers = Centers(result.arrays["cluster_centers"], metric_of(parameters.get("metric", "euclidean")).general)
     return Predictions(centers, parameters["penalty"])
 
 

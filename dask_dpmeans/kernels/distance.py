@@ -120,7 +120,9 @@ class Ranking:
         return np.array([self.radius, 1.01 * terms * self.unit, 2 * terms * _DOUBLE, tiny, most])
 
     def doubt(self, rows: Rows) -> Rows:
-        """Return a bound of the rounding of the difference of two scores, (n,), for shifted rows, (n, d).
+        """Return a bound of the rounding of the difference of two scores, (n,).
+
+        The rows, (n, d), are shifted.
 
         With D = d + 8 unit roundoffs for shifting, converting and summing, a score is off by at
         most D u |c| (|x| + |c|); the definition rounds each squared distance, at most 2 (|x|^2 +

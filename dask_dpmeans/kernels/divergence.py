@@ -35,7 +35,7 @@ class Divergence(ABC):
     """
 
     features: ClassVar[Features | None] = None
-    """What kernels see instead of a row; None for the row itself."""
+    """Map of each row that kernels see instead of the row; None for the row itself."""
     spherical: ClassVar[bool] = False
     """Whether rows and centers have unit length, and a center is the direction of a sum."""
     farthest: ClassVar[float] = math.inf
@@ -135,7 +135,7 @@ class Divergence(ABC):
     ) -> Float64Array:
         """Return the fall of the cost if a row leaves its cluster, (n,).
 
-        `masses`, (n,), and `means`, (n, d), are those of its cluster.
+        `masses`, (n,), and `means`, (n, d), belong to the cluster of each row.
         """
         rest = np.maximum(masses - weights, 0.0)[:, np.newaxis]
         left = ratio(masses[:, np.newaxis] * means - weights[:, np.newaxis] * rows, rest)

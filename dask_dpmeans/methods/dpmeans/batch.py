@@ -169,12 +169,12 @@ class Parameters:
 
     @property
     def divergence(self) -> Divergence:
-        """What a row costs at a center."""
+        """Divergence of the metric: the cost of a row at a center."""
         return metric_of(self.metric)
 
     @property
     def price(self) -> Price:
-        """What clusters cost."""
+        """Price of clusters."""
         return LinearPrice(self.penalty)
 
     def kernel_centers(self, values: Float64Array) -> Centers:

@@ -65,7 +65,7 @@ class PriceFor:
         """Yield the figures of each fit; return the penalty."""
         found, tried = yield from self._bracket(rows)
         certain: set[tuple[int, int]] = set()
-        while edges := [each for each in self._edges(found) if (each[0].k, each[1].k) not in certain]:
+        while edges := self._edges(found, certain):
             for fewer, more in edges:
                 cut = exchange(fewer, more)
                 tried.append(cut)
@@ -79,7 +79,9 @@ class PriceFor:
                     certain.add((fewer.k, more.k))
         near = min(hull(found), key=lambda each: (abs(each.k - self.wanted), each.k))
         _, low, high = next(each for each in envelope(found) if each.n_clusters == near.k)
-        low, high = low or high / 2, high if math.isfinite(high) else 2 * low
+        low = low or high / 2
+        if not math.isfinite(high):
+            high = 2 * low
         penalty = math.sqrt(low) * math.sqrt(high)
         return Aimed(penalty, near, tuple((each, best(found, each).k) for each in sorted(tried)))
 
@@ -98,9 +100,15 @@ class PriceFor:
             yield fitted(tried[-1], found[-1])
         return found, tried
 
-    def _edges(self, found: list[Solution]) -> list[tuple[Solution, Solution]]:
-        """Return the edges of the hull that contain the wanted number."""
-        return [pair for pair in pairwise(hull(found)) if pair[0].k <= self.wanted <= pair[1].k]
+    def _edges(
+        self,
+        found: list[Solution],
+        certain: set[tuple[int, int]],
+    ) -> list[tuple[Solution, Solution]]:
+        """Return the edges of the hull that contain the wanted number and are not certain."""
+        edges = pairwise(hull(found))
+        around = [pair for pair in edges if pair[0].k <= self.wanted <= pair[1].k]
+        return [pair for pair in around if (pair[0].k, pair[1].k) not in certain]
 
 
 @dataclass(frozen=True)
@@ -133,11 +141,16 @@ class RadiusFor:
             k = tried[penalty].k
             if k == self.wanted:
                 break
-            low, high = (penalty, high) if k > self.wanted else (low, penalty)
+            if k > self.wanted:
+                low = penalty
+            else:
+                high = penalty
             if high == math.inf:
                 penalty = min(highest, 2 * penalty)
+            elif low:
+                penalty = math.sqrt(low) * math.sqrt(high)
             else:
-                penalty = math.sqrt(low) * math.sqrt(high) if low else penalty / 2
+                penalty /= 2
         nearest = min(tried, key=lambda each: (abs(tried[each].k - self.wanted), -each))
         numbers = tuple((each, tried[each].k) for each in sorted(tried))
         return Aimed(nearest, tried[nearest], numbers)

@@ -113,9 +113,11 @@ class Sensitivity:
         weights, inertia = self.cells.weights, self.cells.inertia
         alive = weights > 0
         weights = np.where(alive, weights, 1.0)
-        errors = self.cells.inertias / inertia if inertia > 0 else np.zeros(len(weights))
+        errors, of_distances = np.zeros(len(weights)), 0.0
+        if inertia > 0:
+            errors = self.cells.inertias / inertia
+            of_distances = min(size / 4 / inertia, np.finfo(np.float64).max)
         of_cells = (errors / weights + 2 * alive / (weights * np.count_nonzero(alive))) * (size / 4)
-        of_distances = min(size / 4 / inertia, np.finfo(np.float64).max) if inertia > 0 else 0.0
         return BySensitivity(self.seeds, of_distances, of_cells, self.seed)
 
 

@@ -25,7 +25,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Findings:
-    """What one pass says of k clusters."""
+    """Statistics of one pass over k clusters."""
 
     centers: Float64Array
     """(k, d)."""
@@ -277,10 +277,9 @@ def apply_moves(
 ) -> tuple[Float64Array, Float64Array]:
     """Return the centers, (k, d), and children, (k, 2, d), of the next pass.
 
-    Clusters go to their means, but for those that receive the rows of a deleted one: the bound of
-    its loss holds where they stand.  Clusters keep their order.  A merged pair goes on under the
-    lower number; of a split cluster the first half goes on under its number, and the second is
-    added at the end.
+    Clusters go to their means.  Receivers of the rows of a deleted cluster keep their centers, since
+    the bound of its loss holds for these.  Clusters keep their order.  A merged pair keeps the
+    lower number.  The first half of a split cluster keeps its number, the second comes last.
     """
     centers, children = found.means.copy(), next_children(found, random)
     first, second = moves.merged[:, 0], moves.merged[:, 1]

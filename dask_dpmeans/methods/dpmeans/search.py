@@ -183,7 +183,9 @@ class Method(Parameters):
         """Return the state of a pass against the next centers, and the savings of splits."""
         found = self._probe(source, state.next_centers, state.next_children)
         after = self._commit(state, found)
-        finer = FINEST if state.finest and state.share == len(SHARES) else FINER
+        finer = FINER
+        if state.finest and state.share == len(SHARES):
+            finer = FINEST
         small = state.objective - after.objective < self.tol / finer * after.objective
         merges, splits, deletes = state.planned.tolist()
         done = replace(

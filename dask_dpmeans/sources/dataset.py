@@ -10,16 +10,7 @@ import numpy as np
 
 from dask_dpmeans.engine.checkpoints import Shelf, digest
 from dask_dpmeans.engine.in_memory import HeldRows
-from dask_dpmeans.engine.plan import (
-    Answer,
-    Carried,
-    Kernel,
-    Lasting,
-    Plan,
-    Reduction,
-    Shared,
-    Sink,
-)
+from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Lasting, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources.executors.base import Executor, call_job

@@ -17,33 +17,14 @@ from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import SparseSurvey, Summary, Survey
-from dask_dpmeans.sources.cluster import (
-    Resources,
-    cluster_resources,
-    current_client,
-    own_resources,
-)
+from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors.base import Executor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
-from dask_dpmeans.sources.formats.csr import (
-    PARTS,
-    StoredCsr,
-    csr_row_bytes,
-    dask_values,
-    is_csr_dask,
-    stored_values,
-)
+from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.names import Names, check_names, names_of
-from dask_dpmeans.sources.opening import (
-    NpyFile,
-    Opener,
-    check_groups,
-    in_memory,
-    lazy_array,
-    working_dtype,
-)
+from dask_dpmeans.sources.opening import NpyFile, Opener, check_groups, in_memory, lazy_array, working_dtype
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
@@ -168,12 +149,7 @@ class Layout:
         return HeldRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
 
 
-def lay_out(
-    arrays: InputArrays,
-    columns: Columns,
-    needs: Requirements,
-    compute: Compute,
-) -> tuple[Layout, Executor]:
+def lay_out(arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute) -> tuple[Layout, Executor]:
     """Open an input and plan the work on it, before any row is read.
 
     Raises
@@ -208,9 +184,7 @@ def lay_out(
 
 
 def column_statistics(
-    layout: Layout,
-    fold: Callable[[Survey, Prepare], Summary],
-    scale: Float64Array | str | None,
+    layout: Layout, fold: Callable[[Survey, Prepare], Summary], scale: Float64Array | str | None
 ) -> tuple[Summary, Prepare]:
     """Return the summary of the rows as kernels see them, and how to prepare the rows.
 

@@ -11,14 +11,7 @@ from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.layout import column_statistics, lay_out
 from dask_dpmeans.sources.loading import shards_of
-from dask_dpmeans.sources.options import (
-    Columns,
-    Compute,
-    InputArrays,
-    Requirements,
-    SourceOptions,
-    check_option_names,
-)
+from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements, SourceOptions, check_option_names
 from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
 

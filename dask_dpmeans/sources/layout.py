@@ -26,24 +26,10 @@ from dask_dpmeans.sources.cluster import (
 from dask_dpmeans.sources.executors.base import Executor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
-from dask_dpmeans.sources.formats.csr import (
-    PARTS,
-    StoredCsr,
-    csr_row_bytes,
-    dask_values,
-    is_csr_dask,
-    stored_values,
-)
+from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.names import Names, check_names, names_of
-from dask_dpmeans.sources.opening import (
-    NpyFile,
-    Opener,
-    check_groups,
-    in_memory,
-    lazy_array,
-    working_dtype,
-)
+from dask_dpmeans.sources.opening import NpyFile, Opener, check_groups, in_memory, lazy_array, working_dtype
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
@@ -168,12 +154,7 @@ class Layout:
         return InMemoryRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
 
 
-def lay_out(
-    arrays: InputArrays,
-    columns: Columns,
-    needs: Requirements,
-    compute: Compute,
-) -> tuple[Layout, Executor]:
+def lay_out(arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute) -> tuple[Layout, Executor]:
     """Open an input and plan the work on it, before any row is read.
 
     Raises

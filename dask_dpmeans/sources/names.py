@@ -16,8 +16,8 @@ Names = tuple[str, ...]
 def names_of(data: Any) -> Names | None:
     """Return the names of the columns of a table; None if it has none, or if they are not text.
 
-    Tables are data frames of any kind, tables of Arrow, Parquet rows, and xarray arrays whose second
-    dimension has coordinates.
+    Tables are data frames of any kind, tables of Arrow, Parquet rows, and xarray arrays whose
+    second dimension has coordinates.
 
     Raises
     ------
@@ -82,19 +82,15 @@ def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model
     raise InputError("\n".join([*lines, ""]))
 
 
-def check_centers(
-    names: Sequence[str] | None,
-    rows: Sequence[str] | None,
-    columns: Sequence[int] | None,
-) -> None:
+def check_centers(names: Sequence[str] | None, rows: Sequence[str] | None, columns: Sequence[int] | None) -> None:
     """Raise `InputError` if first centers have other columns than the rows, by their names."""
     if names is None or rows is None:
         return
     used = list(rows) if columns is None else [rows[column] for column in columns]
     if list(names) != used:
         raise InputError(
-            f"init holds centers of the columns {_some(names)}, the rows are of {_some(used)}: give the "
-            "columns of both in one order"
+            f"init holds centers of the columns {_some(names)}, the rows are of {_some(used)}: give "
+            "the columns of both in one order"
         )
 
 

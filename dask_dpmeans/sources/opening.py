@@ -14,14 +14,7 @@ from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
-from dask_dpmeans.sources.formats.csr import (
-    StoredCsr,
-    dask_csr,
-    from_scipy,
-    is_csr_dask,
-    lazy_csr,
-    stored_values,
-)
+from dask_dpmeans.sources.formats.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
 from dask_dpmeans.sources.formats.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
@@ -191,8 +184,8 @@ class Opener:
         except (OverflowError, TypeError, ValueError) as error:
             if self.dimensions == 1 and name != "sample_weight":
                 raise InputError(
-                    f"{name} must be integers from 0 on, got {shown_type(data)}: number the {name}, "
-                    f"for example with np.unique({name}, return_inverse=True)[1]"
+                    f"{name} must be integers from 0 on, got {shown_type(data)}: number the "
+                    f"{name}, for example with np.unique({name}, return_inverse=True)[1]"
                 ) from error
             no_array = InputError(f"{name} is not an array of numbers: {error}")
             raise refused_table(data, name) or no_array from error
@@ -305,7 +298,7 @@ def refused_table(table: Any, name: str) -> InputError | None:
     names = names_of(table)
     if names is None or len(set(names)) < len(names) or getattr(table, "ndim", 2) != 2:
         return None
-    others = [each for each in names if not _holds_numbers(table[each])]
+    others = [each for each in names if not _holds_numbers(table, each)]
     if not others:
         return None
     numbers = [each for each in names if each not in others]
@@ -314,9 +307,9 @@ def refused_table(table: Any, name: str) -> InputError | None:
     return no_numbers(others, numbers, name, way)
 
 
-def _holds_numbers(column: object) -> bool:
+def _holds_numbers(table: Any, column: str) -> bool:
     try:
-        values = np.asarray(column)
+        values = np.asarray(table[column])
         values.astype(np.float64)
     except (TypeError, ValueError):
         return False

@@ -55,8 +55,8 @@ class Trial:
     def of(cls, rows: RowArray, threads: int) -> "Trial":
         """Read the first rows, one piece a thread, and measure.
 
-        A comparison of two threads with one would mislead: Zarr decodes the chunks of a piece on its
-        own threads, so that one reader can keep all cores busy.
+        A comparison of two threads with one would mislead: Zarr decodes the chunks of a piece on
+        its own threads, so that one reader can keep all cores busy.
         """
         n, step = rows.shape[0], read_rows(rows)
         starts = [number * step % n for number in range(threads)]
@@ -98,6 +98,6 @@ def why_processes(layout: Layout) -> str | None:
     size = format_bytes(storage.chunk_rows * storage.chunk_columns * layout.stored_dtype.itemsize)
     how = ", ".join([*storage.compressors, f"chunks of {size}"])
     return (
-        f"threads of one process wait for one another as they read the rows ({how}): {threads} keep "
-        f"{trial.busy:.1f} cores busy"
+        f"threads of one process wait for one another as they read the rows ({how}): {threads} "
+        f"keep {trial.busy:.1f} cores busy"
     )

@@ -69,8 +69,8 @@ class Wanted:
 class Count:
     """Counter of a pass, which reports to an observer.
 
-    Worker threads only record what has ended.  The thread that waits for them calls the observer, so
-    that calls never overlap, and an error in the observer interrupts no record.
+    Worker threads only record what has ended.  The thread that waits for them calls the observer,
+    so that calls never overlap, and an error in the observer interrupts no record.
     """
 
     def __init__(self, on_pass: OnPass | None, name: str, sizes: Sequence[int], unit: str = "rows") -> None:

@@ -14,18 +14,12 @@ from dask_dpmeans.storage.location import Location
 READ = "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of Parquet tables are read"
 OTHER_FILES = {
     (".csv", ".csv.gz", ".txt"): ("CSV", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
-    (".tsv", ".tsv.gz"): (
-        "CSV",
-        "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')",
-    ),
+    (".tsv", ".tsv.gz"): ("CSV", "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')"),
     (".feather", ".arrow"): ("Arrow", "pandas.read_feather({path!r}).to_parquet('table.parquet')"),
     (".xlsx", ".xls"): ("Excel", "pandas.read_excel({path!r}).to_parquet('table.parquet')"),
     (".nc", ".nc4", ".cdf"): ("NetCDF", "xarray.open_dataset({path!r}).to_zarr('data.zarr')"),
     (".h5ad",): ("AnnData", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
-    (".h5", ".hdf5"): (
-        "HDF5",
-        "dask.array.from_array(h5py.File({path!r})['NAME']).to_zarr('rows.zarr')",
-    ),
+    (".h5", ".hdf5"): ("HDF5", "dask.array.from_array(h5py.File({path!r})['NAME']).to_zarr('rows.zarr')"),
 }
 """Files of other kinds, by their endings: their format, and Python that converts them."""
 TABLES = (".parquet", ".pq")
@@ -36,10 +30,7 @@ OPENED = {
 }
 """Python that opens a file, by its ending."""
 
-IN_MEMORY = {
-    "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
-    "HDF5": "h5py.File({path!r})['NAME'][:]",
-}
+IN_MEMORY = {"NetCDF": "xarray.open_dataset({path!r})['NAME'].values", "HDF5": "h5py.File({path!r})['NAME'][:]"}
 """Python that reads one variable of a file; for tables it is the first part of the conversion."""
 
 
@@ -72,7 +63,8 @@ def refuse_kind(data: object, name: str) -> None:
     if hasattr(type(data), "to_dataarray") and hasattr(type(data), "data_vars"):
         raise InputError(
             f"{name} is an xarray Dataset: pass one of its two-dimensional variables, such as "
-            f"{name}['rows'], or its one-dimensional ones as columns, {name}.to_dataarray('feature').T"
+            f"{name}['rows'], or its one-dimensional ones as columns, "
+            f"{name}.to_dataarray('feature').T"
         )
     if isinstance(data, np.ndarray) and data.dtype.names:
         raise InputError(

@@ -13,13 +13,7 @@ from dask_dpmeans.engine.in_memory import go_on
 from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, ReusableReduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
-from dask_dpmeans.sources.formats.csr import (
-    dense_rows,
-    float_rows,
-    part_of,
-    row_bytes_of,
-    stored_values,
-)
+from dask_dpmeans.sources.formats.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Answer = TypeVar("Answer")
@@ -204,13 +198,7 @@ class StoredShard:
         return list(pairwise(cuts))
 
 
-def _block(
-    start: int,
-    piece: Piece,
-    prepare: Prepare,
-    scratch: Scratch,
-    memory: dict[str, Any] | None = None,
-) -> Block:
+def _block(start: int, piece: Piece, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None = None) -> Block:
     rows, weights, groups = piece
     if weights is not None:
         weights = aligned(weights, np.dtype(np.float64), scratch, "weights")

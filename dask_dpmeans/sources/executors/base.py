@@ -8,16 +8,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Carried, Shared, Stepwise, run_fits
 from dask_dpmeans.sources.executors.keys import shard_bounds
 from dask_dpmeans.sources.progress import Count, OnPass
-from dask_dpmeans.sources.shards import (
-    AnyFold,
-    AnyShard,
-    CarryJob,
-    Checked,
-    Known,
-    MapJob,
-    Shard,
-    StoredShard,
-)
+from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Checked, Known, MapJob, Shard, StoredShard
 
 Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]

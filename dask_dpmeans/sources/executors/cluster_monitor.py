@@ -42,9 +42,7 @@ class ClusterMonitor:
         lost = sorted(self.workers - workers)
         if lost:
             logger.warning(
-                "lost %s: %d of the cluster go on, and do again what was lost",
-                _list_workers(lost),
-                len(workers),
+                "lost %s: %d of the cluster go on, and do again what was lost", _list_workers(lost), len(workers)
             )
         self.workers = workers
 

@@ -23,14 +23,7 @@ from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
 from dask_dpmeans.sources.executors.base import Answer, Pieces, call_job, count_rows, with_check
 from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
-from dask_dpmeans.sources.executors.keys import (
-    Keys,
-    Literal,
-    key_numbers,
-    kind_of,
-    shard_bounds,
-    value_of,
-)
+from dask_dpmeans.sources.executors.keys import Keys, Literal, key_numbers, kind_of, shard_bounds, value_of
 from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
@@ -164,13 +157,7 @@ class DaskTasks:
         return shared, [self._task(shared, *each, keys, count) for each in enumerate(pieces)]
 
     def _task(
-        self,
-        job: Literal | Delayed,
-        number: int,
-        piece: tuple[Any, range],
-        keys: Keys,
-        count: Count,
-        *carried: Delayed,
+        self, job: Literal | Delayed, number: int, piece: tuple[Any, range], keys: Keys, count: Count, *carried: Delayed
     ) -> Delayed:
         """Return the task of one piece."""
         shard, blocks = piece

@@ -80,8 +80,8 @@ class StoredCsr:
         too_few = stop == self.shape[0] and ends[-1] < self.n_values
         if too_many or too_few:
             raise InputError(
-                f"{self.store_path}/indptr holds {ends[-1]:,} at the end of row {stop - 1:,}, but data "
-                f"and indices hold {self.n_values:,} values"
+                f"{self.store_path}/indptr holds {ends[-1]:,} at the end of row {stop - 1:,}, but "
+                f"data and indices hold {self.n_values:,} values"
             )
 
 
@@ -145,7 +145,8 @@ def checked_csr(values: Raw, columns: Raw, ends: Raw, n_columns: int, name: str,
     if values.dtype == np.float16:  # which scipy.sparse does not know
         values = values.astype(np.float32)
     kind = index_dtype(max(n_columns, len(values)))
-    return _assembled(values, columns.astype(kind, copy=False), ends.astype(kind, copy=False), n_columns)
+    columns, ends = columns.astype(kind, copy=False), ends.astype(kind, copy=False)
+    return _assembled(values, columns, ends, n_columns)
 
 
 def _assembled(values: Raw, columns: Raw, ends: Raw, n_columns: int) -> csr_array:

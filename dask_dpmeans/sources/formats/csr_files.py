@@ -27,13 +27,7 @@ def is_csr_group(group: zarr.Group) -> bool:
     return encoded or all(name in group for name in PARTS)
 
 
-def open_csr(
-    group: zarr.Group,
-    path: str,
-    name: str,
-    member: Callable[[str], object],
-    fill_missing: bool,
-) -> StoredCsr:
+def open_csr(group: zarr.Group, path: str, name: str, member: Callable[[str], object], fill_missing: bool) -> StoredCsr:
     """Open the CSR rows in a Zarr group; `member` opens its arrays.
 
     Raises
@@ -53,8 +47,8 @@ def open_csr(
     if indptr.shape[0] != n + 1 or indices.shape != data.shape:
         raise InputError(
             f"{name}: {path} has the shape ({n}, {d}), {indptr.shape[0]:,} numbers in indptr where "
-            f"{n + 1:,} belong, {indices.shape[0]:,} in indices, and {data.shape[0]:,} in data, which "
-            "must be as many"
+            f"{n + 1:,} belong, {indices.shape[0]:,} in indices, and {data.shape[0]:,} in data, "
+            "which must be as many"
         )
     return StoredCsr((n, d), data, indices, indptr, path)
 
@@ -113,7 +107,7 @@ def open_mtx(path: str, name: str) -> csr_array:
     if matrix is None:
         raise InputError(
             f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, all of "
-            "which are read into memory: write it as a Zarr group in the layout of anndata, which is "
-            "read in parts"
+            "which are read into memory: write it as a Zarr group in the layout of anndata, which "
+            "is read in parts"
         )
     return from_scipy(csr_array(matrix), name)

@@ -84,8 +84,8 @@ class ParquetRows:
         if values.null_count:
             row = start + int(np.argmax(values.is_null().to_numpy()))
             raise InputError(
-                f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove or "
-                "replace such rows first"
+                f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove "
+                "or replace such rows first"
             )
         if types.is_integer(values.type) and self.dtype.kind == "f":
             numbers = values.to_numpy()
@@ -170,8 +170,8 @@ def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, di
         alike = columns is not None or set(schema.names) == set(opened[0][1].names)
         if not alike or [_type_of(schema, each) for each in chosen] != kinds:
             raise InputError(
-                f"{name}: {file.shown} has other columns than {', '.join(chosen)} of {files[0].shown}, "
-                f"or other types: {_way(path, _usable(files, opened))}"
+                f"{name}: {file.shown} has other columns than {', '.join(chosen)} of "
+                f"{files[0].shown}, or other types: {_way(path, _usable(files, opened))}"
             )
     starts = np.cumsum([0, *(metadata.num_rows for metadata, _ in opened)]).tolist()
     groups = [(each, group) for each, _ in opened for group in range(each.num_row_groups)]

@@ -15,16 +15,7 @@ from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
-from dask_dpmeans.storage.arrays import (
-    CONTENTS,
-    MARKER,
-    TABLES,
-    VerifiedStore,
-    attributes_of,
-    read,
-    through,
-    verified,
-)
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, VerifiedStore, attributes_of, read, through, verified
 from dask_dpmeans.storage.location import Location
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)
@@ -112,12 +103,7 @@ class CheckedStore(WrapperStore[Store]):
         """Return the bytes of a key."""
         return await self._store.getsize(key)
 
-    async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None = None,
-    ) -> Buffer | None:
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         """Return the value of a key."""
         found = await self._get_with_retries(key, prototype, byte_range)
         if key.rpartition("/")[2] in METADATA:
@@ -127,8 +113,8 @@ class CheckedStore(WrapperStore[Store]):
                 return None
             raise CorruptStoreError(
                 f"chunk {key} of {self} is missing. If it was lost, restore it. If it was never written "
-                "because it holds only the fill value, use --fill-missing or fill_missing=True, or pass "
-                "a Dask array"
+                "because it holds only the fill value, use --fill-missing or fill_missing=True, or "
+                "pass a Dask array"
             )
         size = len(found)
         if byte_range is None and size > 2 * self.chunk_bytes + ENCODED_SLACK:

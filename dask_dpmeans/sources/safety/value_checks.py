@@ -42,11 +42,7 @@ def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
 
 
 def check_summary(
-    summary: Summary,
-    rows: object,
-    prepare: Prepare,
-    centers: Float64Array | None,
-    groups_are: str = "groups",
+    summary: Summary, rows: object, prepare: Prepare, centers: Float64Array | None, groups_are: str = "groups"
 ) -> None:
     """Raise `InputError` for values that the first pass found unusable."""
     if summary.flaw is not None:
@@ -54,17 +50,19 @@ def check_summary(
     if summary.weight == 0:
         raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
     if summary.weight == np.inf:
-        raise InputError("the sum of sample_weight overflows float64: divide the weights by a constant first")
+        way = "divide the weights by a constant first"
+        raise InputError(f"the sum of sample_weight overflows float64: {way}")
     if prepare.sparse:
         if not np.isfinite([summary.sums, summary.squares]).all():
-            raise InputError("sums of the values of rows overflow float64: divide the data by a constant first")
+            way = "divide the data by a constant first"
+            raise InputError(f"sums of the values of rows overflow float64: {way}")
         return
     widest = summary.overflowing(centers, float(np.finfo(prepare.dtype).max))
     if widest is not None:
         raise InputError(
             f"squared distances overflow float64: column {_column(widest, prepare)} reaches from "
-            f"{summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by a constant "
-            "first"
+            f"{summary.lowest[widest]:g} to {summary.highest[widest]:g}; divide the data by a "
+            "constant first"
         )
 
 

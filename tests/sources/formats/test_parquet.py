@@ -228,7 +228,7 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
         f"{other}#a": ("2.parquet has other columns than a of", "1.parquet, or other types"),
         f"{folder.parent}/wider.parquet": (
             "2.parquet has other columns than a of",
-            "or has others: name those to use, as",
+            "or other types: name those to use, as",
         ),
         "s3://bucket/t.parquet": ("there is no Parquet table at s3://bucket/t.parquet", "unexpected keyword argument"),
         f"{other}/1.parquet": ("contains null at row 2, column 'a' of", "remove or replace such rows first"),

@@ -71,7 +71,7 @@ def test_a_chunk_that_goes_missing_between_passes_is_an_error(tmp_path):
     stored(tmp_path / "rows.zarr")
     found = source(tmp_path / "rows.zarr")
     chunk_files(tmp_path / "rows.zarr")[3].unlink()
-    with pytest.raises(CorruptStoreError, match=r"chunk c/3/0 of file:.*rows.zarr is missing\. Was it lost"):
+    with pytest.raises(CorruptStoreError, match=r"chunk c/3/0 of file:.*rows.zarr is missing\. If it was lost"):
         found.map(lambda block: (block.rows,), lambda *_: None)
 
 

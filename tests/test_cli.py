@@ -620,7 +620,8 @@ def test_a_second_job_on_a_run_is_exit_code_2(tmp_path):
 
 STOPPED_IN_A_FIT = """
 import os, signal, time
-from dask_dpmeans import cli, loop
+from dask_dpmeans import cli
+from dask_dpmeans.engine import loop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 iterate, ended = loop.iterate, []
 def stopping(*given):
@@ -734,15 +735,17 @@ def test_a_second_signal_ends_at_once_without_a_traceback(number: int) -> None:
 
 STOPPED_IN_A_SEARCH = """
 import os, signal
-from dask_dpmeans import cli, journal, store
-journal.EVERY, kept, save = 0.0, [], store.Files.save
+from dask_dpmeans import cli
+from dask_dpmeans.engine import checkpoints
+from dask_dpmeans.storage.run_store import Files
+checkpoints.EVERY, kept, save = 0.0, [], Files.save
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def stopping(store, name, content):
     save(store, name, content)
     kept.append(name)
     if len(kept) == {0:d}:
         os.kill(os.getpid(), signal.SIGINT)
-store.Files.save = stopping
+Files.save = stopping
 cli.main()
 """
 

@@ -37,11 +37,9 @@ class CheckpointStore(Protocol):
 
     def load(self, name: str) -> bytes | None:
         """Return the saved content, None if there is none."""
-        ...
 
     def save(self, name: str, content: bytes) -> None:
         """Replace the saved content.  A reader sees the old one or the new one."""
-        ...
 
 
 class Checkpointed(Protocol):
@@ -50,12 +48,10 @@ class Checkpointed(Protocol):
     @property
     def identity(self) -> str:
         """Digest of the rows."""
-        ...
 
     @property
     def checkpoints(self) -> CheckpointStore | None:
         """Where fits of the rows save their states; None to save nothing."""
-        ...
 
 
 @dataclass

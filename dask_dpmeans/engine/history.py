@@ -51,37 +51,30 @@ class FitState(Protocol):
     @property
     def step(self) -> int:
         """Steps done."""
-        ...
 
     @property
     def objective(self) -> float:
         """The objective of the method."""
-        ...
 
     @property
     def weights(self) -> Float64Array:
         """Weights of the clusters, (k,)."""
-        ...
 
     @property
     def inertias(self) -> Float64Array:
         """Squared errors of the clusters, (k,)."""
-        ...
 
     @property
     def births(self) -> int:
         """Clusters opened in the step."""
-        ...
 
     @property
     def deaths(self) -> int:
         """Clusters left without weight in the step."""
-        ...
 
     @property
     def rows_read(self) -> int:
         """Rows of all passes since the start."""
-        ...
 
 
 @dataclass(frozen=True)

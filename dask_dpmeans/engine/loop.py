@@ -30,45 +30,35 @@ class Algorithm(Protocol[AnyState]):
     @property
     def max_iter(self) -> int:
         """The most steps."""
-        ...
 
     @property
     def sparse(self) -> bool:
         """Whether the method takes CSR rows as they are."""
-        ...
 
     @property
     def features(self) -> Features | None:
         """The map of rows to what the method sees; None for the rows as given."""
-        ...
 
     def seeded(self, seed: int) -> Self:
         """Return the same method with this seed."""
-        ...
 
     def init(self, source: Source) -> AnyState:
         """Return the state before the first step."""
-        ...
 
     def step(self, source: Source, state: AnyState) -> AnyState:
         """Return the next state."""
-        ...
 
     def done(self, before: AnyState, after: AnyState) -> bool:
         """Return whether the method has converged at `after`."""
-        ...
 
     def score(self, source: Source, state: AnyState) -> float:
         """Return the objective that the centers of a state give on these rows."""
-        ...
 
     def labels(self, source: Source, state: AnyState) -> Kernel:
         """Return the kernel of a map that labels the rows by a state."""
-        ...
 
     def result(self, source: Source, state: AnyState) -> Arrays:
         """Return the arrays of the stored result by name, each with the names of its dimensions."""
-        ...
 
 
 @runtime_checkable
@@ -78,7 +68,6 @@ class Sampler(Protocol):
     @property
     def draws(self) -> Literal[True]:
         """Marks the method as a sampler."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -114,11 +103,9 @@ class Observer(Protocol[AnyState]):
 
     def begin_step(self) -> None:
         """Note that a step begins."""
-        ...
 
     def end_step(self, progress: Progress[AnyState]) -> bool:
         """Note what a step came to, and return whether the fit is to stop."""
-        ...
 
 
 def iterate(

@@ -25,15 +25,12 @@ class Rule(Protocol[State, Answer]):
 
     def scan(self, state: State, block: Block) -> Answer:
         """Return the answer of a block, with its objections settled among themselves."""
-        ...
 
     def merge(self, state: State, left: Answer, right: Answer) -> Answer:
         """Return the answer of two neighboring runs of blocks, both scanned against `state`."""
-        ...
 
     def validate(self, state: State, answer: Answer) -> tuple[State, Int64Array]:
         """Return the state after the valid objections, and the numbers of the rows that opened."""
-        ...
 
 
 @runtime_checkable
@@ -42,7 +39,6 @@ class ReusableRule(Rule[State, Answer], Protocol[State, Answer]):
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
-        ...
 
     def unchanged(
         self,
@@ -52,11 +48,9 @@ class ReusableRule(Rule[State, Answer], Protocol[State, Answer]):
         kept: Mapping[int, Kept],
     ) -> dict[int, Kept]:
         """Return the kept parts of shards that answer `after` as they answered `before`."""
-        ...
 
     def restore(self, state: State, kept: Any) -> Answer:
         """Return the answer of a shard from what was kept of it."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,9 @@ class Reduction(Protocol[Answer]):
 
     def chunk(self, block: Block) -> Answer:
         """Return the answer of one block."""
-        ...
 
     def combine(self, left: Answer, right: Answer) -> Answer:
         """Merge the answers of two neighboring runs of blocks, `left` before `right`."""
-        ...
 
 
 @runtime_checkable
@@ -68,15 +66,12 @@ class ReusableReduction(Reduction[Answer], Protocol[Answer]):
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
-        ...
 
     def unchanged(self, earlier: Any, kept: Mapping[int, Kept]) -> dict[int, Kept]:
         """Return the kept parts of shards that answer as in an earlier pass of the same kind."""
-        ...
 
     def restore(self, kept: Any) -> Answer:
         """Return the answer of a shard from what was kept of it."""
-        ...
 
 
 @runtime_checkable
@@ -86,11 +81,9 @@ class Stepwise(Protocol):
     @property
     def n_fits(self) -> int | None:
         """Number of fits; None if it is not known before."""
-        ...
 
     def each(self, shared: Any) -> Generator[Mapping[str, float], None, Any]:
         """Yield `penalty` and `n_clusters` of each fit, and return the answer of the job."""
-        ...
 
 
 def run_fits(
@@ -119,27 +112,22 @@ class Source(Protocol):
     @property
     def plan(self) -> "Plan":
         """Blocks and shards of the rows."""
-        ...
 
     @property
     def scale(self) -> Float64Array | None:
         """(d,), by which the columns were divided; None if they were not."""
-        ...
 
     @property
     def summary(self) -> Summary:
         """Column statistics of the first pass."""
-        ...
 
     @property
     def identity(self) -> str:
         """Digest of the rows."""
-        ...
 
     @property
     def checkpoints(self) -> CheckpointStore | None:
         """Where fits save their states; None to save nothing."""
-        ...
 
     def fold(
         self,
@@ -148,14 +136,12 @@ class Source(Protocol):
         name: str = "fold",
     ) -> Answer:
         """Reduce all rows, or a run of blocks that is a subtree of the merge tree."""
-        ...
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> list[Any]:
         """Run a kernel on every block, and pass its answers to `sink` in whole label chunks.
 
         Return the answers of the sink, in row order.
         """
-        ...
 
     def run(
         self,
@@ -164,7 +150,6 @@ class Source(Protocol):
         name: str = "run",
     ) -> list[Answer]:
         """Run jobs on a value that they share, at the same time if there are workers."""
-        ...
 
 
 def block_height(n_features: int) -> int:

@@ -25,12 +25,10 @@ class Clusters(Protocol):
     @property
     def centers(self) -> Float64Array:
         """Centers, (k, d)."""
-        ...
 
     @property
     def weights(self) -> Float64Array:
         """Weights of the clusters, (k,)."""
-        ...
 
 
 class OnePass(Protocol[AnyState]):
@@ -39,19 +37,15 @@ class OnePass(Protocol[AnyState]):
     @property
     def penalty(self) -> float:
         """The price of a cluster."""
-        ...
 
     def init(self, n_features: int) -> AnyState:
         """Return the state before the first row."""
-        ...
 
     def take(self, state: AnyState, block: Block) -> AnyState:
         """Return the state after a block of rows."""
-        ...
 
     def clusters(self, state: AnyState) -> Clusters:
         """Return the clusters of a state."""
-        ...
 
 
 class _Stream(NearestCenterMixin, BaseEstimator):

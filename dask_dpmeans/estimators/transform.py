@@ -34,12 +34,9 @@ class FeatureMap(Protocol):
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters that a run stores."""
-        ...
 
     def check_weights(self, sample_weight: object) -> None:
         """Refuse weights that the map cannot use."""
-        ...
 
     def fit(self, source: RowSource, seed: int) -> MappedRows:
         """Fit the map to the rows, and return them mapped."""
-        ...

@@ -69,13 +69,13 @@ def run_table(run: LoadedRun) -> str:
 
 
 def _shape(row: str, shape: Sequence[int]) -> str:
-    """How large the input is."""
+    """Return the size of the input."""
     n, columns = shape
     return counted(n, row) if row == "node" else f"{counted(n, row)} x {counted(columns, 'column')}"
 
 
 def _weights(weights: Float64Array, unit: str | None) -> list[str]:
-    """What clusters weigh, and of what; `unit` is None where rows have weights of their own."""
+    """Return weights with their unit; `unit` is None if the rows have weights."""
     texts = figures(weights, 10)
     if unit is None:
         return [f"{text} in weight" for text in texts]

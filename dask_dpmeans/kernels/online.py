@@ -6,7 +6,7 @@ continues with more room.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -21,20 +21,8 @@ ENDLESS = 2**62
 """No limit on the number of clusters."""
 
 
-class ClusterColumns(NamedTuple):
-    """Clusters as columns, with room for more."""
-
-    centers: Float64Array
-    """(d, room)."""
-    weights: Float64Array
-    """(room,)."""
-
-
 class Boxes(NamedTuple):
-    """Clusters with the ranges of their rows (Odashima et al. 2016, section 3.2).
-
-    The rules see them transposed, as columns with room for more: (d, room) and (room,).
-    """
+    """Clusters with the ranges of their rows (Odashima et al. 2016, section 3.2)."""
 
     centers: Float64Array
     """(k, d), mu."""
@@ -46,7 +34,11 @@ class Boxes(NamedTuple):
     """(k, d), q, the maxima."""
 
 
-Columns = TypeVar("Columns", ClusterColumns, Boxes)
+MeanColumns = tuple[Float64Array, Float64Array]
+"""Centers, (d, room), and weights, (room,)."""
+BoxColumns = tuple[Float64Array, Float64Array, Float64Array, Float64Array]
+"""Centers, (d, room), weights, (room,), lows and highs, (d, room)."""
+Columns = TypeVar("Columns", MeanColumns, BoxColumns)
 
 
 def online(
@@ -58,8 +50,8 @@ def online(
     ends early with more than `most` clusters.
     """
     loop = select_loop(_join_or_open_compiled, join_or_open)
-    found = _run(loop, rows, penalty, ClusterColumns(centers.T, weights), most)
-    return np.ascontiguousarray(found.centers.T), found.weights
+    columns, weights = _run(loop, rows, penalty, (centers.T, weights), most)
+    return np.ascontiguousarray(columns.T), weights
 
 
 def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS) -> Boxes:
@@ -68,7 +60,7 @@ def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS)
     It ends early with more than `most` clusters.
     """
     loop = select_loop(_join_split_or_open_compiled, join_split_or_open)
-    columns = Boxes(boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T)
+    columns = boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T
     found = _run(loop, rows, penalty, columns, most)
     return Boxes(*(np.ascontiguousarray(each.T) for each in found))
 
@@ -81,12 +73,12 @@ def _run(
     most: int,
 ) -> Columns:
     """Run a rule over rows, (n, d), and double the room for clusters, (..., k), if used up."""
-    k, done = len(clusters.weights), 0
+    k, done = len(clusters[1]), 0
     while done < len(rows) and k <= most:
         room = min(max(LEAST_ROOM, 2 * k), most + 1)
-        clusters = type(clusters)(*(_widen(each[..., :k], room) for each in clusters))
+        clusters = cast(Columns, tuple(_widen(each[..., :k], room) for each in clusters))
         done, k = loop(rows, done, float(penalty), k, clusters)
-    return type(clusters)(*(each[..., :k].copy() for each in clusters))
+    return cast(Columns, tuple(each[..., :k].copy() for each in clusters))
 
 
 def _widen(values: Float64Array, room: int) -> Float64Array:
@@ -96,7 +88,7 @@ def _widen(values: Float64Array, room: int) -> Float64Array:
     return wide
 
 
-def join_or_open(rows: Float64Array, done: int, penalty: float, k: int, clusters: ClusterColumns) -> tuple[int, int]:
+def join_or_open(rows: Float64Array, done: int, penalty: float, k: int, clusters: MeanColumns) -> tuple[int, int]:
     """Apply Algorithm 2 in place from row number `done` on.
 
     Returned are the numbers of rows done and of clusters.  Rows are (n, d); k clusters are in use.
@@ -115,7 +107,7 @@ def join_or_open(rows: Float64Array, done: int, penalty: float, k: int, clusters
     return len(rows), k
 
 
-def join_split_or_open(rows: Float64Array, done: int, penalty: float, k: int, boxes: Boxes) -> tuple[int, int]:
+def join_split_or_open(rows: Float64Array, done: int, penalty: float, k: int, boxes: BoxColumns) -> tuple[int, int]:
     """Apply Algorithm 3 in place from row number `done` on.
 
     Returned are the numbers of rows done and of clusters.  Rows are (n, d).  Of the boxes, as
@@ -169,12 +161,13 @@ def _take(row: Float64Array, c: int, centers: Float64Array, weights: Float64Arra
     weights[c] += 1.0
 
 
-def _would_split(row: Float64Array, near: IndexArray, penalty: float, boxes: Boxes) -> BoolArray:
+def _would_split(row: Float64Array, near: IndexArray, penalty: float, boxes: BoxColumns) -> BoolArray:
     """Return for some clusters, (m,), whether a row, (d,), outside would make them split."""
-    each, low, high = row[:, np.newaxis], boxes.lows[:, near], boxes.highs[:, near]
+    _, weights, lows, highs = boxes
+    each, low, high = row[:, np.newaxis], lows[:, near], highs[:, near]
     outside = ((each < low) | (each > high)).any(axis=0)
     widest = (np.maximum(high, each) - np.minimum(low, each)).max(axis=0)
-    return np.asarray(outside & _is_too_large(boxes.weights[near] + 1.0, widest, penalty))
+    return np.asarray(outside & _is_too_large(weights[near] + 1.0, widest, penalty))
 
 
 def _is_too_large(
@@ -185,7 +178,7 @@ def _is_too_large(
 
 
 @compile_loop
-def _cut(c: int, new: int, j: int, boxes: Boxes) -> None:
+def _cut(c: int, new: int, j: int, boxes: BoxColumns) -> None:
     """Cut cluster c at its center in column j; the upper half becomes cluster `new` (eq. 6)."""
     centers, weights, lows, highs = boxes
     low, high, weight = lows[j, c], highs[j, c], weights[c]
@@ -226,7 +219,7 @@ def _take_compiled(row: Float64Array, c: int, centers: Float64Array, weights: Fl
 
 @compile_loop
 def _join_or_open_compiled(
-    rows: Float64Array, done: int, penalty: float, k: int, clusters: ClusterColumns
+    rows: Float64Array, done: int, penalty: float, k: int, clusters: MeanColumns
 ) -> tuple[int, int]:
     """Compiled twin of `join_or_open`."""
     centers, weights = clusters
@@ -250,19 +243,20 @@ def _join_or_open_compiled(
 
 
 @compile_loop
-def _would_split_compiled(row: Float64Array, c: int, penalty: float, boxes: Boxes) -> bool:
+def _would_split_compiled(row: Float64Array, c: int, penalty: float, boxes: BoxColumns) -> bool:
     """Compiled twin of `_would_split`, for one cluster."""
+    _, weights, lows, highs = boxes
     outside, widest = False, 0.0
     for j in range(len(row)):
-        low, high = boxes.lows[j, c], boxes.highs[j, c]
+        low, high = lows[j, c], highs[j, c]
         outside = outside or row[j] < low or row[j] > high
         widest = max(widest, max(high, row[j]) - min(low, row[j]))
-    return outside and (boxes.weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
+    return outside and (weights[c] + 1.0) * (widest * widest) > 16.0 * penalty
 
 
 @compile_loop
 def _join_split_or_open_compiled(
-    rows: Float64Array, done: int, penalty: float, k: int, boxes: Boxes
+    rows: Float64Array, done: int, penalty: float, k: int, boxes: BoxColumns
 ) -> tuple[int, int]:
     """Compiled twin of `join_split_or_open`."""
     centers, weights, lows, highs = boxes

@@ -7,7 +7,6 @@ Vattani 2010).
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,16 +30,12 @@ FEWEST_ROWS = 32
 MOST_DIFFERENCES = 2**16
 """... and the most: this many differences of numbers, after no row has moved for long."""
 
+MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
+"""Centers, (d, room), masses and numbers of rows, (room,), which change in place; unused numbers have 0 rows.
 
-class MovableClusters(NamedTuple):
-    """Clusters that change in place, with room for more."""
-
-    centers: Float64Array
-    """(d, room)."""
-    masses: Float64Array
-    """(room,), weights; or lengths of the weighted sums of unit rows."""
-    counts: Int64Array
-    """(room,), numbers of rows; 0 for an unused number."""
+The mass of a cluster is its weight, or the length of the weighted sum of its unit rows.  A plain
+tuple, since Numba cannot read a cache that names a class of an earlier version.
+"""
 
 
 @dataclass(frozen=True)
@@ -79,12 +74,12 @@ def exchange(
         passes = _exchange_rows_compiled(rows, weights, labels, price.penalty, spherical, most, clusters)
     else:
         passes = exchange_rows(rows, weights, labels, price, divergence, most, clusters)
-    clusters = _clusters(rows, weights, labels, room, spherical)
-    if clusters.counts.all() and passes < most:  # the room is used up: more clusters may open
+    centers, _, counts = _clusters(rows, weights, labels, room, spherical)
+    if counts.all() and passes < most:  # the room is used up: more clusters may open
         more = exchange(rows, weights, labels, price, most - passes, divergence)
         return replace(more, passes=passes + more.passes)
-    costs = divergence.costs(rows, np.ascontiguousarray(clusters.centers.T), labels)
-    objective = math.fsum(weights * costs) + price.of(int(np.count_nonzero(clusters.counts)))
+    costs = divergence.costs(rows, np.ascontiguousarray(centers.T), labels)
+    objective = math.fsum(weights * costs) + price.of(int(np.count_nonzero(counts)))
     return Exchanged(labels, objective, passes)
 
 
@@ -101,7 +96,7 @@ def _clusters(
         masses = np.where(cancel, 0.0, masses * lengths)
         np.divide(centers, lengths, out=centers, where=lengths > VANISHING)
         centers[:, cancel] = np.eye(len(centers), 1)
-    return MovableClusters(centers, masses, moments.counts)
+    return centers, masses, moments.counts
 
 
 def exchange_rows(
@@ -118,6 +113,7 @@ def exchange_rows(
     Labels, (n,), and clusters change in place.  Many rows are evaluated together, up to the first
     that moves, then again from the row after it.
     """
+    _, _, counts = clusters
     passes, moved = 0, True
     while moved and passes < most:
         passes += 1
@@ -128,7 +124,7 @@ def exchange_rows(
             gaining, targets = _best_moves(rows[part], weights[part], labels[part], price, divergence, clusters)
             if not len(gaining):
                 first += len(targets)
-                most_rows = MOST_DIFFERENCES // (rows.shape[1] * np.count_nonzero(clusters.counts))
+                most_rows = MOST_DIFFERENCES // (rows.shape[1] * np.count_nonzero(counts))
                 count = min(2 * count, max(FEWEST_ROWS, most_rows))
                 continue
             offset = int(gaining[0])  # the rows after it see the centers that this move leads to

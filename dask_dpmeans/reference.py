@@ -1,4 +1,4 @@
-"""The papers' loops, row by row: slow, obvious, and sharing no code with what they check."""
+"""The papers' loops, row by row: slow, obvious, and independent of the code that they check."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Sweep(NamedTuple):
 
 
 def squared_distance(row: Row, center: Row) -> float:
-    """The sum, over the columns in order, of squared differences."""
+    """Return the sum, over the columns in order, of squared differences."""
     total = 0.0
     for value, middle in zip(row, center, strict=True):
         total += (value - middle) * (value - middle)
@@ -29,7 +29,7 @@ def squared_distance(row: Row, center: Row) -> float:
 
 
 def nearest_center(row: Row, centers: Sequence[Row]) -> tuple[int, float]:
-    """The lowest number among the nearest centers, and the squared distance."""
+    """Return the lowest number among the nearest centers, and the squared distance."""
     best, least = 0, squared_distance(row, centers[0])
     for number, center in enumerate(centers):
         squared = squared_distance(row, center)
@@ -39,7 +39,7 @@ def nearest_center(row: Row, centers: Sequence[Row]) -> tuple[int, float]:
 
 
 def mean_of(rows: Sequence[Row], weights: Sequence[float]) -> list[float]:
-    """The weighted mean of rows."""
+    """Return the weighted mean of rows."""
     totals = [0.0] * len(rows[0])
     for row, weight in zip(rows, weights, strict=True):
         for column, value in enumerate(row):
@@ -54,10 +54,10 @@ def sweep(
     order: Sequence[int],
     weights: Sequence[float],
 ) -> Sweep:
-    """One pass of Algorithm 1 (Kulis & Jordan 2012), step 3, over the rows in the given order.
+    """Do step 3 of Algorithm 1 (Kulis & Jordan 2012) over the rows in the given order.
 
-    A row of weight w opens a cluster iff min(1, w) times its squared distance to the nearest center exceeds the
-    penalty; with unit weights this is the printed rule.
+    A row of weight w opens a cluster iff min(1, w) times its squared distance to the nearest center
+    exceeds the penalty; with unit weights this is the printed rule.
     """
     present = [list(center) for center in centers]
     labels = [-1] * len(rows)
@@ -80,7 +80,7 @@ def sweep(
 def dpmeans(
     rows: Sequence[Row], penalty: float, order: Sequence[int] | None = None, weights: Sequence[float] | None = None
 ) -> list[Sweep]:
-    """Algorithm 1 from the global mean until the means repeat, one `Sweep` an iteration."""
+    """Run Algorithm 1 from the global mean until the means repeat; return one `Sweep` an iteration."""
     order = range(len(rows)) if order is None else order
     weights = [1.0] * len(rows) if weights is None else weights
     centers = [mean_of(rows, weights)]
@@ -92,9 +92,11 @@ def dpmeans(
 
 
 def farthest_first(rows: Sequence[Row], k: int, first: Row, weights: Sequence[float]) -> list[tuple[int, float]]:
-    """Kulis & Jordan 2012, section 6.1: k times the row farthest from all points taken joins them, after `first`.
+    """Take k times the row farthest from all points taken, after `first` (Kulis & Jordan 2012,
+    section 6.1).
 
-    Its number, the lowest among equals, and its squared distance; rows without weight are not taken.
+    Return its number, the lowest among equals, and its squared distance; rows without weight are
+    not taken.
     """
     points = [first]
     taken = []
@@ -110,7 +112,7 @@ def farthest_first(rows: Sequence[Row], k: int, first: Row, weights: Sequence[fl
 
 
 def direction(row: Row, otherwise: Row) -> list[float]:
-    """A row divided by its length; `otherwise` where this is 0, or no more than rounding leaves of directions."""
+    """Return a row divided by its length; `otherwise` if the length is 0 or mere rounding."""
     length = math.sqrt(squared_distance(row, [0.0] * len(row)))
     return [value / length for value in row] if length > 1e-12 else list(otherwise)
 
@@ -122,7 +124,8 @@ def spherical_sweep(
     order: Sequence[int],
     weights: Sequence[float],
 ) -> Sweep:
-    """One pass of Algorithm 1 over rows of unit length, whose means are directions (Dhillon & Modha 2001, section 3).
+    """Do a pass of Algorithm 1 over rows of unit length; means are directions (Dhillon & Modha
+    2001).
 
     A cluster whose rows cancel keeps its center.
     """
@@ -133,7 +136,7 @@ def spherical_sweep(
 
 
 def objective(rows: Sequence[Row], penalty: float, found: Sweep, weights: Sequence[float] | None = None) -> float:
-    """Squared error of a sweep's labels to its centers, plus the penalty for each cluster with weight."""
+    """Return the squared error of a sweep, plus the penalty for each cluster with weight."""
     weights = [1.0] * len(rows) if weights is None else weights
     error = 0.0
     for row, weight, label in zip(rows, weights, found.labels, strict=True):
@@ -142,7 +145,7 @@ def objective(rows: Sequence[Row], penalty: float, found: Sweep, weights: Sequen
 
 
 class Online(NamedTuple):
-    """What Algorithm 2 of Odashima et al. 2016 keeps."""
+    """State of Algorithm 2 of Odashima et al. 2016."""
 
     centers: list[list[float]]
     """The running means of the clusters, in order of opening."""
@@ -151,7 +154,7 @@ class Online(NamedTuple):
 
 
 def online_dp_means(rows: Sequence[Row], penalty: float, before: Online | None = None) -> Online:
-    """Algorithm 2 of Odashima et al. 2016: each row once, in order, after those that made `before`."""
+    """Run Algorithm 2 of Odashima et al. 2016: each row once, in order, from the state `before`."""
     centers = [list(center) for center in before.centers] if before else []
     weights = list(before.weights) if before else []
     for row in rows:
@@ -166,17 +169,17 @@ def online_dp_means(rows: Sequence[Row], penalty: float, before: Online | None =
 
 
 def running_mean(center: Row, weight: float, row: Row) -> list[float]:
-    """The mean of `weight` rows around `center`, and one more row."""
+    """Return the mean of `weight` rows with mean `center` and one more row."""
     return [(weight * middle + value) / (weight + 1.0) for middle, value in zip(center, row, strict=True)]
 
 
 class Box(NamedTuple):
-    """A cluster of Algorithm 3 of Odashima et al. 2016: all that it remembers of its rows."""
+    """A cluster of Algorithm 3 of Odashima et al. 2016."""
 
     center: list[float]
     """mu, their mean."""
     weight: float
-    """w, their number; a split divides it, so that it need not be whole."""
+    """w, their number; a split divides it, so that it may have a fraction."""
     low: list[float]
     """p, their least values."""
     high: list[float]
@@ -184,10 +187,11 @@ class Box(NamedTuple):
 
 
 def split_dp_means(rows: Sequence[Row], penalty: float, before: Sequence[Box] = ()) -> list[Box]:
-    """Algorithm 3 of Odashima et al. 2016: each row once, in order, after those that made `before`.
+    """Run Algorithm 3 of Odashima et al. 2016: each row once, in order, from the clusters `before`.
 
-    The comparison with the least distance so far is printed as ``>``.  That would look for the farthest cluster beyond
-    the radius; the text (section 3.2) describes the nearest within it, so that ``<`` must be meant.
+    The comparison with the least distance so far is printed as ``>``.  That would look for the
+    farthest cluster beyond the radius; the text (section 3.2) describes the nearest within it, so
+    that ``<`` must be meant.
     """
     boxes = list(before)
     for row in rows:
@@ -208,29 +212,30 @@ def split_dp_means(rows: Sequence[Row], penalty: float, before: Sequence[Box] = 
 
 
 def is_outside(row: Row, box: Box) -> bool:
-    """Whether a row lies outside the box of a cluster."""
+    """Return whether a row lies outside the box of a cluster."""
     return any(not low <= value <= high for value, low, high in zip(row, box.low, box.high, strict=True))
 
 
 def with_row(box: Box, row: Row) -> Box:
-    """Eq. 5: a cluster, and one more row."""
+    """Return a cluster with one more row (eq. 5)."""
     low = [min(least, value) for least, value in zip(box.low, row, strict=True)]
     high = [max(greatest, value) for greatest, value in zip(box.high, row, strict=True)]
     return Box(running_mean(box.center, box.weight, row), box.weight + 1.0, low, high)
 
 
 def ranges(box: Box) -> list[float]:
-    """sigma, the range of a cluster in each column."""
+    """Return sigma, the range of a cluster in each column."""
     return [high - low for low, high in zip(box.low, box.high, strict=True)]
 
 
 def should_split(box: Box, penalty: float) -> bool:
-    """Eq. 4, w > 16 penalty / sigma_j^2, in any column j: two halves of a uniform cluster would cost less than it."""
+    """Return whether w > 16 penalty / sigma_j^2 in any column j (eq. 4): two halves would cost
+    less."""
     return any(box.weight * (width * width) > 16.0 * penalty for width in ranges(box))
 
 
 def halves(box: Box) -> tuple[Box, Box]:
-    """Eq. 6: a cluster cut at its center, in the first of its widest columns."""
+    """Cut a cluster at its center, in the first of its widest columns (eq. 6)."""
     widths = ranges(box)
     j = widths.index(max(widths))
     low, high = box.low[j], box.high[j]
@@ -251,12 +256,12 @@ def halves(box: Box) -> tuple[Box, Box]:
 
 
 def replaced(values: Row, place: int, value: float) -> list[float]:
-    """The values, with another one at a place."""
+    """Return the values with another one at a position."""
     return [*values[:place], value, *values[place + 1 :]]
 
 
 class Merged(NamedTuple):
-    """What Algorithm 4 of Odashima et al. 2016 ends with."""
+    """Result of Algorithm 4 of Odashima et al. 2016."""
 
     members: list[list[int]]
     """The clusters that became one, for each that is left, in order of their first numbers."""
@@ -267,7 +272,8 @@ class Merged(NamedTuple):
 
 
 def merge_dp_means(centers: Sequence[Row], weights: Sequence[float], penalty: float) -> Merged:
-    """Algorithm 4 of Odashima et al. 2016: the pair whose merge costs least, until none costs less than 0.
+    """Run Algorithm 4 of Odashima et al. 2016: merge the cheapest pair while that costs less than
+    0.
 
     Clusters without weight, for which eq. 10 has no centroid, are left out.
     """
@@ -287,7 +293,7 @@ def merge_dp_means(centers: Sequence[Row], weights: Sequence[float], penalty: fl
 def merge_cost(
     left: Sequence[int], right: Sequence[int], centers: Sequence[Row], weights: Sequence[float], penalty: float
 ) -> float:
-    """Eq. 10: what merging two groups of clusters adds to the objective, summed over the clusters in them."""
+    """Return what merging two groups of clusters adds to the objective (eq. 10)."""
     new = group_mean([*left, *right], centers, weights)
     total = 0.0
     for group in (left, right):
@@ -299,12 +305,12 @@ def merge_cost(
 
 
 def group_mean(group: Sequence[int], centers: Sequence[Row], weights: Sequence[float]) -> list[float]:
-    """The weighted mean of the centers of a group of clusters."""
+    """Return the weighted mean of the centers of a group of clusters."""
     return mean_of([centers[number] for number in group], [weights[number] for number in group])
 
 
 class Shared(NamedTuple):
-    """Several data sets in the course of Algorithm 2 of Kulis & Jordan 2012."""
+    """State of Algorithm 2 of Kulis & Jordan 2012."""
 
     labels: list[int]
     """z and v together: the global cluster of each row."""
@@ -317,7 +323,7 @@ class Shared(NamedTuple):
 
 
 def hdp_start(rows: Sequence[Row], groups: Sequence[int], weights: Sequence[float]) -> Shared:
-    """Algorithm 2, steps 1 and 2: the mean of all rows, used by all data sets."""
+    """Do steps 1 and 2: the mean of all rows, used by all data sets."""
     return Shared([0] * len(rows), [mean_of(rows, weights)], {(group, 0) for group in groups}, [])
 
 
@@ -330,10 +336,10 @@ def hdp_points(
     order: Sequence[int],
     weights: Sequence[float],
 ) -> Shared:
-    """Algorithm 2, step 4, over the rows in the given order.
+    """Do step 4 of Algorithm 2 over the rows in the given order.
 
-    A row of weight w bears 1 / min(1, w) of each penalty; with unit weights this is the printed rule.  Among equals a
-    center that is used already wins, then the lowest number.
+    A row of weight w bears 1 / min(1, w) of each penalty; with unit weights this is the printed
+    rule.  Among equals a center that is used already wins, then the lowest number.
     """
     labels, centers, uses, opened = list(before.labels), [list(c) for c in before.centers], set(before.uses), []
     for number in order:
@@ -361,9 +367,10 @@ def hdp_local_clusters(
     before: Shared,
     weights: Sequence[float],
 ) -> Shared:
-    """Algorithm 2, step 5: each local cluster that has weight, by data set and number, goes where it costs least.
+    """Do step 5: tie each local cluster that has weight, by data set and number, to the cheapest
+    center.
 
-    It stays where no other global cluster costs less.
+    It stays if no other global cluster costs less.
     """
     labels, centers = list(before.labels), [list(c) for c in before.centers]
     for group, p in sorted(before.uses):
@@ -383,7 +390,7 @@ def hdp_local_clusters(
 
 
 def hdp_means(rows: Sequence[Row], groups: Sequence[int], before: Shared, weights: Sequence[float]) -> Shared:
-    """Algorithm 2, step 6: the means of the global clusters that have weight, which move up."""
+    """Do step 6: the means of the global clusters that have weight, renumbered."""
     alive = sorted({label for label, weight in zip(before.labels, weights, strict=True) if weight > 0})
     means = []
     for p in alive:
@@ -401,7 +408,7 @@ def hdp_objective(
     found: Shared,
     weights: Sequence[float],
 ) -> float:
-    """Eq. 2: squared error of the labels, plus both penalties for the local and global clusters that have weight."""
+    """Return eq. 2: squared error plus the prices of local and global clusters that have weight."""
     error = 0.0
     used = set()
     for row, group, weight, label in zip(rows, groups, weights, found.labels, strict=True):
@@ -419,7 +426,7 @@ def hdp(
     order: Sequence[int] | None = None,
     weights: Sequence[float] | None = None,
 ) -> list[Shared]:
-    """Algorithm 2 until the objective falls no more: what each iteration ends with."""
+    """Run Algorithm 2 until the objective falls no more; return the end of each iteration."""
     order = range(len(rows)) if order is None else order
     weights = [1.0] * len(rows) if weights is None else weights
     found = [hdp_start(rows, groups, weights)]
@@ -433,7 +440,8 @@ def hdp(
 
 
 def cut_of(graph: Sequence[Row], labels: Sequence[int], normalized: bool) -> float:
-    """The normalized or ratio cut of a graph, (n, n) weights of links (Kulis & Jordan 2012, section 5.2).
+    """Return the normalized or ratio cut of a graph, (n, n) weights of links (Kulis & Jordan 2012,
+    5.2).
 
     Nodes of a label below 0 belong to no cluster.
     """
@@ -447,7 +455,7 @@ def cut_of(graph: Sequence[Row], labels: Sequence[int], normalized: bool) -> flo
 
 
 def graph_kernel(graph: Sequence[Row], sigma: float, normalized: bool) -> tuple[list[list[float]], list[float]]:
-    """The kernel and the weights whose kernel k-means is the cut (theorem 5.3): K and the diagonal of W."""
+    """Return K and the diagonal of W whose kernel k-means is the cut (theorem 5.3)."""
     n, degrees = len(graph), [sum(row) for row in graph]
     same = [[float(i == j) for j in range(n)] for i in range(n)]
     if normalized:
@@ -462,7 +470,7 @@ def graph_kernel(graph: Sequence[Row], sigma: float, normalized: bool) -> tuple[
 def graph_score(
     graph: Sequence[Row], i: int, members: Sequence[int], masses: Sequence[float], sigma: float, normalized: bool
 ) -> float:
-    """What tells the clusters of nodes apart for node i: mass * distance^2 in the kernel's space, but for a constant.
+    """Return mass * distance^2 of node i to a cluster in the kernel's space, up to a constant.
 
     `masses` are degrees for the normalized cut and 1 for the ratio cut.
     """
@@ -484,10 +492,11 @@ def graph_sweep(
     order: Sequence[int],
     normalized: bool,
 ) -> tuple[list[int], list[int]]:
-    """One pass of Algorithm 1 over the nodes in the given order, from the means of clusters in the kernel's space.
+    """Do one pass of Algorithm 1 over the nodes in the given order, from the means of clusters.
 
-    A node opens a cluster where mass * distance^2 > lambda = sigma + price (Kulis & Jordan 2012, section 5.2).  Labels,
-    -1 for nodes without links under the normalized cut, and the nodes that opened clusters, in order.
+    A node opens a cluster if mass * distance^2 > lambda = sigma + price (Kulis & Jordan 2012,
+    section 5.2). Return labels, -1 for nodes without links under the normalized cut, and the nodes
+    that opened clusters.
     """
     degrees = [sum(row) for row in graph]
     masses = degrees if normalized else [1.0] * len(graph)
@@ -517,11 +526,12 @@ class KernelSweep(NamedTuple):
     squared: list[float]
     """The squared distance of each row to the center of its cluster."""
     clusters: list[list[int]]
-    """The rows with weight of each cluster that has some: their means are the centers of the next iteration."""
+    """The rows with weight of each cluster that has some: their means are the centers of the next
+    iteration."""
 
 
 def implicit_distance(gram: Sequence[Row], i: int, members: Sequence[int], weights: Sequence[float]) -> float:
-    """The squared distance of row i to the mean of some rows, from inner products (Kulis & Jordan 2012, 5.2)."""
+    """Return the squared distance of row i to the mean of some rows, from inner products."""
     size = sum(weights)
     to_row = sum(weight * gram[i][j] for j, weight in zip(members, weights, strict=True))
     within = 0.0
@@ -538,7 +548,7 @@ def kernel_sweep(
     order: Sequence[int],
     weights: Sequence[float],
 ) -> KernelSweep:
-    """One pass of Algorithm 1 over the rows in the given order, from the means of clusters; as `sweep` otherwise."""
+    """Do one pass of Algorithm 1 like `sweep`, from the means of clusters in the kernel's space."""
     centers = [(list(members), [weights[j] for j in members]) for members in clusters]
     labels, squared, opened = [-1] * len(gram), [0.0] * len(gram), []
     for i in order:
@@ -555,15 +565,15 @@ def kernel_sweep(
 
 
 def kernel_objective(found: KernelSweep, penalty: float, weights: Sequence[float]) -> float:
-    """Squared error of a sweep's labels to its centers, plus the penalty for each cluster with weight."""
+    """Return the squared error of a sweep, plus the penalty for each cluster with weight."""
     error = sum(weight * squared for weight, squared in zip(weights, found.squared, strict=True))
     return error + penalty * len(found.clusters)
 
 
 def partition_objective(matrix: Sequence[Row], labels: Sequence[int], penalty: float) -> float:
-    """The DP-means objective in the space of a kernel (Kulis & Jordan 2012, section 5.2), plus the penalties.
+    """Return the DP-means objective in the space of a kernel (Kulis & Jordan 2012, section 5.2).
 
-    The squared distance of a row to the mean of its cluster is made of the products of rows, which the matrix holds.
+    The matrix has the products of rows; squared distances to means follow from them.
     """
     error = 0.0
     for cluster in set(labels):
@@ -576,13 +586,13 @@ def partition_objective(matrix: Sequence[Row], labels: Sequence[int], penalty: f
 
 
 def indicators(labels: Sequence[int]) -> list[list[float]]:
-    """Y = Z (Z'Z)^-1/2: the columns of Z hold 1 at the members of a cluster, those of Y have unit length."""
+    """Return Y = Z (Z'Z)^-1/2, whose columns are 1 at the members of a cluster, at unit length."""
     clusters = sorted(set(labels))
     return [[(label == each) / labels.count(each) ** 0.5 for each in clusters] for label in labels]
 
 
 def relaxed_trace(matrix: Sequence[Row], columns: Sequence[Row], penalty: float) -> float:
-    """tr Y'(K - penalty I)Y, for the rows of Y."""
+    """Return tr Y'(K - penalty I)Y for the rows of Y."""
     total = 0.0
     for c in range(len(columns[0])):
         for i, row in enumerate(columns):
@@ -593,7 +603,7 @@ def relaxed_trace(matrix: Sequence[Row], columns: Sequence[Row], penalty: float)
 
 
 def eigenpairs(matrix: Sequence[Row]) -> list[tuple[float, list[float]]]:
-    """Eigenvalues and unit eigenvectors of a symmetric matrix, by Jacobi's rotations, the greatest first."""
+    """Return eigenvalues, descending, and unit eigenvectors of a symmetric matrix (Jacobi)."""
     n = len(matrix)
     a = [list(row) for row in matrix]
     vectors = [[float(i == j) for j in range(n)] for i in range(n)]
@@ -620,9 +630,9 @@ def _rotate(a: list[list[float]], vectors: list[list[float]], p: int, q: int) ->
 
 
 def spectral_rows(matrix: Sequence[Row], penalty: float) -> list[list[float]]:
-    """Theorem 5.2 of Kulis & Jordan 2012: the rows of Y, whose columns are all eigenvectors above the penalty.
+    """Return the rows of Y, whose columns are all eigenvectors above the penalty (theorem 5.2).
 
-    Rows have unit length, but for those of which the eigenvectors hold nothing, which are 0.
+    Rows have unit length, or are 0 if all eigenvectors are 0 there.
     """
     kept = [vector for value, vector in eigenpairs(matrix) if value > penalty]
     rows = []

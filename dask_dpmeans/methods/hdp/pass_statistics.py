@@ -37,7 +37,7 @@ class Alternatives(NamedTuple):
 
 
 class Savings(NamedTuple):
-    """What sets would save with centers that they do not use."""
+    """Squared error that sets would save with centers that they do not use."""
 
     groups: Int64Array
     """(s,), data sets."""
@@ -171,7 +171,7 @@ class PassStatistics:
 
     @cached_property
     def savings(self) -> Savings:
-        """What sets would save with centers that they do not use."""
+        """Squared error that sets would save with centers that they do not use."""
         savings, k = self.scan.savings, self.sweep.n_scanned
         groups, scanned = np.divmod(savings.keys, k)
         renumbered = np.full(k, -1)

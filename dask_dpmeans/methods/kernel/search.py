@@ -126,7 +126,7 @@ class Neighborhood:
 
     @property
     def least(self) -> float:
-        """What moves must gain, unless each row is a piece."""
+        """The least gain of moves, unless each row is a piece."""
         return max(self.method.tol / TOL_SHARE * self.objective, self.rounding)
 
     def partitions(self, rounds: int) -> Iterator["Candidate"]:

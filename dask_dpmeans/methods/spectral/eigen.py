@@ -17,8 +17,8 @@ DENSE_ROWS = 2**10
 FIRST = 16
 """Eigenvectors that the first round computes; twice as many more if all exceed the penalty."""
 LEAST_BASIS = 64
-"""The least number of Lanczos vectors.  For the neighbors of 20,000 rows (two moons) it took 0.46 of
-the products of a basis of 20."""
+"""The least number of Lanczos vectors.  For the neighbors of 20,000 rows (two moons) it took 0.46
+of the products of a basis of 20."""
 MAX_RESTARTS = 3000
 """Restarts of Lanczos; those neighbors took about 50."""
 
@@ -80,7 +80,8 @@ def select_pairs(
 
 
 def lanczos(matrix: Any, penalty: float, most: int, seed: int) -> tuple[Float64Array, Float64Array]:
-    """Return eigenvalues, (r,), and eigenvectors, (n, r), by Lanczos: all above the penalty, or some below.
+    """Return eigenvalues, (r,), and eigenvectors, (n, r), by Lanczos: all above the penalty, or
+    some below.
 
     One Krylov space has one vector of each eigenspace, so that Lanczos may miss copies of an
     eigenvalue, such as the 1 of each component of a graph.  Each round starts from another random

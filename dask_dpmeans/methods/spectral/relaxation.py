@@ -1,8 +1,8 @@
 """The spectral relaxation of DP-means: Kulis & Jordan 2012, section 5.1.
 
 Lemma 5.1: for normalized indicators Y of a partition, J = tr K - tr Y'(K - penalty I)Y, with the
-products of rows in K.  Theorem 5.2: over all Y with orthonormal columns this trace is greatest if the
-columns are all eigenvectors of K with eigenvalues greater than the penalty.
+products of rows in K.  Theorem 5.2: over all Y with orthonormal columns this trace is greatest if
+the columns are all eigenvectors of K with eigenvalues greater than the penalty.
 """
 
 import math
@@ -79,7 +79,8 @@ class Spectrum:
             raise InputError(f"sample_weight has no use with affinity={self.affinity!r}: leave it out, or use 'linear'")
 
     def axes(self, matrix: Float64Array, landmarks: Float64Array | None, columns: int) -> Axes:
-        """Return axes with the matrix, (a, r), for rows of `columns` columns and landmarks, (l, columns)."""
+        """Return axes with the matrix, (a, r), for rows of `columns` columns and landmarks, (l,
+        columns)."""
         gamma = 0.0
         if landmarks is not None:
             gamma = self.gamma or 1.0 / columns
@@ -103,7 +104,8 @@ class Embedding:
 
 
 def relaxed_objective(eigenvalues: Float64Array, penalty: float) -> float:
-    """Return tr Y'(K - penalty I)Y for the eigenvalues above the penalty, (r,): no partition exceeds it."""
+    """Return tr Y'(K - penalty I)Y for the eigenvalues above the penalty, (r,): no partition
+    exceeds it."""
     return math.fsum(eigenvalues - penalty)
 
 
@@ -119,10 +121,11 @@ def linear(source: Source, asked: Spectrum) -> Embedding:
 
 
 def nystroem(source: Source, asked: Spectrum, seed: int) -> Embedding:
-    """Return the embedding of the Gaussian kernel matrix, approximated if there are more rows than landmarks.
+    """Return the embedding of the Gaussian kernel matrix, approximated if there are more rows than
+    landmarks.
 
-    Landmarks L are random rows.  K(X, L) K(L, L)^-1 K(L, X) is exact if they are all rows (Williams &
-    Seeger 2001).  Its eigenvectors follow from products of the columns of K(X, L) K(L, L)^-1/2.
+    Landmarks L are random rows.  K(X, L) K(L, L)^-1 K(L, X) is exact if they are all rows (Williams
+    & Seeger 2001).  Its eigenvectors follow from products of the columns of K(X, L) K(L, L)^-1/2.
     """
     n, columns = source.plan.n_rows, len(source.summary.sums)
     random, size = stream(seed, Stream.LANDMARKS), min(n, asked.n_landmarks)

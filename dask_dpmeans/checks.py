@@ -62,7 +62,9 @@ def instance(name: str, value: object, kind: type, found_by: str) -> None:
 def no_matrix(name: str, data: object) -> None:
     """Refuse a `numpy.matrix`, as scikit-learn does: a part of it always has two dimensions."""
     if isinstance(data, np.matrix):
-        raise InputTypeError(f"{name} must be no numpy.matrix, which is not supported: pass np.asarray({name})")
+        raise InputTypeError(
+            f"{name} must be no numpy.matrix, which is not supported: pass np.asarray({name})"
+        )
 
 
 def as_float(value: object) -> float:

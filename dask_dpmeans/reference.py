@@ -73,12 +73,19 @@ def sweep(
     for cluster in range(len(present)):
         members = [number for number, label in enumerate(labels) if label == cluster]
         if sum(weights[number] for number in members) > 0:
-            means.append(mean_of([rows[number] for number in members], [weights[number] for number in members]))
+            means.append(
+                mean_of(
+                    [rows[number] for number in members], [weights[number] for number in members]
+                )
+            )
     return Sweep(labels, opened, present, means)
 
 
 def dpmeans(
-    rows: Sequence[Row], penalty: float, order: Sequence[int] | None = None, weights: Sequence[float] | None = None
+    rows: Sequence[Row],
+    penalty: float,
+    order: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> list[Sweep]:
     """Run Algorithm 1 from the global mean until the means repeat; return one `Sweep` an iteration."""
     order = range(len(rows)) if order is None else order
@@ -91,7 +98,9 @@ def dpmeans(
     return sweeps
 
 
-def farthest_first(rows: Sequence[Row], k: int, first: Row, weights: Sequence[float]) -> list[tuple[int, float]]:
+def farthest_first(
+    rows: Sequence[Row], k: int, first: Row, weights: Sequence[float]
+) -> list[tuple[int, float]]:
     """Take k times the row farthest from all points taken, after `first` (Kulis & Jordan 2012,
     section 6.1).
 
@@ -132,10 +141,14 @@ def spherical_sweep(
     found = sweep(rows, penalty, centers, order, weights)
     weighty = {label for label, weight in zip(found.labels, weights, strict=True) if weight > 0}
     alive = [found.centers[label] for label in sorted(weighty)]
-    return found._replace(means=[direction(mean, center) for mean, center in zip(found.means, alive, strict=True)])
+    return found._replace(
+        means=[direction(mean, center) for mean, center in zip(found.means, alive, strict=True)]
+    )
 
 
-def objective(rows: Sequence[Row], penalty: float, found: Sweep, weights: Sequence[float] | None = None) -> float:
+def objective(
+    rows: Sequence[Row], penalty: float, found: Sweep, weights: Sequence[float] | None = None
+) -> float:
     """Return the squared error of a sweep, plus the penalty for each cluster with weight."""
     weights = [1.0] * len(rows) if weights is None else weights
     error = 0.0
@@ -170,7 +183,10 @@ def online_dp_means(rows: Sequence[Row], penalty: float, before: Online | None =
 
 def running_mean(center: Row, weight: float, row: Row) -> list[float]:
     """Return the mean of `weight` rows with mean `center` and one more row."""
-    return [(weight * middle + value) / (weight + 1.0) for middle, value in zip(center, row, strict=True)]
+    return [
+        (weight * middle + value) / (weight + 1.0)
+        for middle, value in zip(center, row, strict=True)
+    ]
 
 
 class Box(NamedTuple):
@@ -213,7 +229,9 @@ def split_dp_means(rows: Sequence[Row], penalty: float, before: Sequence[Box] = 
 
 def is_outside(row: Row, box: Box) -> bool:
     """Return whether a row lies outside the box of a cluster."""
-    return any(not low <= value <= high for value, low, high in zip(row, box.low, box.high, strict=True))
+    return any(
+        not low <= value <= high for value, low, high in zip(row, box.low, box.high, strict=True)
+    )
 
 
 def with_row(box: Box, row: Row) -> Box:
@@ -291,7 +309,11 @@ def merge_dp_means(centers: Sequence[Row], weights: Sequence[float], penalty: fl
 
 
 def merge_cost(
-    left: Sequence[int], right: Sequence[int], centers: Sequence[Row], weights: Sequence[float], penalty: float
+    left: Sequence[int],
+    right: Sequence[int],
+    centers: Sequence[Row],
+    weights: Sequence[float],
+    penalty: float,
 ) -> float:
     """Return what merging two groups of clusters adds to the objective (eq. 10)."""
     new = group_mean([*left, *right], centers, weights)
@@ -304,7 +326,9 @@ def merge_cost(
     return total - penalty
 
 
-def group_mean(group: Sequence[int], centers: Sequence[Row], weights: Sequence[float]) -> list[float]:
+def group_mean(
+    group: Sequence[int], centers: Sequence[Row], weights: Sequence[float]
+) -> list[float]:
     """Return the weighted mean of the centers of a group of clusters."""
     return mean_of([centers[number] for number in group], [weights[number] for number in group])
 
@@ -341,14 +365,21 @@ def hdp_points(
     A row of weight w bears 1 / min(1, w) of each penalty; with unit weights this is the printed
     rule.  Among equals a center that is used already wins, then the lowest number.
     """
-    labels, centers, uses, opened = list(before.labels), [list(c) for c in before.centers], set(before.uses), []
+    labels, centers, uses, opened = (
+        list(before.labels),
+        [list(c) for c in before.centers],
+        set(before.uses),
+        [],
+    )
     for number in order:
         row, group, share = rows[number], groups[number], min(1.0, weights[number])
         costs = []
         for p, center in enumerate(centers):
             used = (group, p) in uses
             price = 0.0 if used else local_penalty / share if share > 0 else float("inf")
-            costs.append((squared_distance(row, center) + price, not used, squared_distance(row, center), p))
+            costs.append(
+                (squared_distance(row, center) + price, not used, squared_distance(row, center), p)
+            )
         cost, unused, _, p = min(costs)
         if share > 0 and cost > (local_penalty + global_penalty) / share:
             unused, p = True, len(centers)
@@ -374,30 +405,52 @@ def hdp_local_clusters(
     """
     labels, centers = list(before.labels), [list(c) for c in before.centers]
     for group, p in sorted(before.uses):
-        members = [i for i, label in enumerate(before.labels) if (groups[i], label) == (group, p) and weights[i] > 0]
+        members = [
+            i
+            for i, label in enumerate(before.labels)
+            if (groups[i], label) == (group, p) and weights[i] > 0
+        ]
         if not members:
             continue
         mean = mean_of([rows[i] for i in members], [weights[i] for i in members])
-        costs = [sum(weights[i] * squared_distance(rows[i], center) for i in members) for center in centers]
+        costs = [
+            sum(weights[i] * squared_distance(rows[i], center) for i in members)
+            for center in centers
+        ]
         best = p if costs[p] <= min(costs) else costs.index(min(costs))
-        if costs[best] > global_penalty + sum(weights[i] * squared_distance(rows[i], mean) for i in members):
+        if costs[best] > global_penalty + sum(
+            weights[i] * squared_distance(rows[i], mean) for i in members
+        ):
             best = len(centers)
             centers.append(mean)
         for i in members:
             labels[i] = best
-    uses = {(group, label) for group, label, weight in zip(groups, labels, weights, strict=True) if weight > 0}
+    uses = {
+        (group, label)
+        for group, label, weight in zip(groups, labels, weights, strict=True)
+        if weight > 0
+    }
     return Shared(labels, centers, uses, before.opened)
 
 
-def hdp_means(rows: Sequence[Row], groups: Sequence[int], before: Shared, weights: Sequence[float]) -> Shared:
+def hdp_means(
+    rows: Sequence[Row], groups: Sequence[int], before: Shared, weights: Sequence[float]
+) -> Shared:
     """Do step 6: the means of the global clusters that have weight, renumbered."""
-    alive = sorted({label for label, weight in zip(before.labels, weights, strict=True) if weight > 0})
+    alive = sorted(
+        {label for label, weight in zip(before.labels, weights, strict=True) if weight > 0}
+    )
     means = []
     for p in alive:
         members = [i for i, label in enumerate(before.labels) if label == p]
         means.append(mean_of([rows[i] for i in members], [weights[i] for i in members]))
     labels = [alive.index(label) if label in alive else 0 for label in before.labels]
-    return Shared(labels, means, {(group, alive.index(p)) for group, p in before.uses if p in alive}, before.opened)
+    return Shared(
+        labels,
+        means,
+        {(group, alive.index(p)) for group, p in before.uses if p in alive},
+        before.opened,
+    )
 
 
 def hdp_objective(
@@ -435,7 +488,9 @@ def hdp(
         points = hdp_points(rows, groups, local_penalty, global_penalty, found[-1], order, weights)
         moved = hdp_local_clusters(rows, groups, global_penalty, points, weights)
         found.append(hdp_means(rows, groups, moved, weights))
-        objectives.append(hdp_objective(rows, groups, local_penalty, global_penalty, found[-1], weights))
+        objectives.append(
+            hdp_objective(rows, groups, local_penalty, global_penalty, found[-1], weights)
+        )
     return found
 
 
@@ -448,27 +503,44 @@ def cut_of(graph: Sequence[Row], labels: Sequence[int], normalized: bool) -> flo
     total = 0.0
     for cluster in sorted({label for label in labels if label >= 0}):
         members = [node for node, label in enumerate(labels) if label == cluster]
-        leaving = sum(weight for node in members for other, weight in enumerate(graph[node]) if other not in members)
+        leaving = sum(
+            weight
+            for node in members
+            for other, weight in enumerate(graph[node])
+            if other not in members
+        )
         degree = sum(sum(graph[node]) for node in members)
         total += leaving / (degree if normalized else len(members))
     return total
 
 
-def graph_kernel(graph: Sequence[Row], sigma: float, normalized: bool) -> tuple[list[list[float]], list[float]]:
+def graph_kernel(
+    graph: Sequence[Row], sigma: float, normalized: bool
+) -> tuple[list[list[float]], list[float]]:
     """Return K and the diagonal of W whose kernel k-means is the cut (theorem 5.3)."""
     n, degrees = len(graph), [sum(row) for row in graph]
     same = [[float(i == j) for j in range(n)] for i in range(n)]
     if normalized:
         kernel = [
-            [sigma * same[i][j] / degrees[i] + graph[i][j] / (degrees[i] * degrees[j]) for j in range(n)]
+            [
+                sigma * same[i][j] / degrees[i] + graph[i][j] / (degrees[i] * degrees[j])
+                for j in range(n)
+            ]
             for i in range(n)
         ]
         return kernel, degrees
-    return [[(sigma - degrees[i]) * same[i][j] + graph[i][j] for j in range(n)] for i in range(n)], [1.0] * n
+    return [
+        [(sigma - degrees[i]) * same[i][j] + graph[i][j] for j in range(n)] for i in range(n)
+    ], [1.0] * n
 
 
 def graph_score(
-    graph: Sequence[Row], i: int, members: Sequence[int], masses: Sequence[float], sigma: float, normalized: bool
+    graph: Sequence[Row],
+    i: int,
+    members: Sequence[int],
+    masses: Sequence[float],
+    sigma: float,
+    normalized: bool,
 ) -> float:
     """Return mass * distance^2 of node i to a cluster in the kernel's space, up to a constant.
 
@@ -530,7 +602,9 @@ class KernelSweep(NamedTuple):
     iteration."""
 
 
-def implicit_distance(gram: Sequence[Row], i: int, members: Sequence[int], weights: Sequence[float]) -> float:
+def implicit_distance(
+    gram: Sequence[Row], i: int, members: Sequence[int], weights: Sequence[float]
+) -> float:
     """Return the squared distance of row i to the mean of some rows, from inner products."""
     size = sum(weights)
     to_row = sum(weight * gram[i][j] for j, weight in zip(members, weights, strict=True))
@@ -560,7 +634,10 @@ def kernel_sweep(
             centers.append(([i], [1.0]))
             opened.append(i)
         labels[i], squared[i] = label, least
-    found = [[i for i, label in enumerate(labels) if label == c and weights[i] > 0] for c in range(len(centers))]
+    found = [
+        [i for i, label in enumerate(labels) if label == c and weights[i] > 0]
+        for c in range(len(centers))
+    ]
     return KernelSweep(labels, opened, squared, [members for members in found if members])
 
 

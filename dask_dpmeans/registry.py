@@ -38,14 +38,10 @@ class Entry:
 
 METHODS = {
     "DPMeans": Entry(
-        "dask_dpmeans.estimators.dpmeans",
-        "fit",
-        "Cluster rows, by the price of a cluster.",
+        "dask_dpmeans.estimators.dpmeans", "fit", "Cluster rows, by the price of a cluster."
     ),
     "HDPMeans": Entry(
-        "dask_dpmeans.estimators.hdp",
-        "hdp",
-        "Cluster several data sets that share clusters.",
+        "dask_dpmeans.estimators.hdp", "hdp", "Cluster several data sets that share clusters."
     ),
     "KernelDPMeans": Entry(
         "dask_dpmeans.estimators.kernel",
@@ -58,9 +54,7 @@ METHODS = {
         "Cluster rows by eigenvectors of their affinity.",
     ),
     "GraphCutDPMeans": Entry(
-        "dask_dpmeans.estimators.graph_cut",
-        "graph",
-        "Cluster the nodes of a graph by a cut.",
+        "dask_dpmeans.estimators.graph_cut", "graph", "Cluster the nodes of a graph by a cut."
     ),
     "GibbsMixture": Entry("dask_dpmeans.estimators.gibbs"),
 }
@@ -78,7 +72,7 @@ def spec_of(model: Any) -> "MethodSpec":
     name = type(model).__name__
     if name not in METHODS:
         raise TypeError(
-            f"method must be an estimator with a run store ({', '.join(METHODS)}), got {model!r}",
+            f"method must be an estimator with a run store ({', '.join(METHODS)}), got {model!r}"
         )
     return METHODS[name].spec
 

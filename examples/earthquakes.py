@@ -42,11 +42,19 @@ def drawn(n: int, seed: int = 0) -> pd.DataFrame:
     fault = rng.choice(12, n, p=rng.dirichlet(np.ones(12) * 2))
     along, across = rng.uniform(-1, 1, n) * lengths[fault], rng.normal(0, 0.7, n)
     bend = 0.04 * along**2
-    latitude = faults[fault, 0] + along * np.sin(turns[fault]) + (across + bend) * np.cos(turns[fault])
-    longitude = faults[fault, 1] + along * np.cos(turns[fault]) - (across + bend) * np.sin(turns[fault])
+    latitude = (
+        faults[fault, 0] + along * np.sin(turns[fault]) + (across + bend) * np.cos(turns[fault])
+    )
+    longitude = (
+        faults[fault, 1] + along * np.cos(turns[fault]) - (across + bend) * np.sin(turns[fault])
+    )
     magnitude = 4.5 + rng.exponential(1 / np.log(10), n)
     return pd.DataFrame(
-        {"latitude": latitude.clip(-89, 89), "longitude": (longitude + 180) % 360 - 180, "mag": magnitude}
+        {
+            "latitude": latitude.clip(-89, 89),
+            "longitude": (longitude + 180) % 360 - 180,
+            "mag": magnitude,
+        }
     )
 
 
@@ -82,11 +90,21 @@ def figure(path: Path, quakes: pd.DataFrame, labels: Array, centers: Array) -> N
 
     drawing = Figure(figsize=(9, 4.6), layout="constrained")
     axes = drawing.subplots()
-    axes.scatter(quakes["longitude"], quakes["latitude"], c=labels * 7 % 10, cmap="gray", vmin=-4, vmax=12, s=2)
+    axes.scatter(
+        quakes["longitude"],
+        quakes["latitude"],
+        c=labels * 7 % 10,
+        cmap="gray",
+        vmin=-4,
+        vmax=12,
+        s=2,
+    )
     places = on_the_globe(centers)
     marks = {"color": "white", "markeredgecolor": "black", "markersize": 7}
     axes.plot(places[:, 1], places[:, 0], "P", label=f"{len(centers)} centers", **marks)
-    axes.set(xlabel="longitude, degrees", ylabel="latitude, degrees", xlim=(-180, 180), ylim=(-90, 90))
+    axes.set(
+        xlabel="longitude, degrees", ylabel="latitude, degrees", xlim=(-180, 180), ylim=(-90, 90)
+    )
     axes.legend(loc="lower left")
     drawing.savefig(path, dpi=150)
 
@@ -95,21 +113,37 @@ def figure(path: Path, quakes: pd.DataFrame, labels: Array, centers: Array) -> N
 @click.option("--data", type=click.Path(exists=True, path_type=Path), help="A table of quakes.")
 @click.option("--rows", default=20_000, show_default=True, help="Quakes to draw without one.")
 @click.option("--radius", default=500.0, show_default=True, help="Of a region, in kilometers.")
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw a map into this file, .png or .pdf.")
+@click.option(
+    "--figure",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Draw a map into this file, .png or .pdf.",
+)
 def main(data: Path | None, rows: int, radius: float, path: Path | None) -> None:
     """Print the regions by radius, and by a price that makes about as many."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
-    quakes = drawn(rows) if data is None else pd.read_csv(data).dropna(subset=["latitude", "longitude", "mag"])
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
+    quakes = (
+        drawn(rows)
+        if data is None
+        else pd.read_csv(data).dropna(subset=["latitude", "longitude", "mag"])
+    )
     quakes = quakes.reset_index(drop=True)
     points = in_space(quakes)
     by_radius = DPMeans(radius**2, random_state=0).fit(points)
     price = penalty_for(points, by_radius.n_clusters_, search=True, random_state=0).penalty
     by_price = DPMeans(price, search=True, random_state=0).fit(points)
-    for what, model in ((f"within {radius:g} km", by_radius), (f"at a price of {price:.3g} km²", by_price)):
+    for what, model in (
+        (f"within {radius:g} km", by_radius),
+        (f"at a price of {price:.3g} km²", by_price),
+    ):
         found = partition(points, model.labels_)
         spread = np.sqrt(model.inertia_ / len(points))
-        click.echo(f"{what}: {model.n_clusters_} clusters, {spread:.0f} km from a center on average (root mean square)")
+        click.echo(
+            f"{what}: {model.n_clusters_} clusters, {spread:.0f} km from a center on average (root mean square)"
+        )
         click.echo("\n".join(table(found, model.labels_, quakes)))
     if path is not None:
         figure(path, quakes, by_radius.labels_, by_radius.cluster_centers_)

@@ -30,26 +30,36 @@ def figure(path: Path, rows: np.ndarray[Any, Any], run: xarray.Dataset) -> None:
     page = Figure(figsize=(5, 4), layout="constrained")
     axes = page.subplots()
     axes.scatter(*rows[::10].T, s=4, c=run.labels[::10], cmap="viridis")
-    axes.plot(*run.cluster_centers.values.T, "P", color="white", markeredgecolor="black", markersize=10)
+    axes.plot(
+        *run.cluster_centers.values.T, "P", color="white", markeredgecolor="black", markersize=10
+    )
     axes.set(xlabel="first column", ylabel="second column", aspect="equal")
     page.savefig(path, dpi=110)
 
 
 @click.command()
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .pdf.")
+@click.option(
+    "--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .pdf."
+)
 def main(path: Path | None) -> None:
     """Fit three blobs from a store to a store, and open the run with xarray."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=10_000)
-    rows = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])[truth] + rng.standard_normal((10_000, 2))
+    rows = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])[truth] + rng.standard_normal(
+        (10_000, 2)
+    )
     with tempfile.TemporaryDirectory() as folder:
         data, run = Path(folder, "rows.zarr"), Path(folder, "run.zarr")
         array = zarr.create_array(data, shape=rows.shape, chunks=(2_500, 2), dtype=np.float32)
         array[:] = rows
         model = fit(data, run, DPMeans(penalty=5000.0, search=True, random_state=0))
-        print(f"{model.n_clusters_} clusters after {model.n_iter_} steps, J = {model.objective_:.2f}")
+        print(
+            f"{model.n_clusters_} clusters after {model.n_iter_} steps, J = {model.objective_:.2f}"
+        )
         opened = xarray.open_zarr(run)
         print(opened)
         if path is not None:

@@ -18,7 +18,9 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from dask_dpmeans import GraphCutDPMeans
 
 
-def planted(blocks: int, size: int, inside: float, outside: float, seed: int = 0) -> tuple[csr_array, np.ndarray]:
+def planted(
+    blocks: int, size: int, inside: float, outside: float, seed: int = 0
+) -> tuple[csr_array, np.ndarray]:
     """A graph whose nodes are linked with one probability inside blocks and with another outside, and the blocks."""
     rng, n = np.random.default_rng(seed), blocks * size
     truth = np.repeat(np.arange(blocks), size)
@@ -35,7 +37,10 @@ def planted(blocks: int, size: int, inside: float, outside: float, seed: int = 0
 def disks(side: int = 100, noise: float = 0.2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """A noisy image of four disks that touch, and the disk of each pixel, -1 outside."""
     y, x = np.indices((side, side)) / side
-    centers, radii = [(0.28, 0.24), (0.40, 0.50), (0.67, 0.58), (0.24, 0.70)], [0.16, 0.14, 0.15, 0.14]
+    centers, radii = (
+        [(0.28, 0.24), (0.40, 0.50), (0.67, 0.58), (0.24, 0.70)],
+        [0.16, 0.14, 0.15, 0.14],
+    )
     truth = np.full((side, side), -1)
     for number, ((row, column), radius) in enumerate(zip(centers, radii, strict=True)):
         truth[(y - row) ** 2 + (x - column) ** 2 < radius**2] = number
@@ -68,17 +73,23 @@ def figure(path: Path, image: np.ndarray, disk: np.ndarray, labels: np.ndarray) 
 
 @click.command()
 @click.argument("size", default=500, type=click.IntRange(1))
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .pdf.")
+@click.option(
+    "--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .pdf."
+)
 def main(size: int, path: Path | None) -> None:
     """Cluster 20 blocks of SIZE nodes over a range of penalties, and then the pixels of an image."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
     graph, truth = planted(20, size, 30 / size, 1 / size)
     print(f"20 blocks of {size} nodes, {graph.nnz // 2:,} links")
     for penalty in np.round(np.arange(-0.90, -0.34, 0.05), 2):
         model = GraphCutDPMeans(penalty, random_state=0).fit(graph)
         agreement = normalized_mutual_info_score(truth, model.labels_)
-        print(f"penalty {penalty:5.2f}: {model.n_clusters_:4} clusters, cut {model.cut_:7.3f}, NMI {agreement:.3f}")
+        print(
+            f"penalty {penalty:5.2f}: {model.n_clusters_:4} clusters, cut {model.cut_:7.3f}, NMI {agreement:.3f}"
+        )
 
     image, disk = disks()
     links = pixels(image, disk >= 0)

@@ -77,7 +77,9 @@ def patches(n: int, seed: int = 0) -> Iterator[Array]:
 
 def write(path: Path, n: int) -> "zarr.Array[Any]":
     """A store of n patches."""
-    store = zarr.create_array(path, shape=(n, PATCH[0] * PATCH[1]), chunks=(16 * PATCHES, 128), dtype=np.uint8)
+    store = zarr.create_array(
+        path, shape=(n, PATCH[0] * PATCH[1]), chunks=(16 * PATCHES, 128), dtype=np.uint8
+    )
     start = 0
     for some in patches(n):
         store[start : start + len(some)] = some
@@ -109,10 +111,24 @@ def gibbs(rows: Array, sweeps: int) -> Speed:
 
 
 @click.command()
-@click.option("--rows", "n", default=8192, show_default=True, type=click.IntRange(2), help="Patches.")
-@click.option("--clusters", default=20, show_default=True, type=click.IntRange(1), help="About how many to find.")
-@click.option("--sweeps", default=3, show_default=True, type=click.IntRange(0), help="Of the Gibbs sampler.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where the stores are left; else they are removed.")
+@click.option(
+    "--rows", "n", default=8192, show_default=True, type=click.IntRange(2), help="Patches."
+)
+@click.option(
+    "--clusters",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1),
+    help="About how many to find.",
+)
+@click.option(
+    "--sweeps", default=3, show_default=True, type=click.IntRange(0), help="Of the Gibbs sampler."
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Where the stores are left; else they are removed.",
+)
 def main(n: int, clusters: int, sweeps: int, folder: Path | None) -> None:
     """Cluster patches of images from store to store; print iterations, and seconds of an iteration."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -122,13 +138,19 @@ def main(n: int, clusters: int, sweeps: int, folder: Path | None) -> None:
         store = write(data, n)
         penalty = farthest_first(data, clusters).penalty
         click.echo(f"{n:,} patches of {PATCH[0]} x {PATCH[1]} pixels; penalty {penalty:,.0f}")
-        click.echo(f"{'':10}{'clusters':>10}{'settled':>10}{'iterations':>12}{'seconds an iteration':>22}")
+        click.echo(
+            f"{'':10}{'clusters':>10}{'settled':>10}{'iterations':>12}{'seconds an iteration':>22}"
+        )
         found = {"DP-means": dp_means(data, place / "run.zarr", penalty)}
         if sweeps:
             found["Gibbs"] = gibbs(np.asarray(store[:], np.float64), sweeps)
     for name, speed in found.items():
-        click.echo(f"{name:10}{speed.clusters:10,}{speed.settled or '':>10}{speed.iterations:12,}{speed.seconds:22.3f}")
-    click.echo("published for 312,320 patches: DP-means 63 iterations of 37.9 seconds, Gibbs 29.4 seconds a sweep")
+        click.echo(
+            f"{name:10}{speed.clusters:10,}{speed.settled or '':>10}{speed.iterations:12,}{speed.seconds:22.3f}"
+        )
+    click.echo(
+        "published for 312,320 patches: DP-means 63 iterations of 37.9 seconds, Gibbs 29.4 seconds a sweep"
+    )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,10 @@ class Found(NamedTuple):
 def found(rows: Array, penalty: float, names: tuple[str, ...] = tuple(METHODS)) -> dict[str, Found]:
     """What methods make of the same rows at the same penalty."""
     models = {name: METHODS[name](penalty).fit(rows) for name in names}
-    return {name: Found(model.n_clusters_, model.objective_, model.cluster_centers_) for name, model in models.items()}
+    return {
+        name: Found(model.n_clusters_, model.objective_, model.cluster_centers_)
+        for name, model in models.items()
+    }
 
 
 def two_groups(n: int, seed: int = 0) -> Array:
@@ -80,7 +83,9 @@ def five_gaussians(n: int, seed: int = 0) -> Array:
 def k_means_from(rows: Array, centers: Array) -> Found:
     """Where k-means stops from given centers; J at the penalty of the figures."""
     model = KMeans(len(centers), init=centers, n_init=1).fit(rows)
-    return Found(len(centers), float(model.inertia_) + PENALTY * len(centers), model.cluster_centers_)
+    return Found(
+        len(centers), float(model.inertia_) + PENALTY * len(centers), model.cluster_centers_
+    )
 
 
 def figure_1() -> dict[str, Found]:
@@ -139,11 +144,18 @@ def line(name: str, one: Found) -> str:
 
 @click.command()
 @click.option("--data", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw figure 3 into this file, .png or .pdf.")
+@click.option(
+    "--figure",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Draw figure 3 into this file, .png or .pdf.",
+)
 def main(folder: Path | None, path: Path | None) -> None:
     """Make figures 1 to 3 and, with --data, table 5 of Odashima, Ueki & Sawasaki 2016 again."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
     click.echo(f"figure 1, penalty {PENALTY:g}")
     for name, one in figure_1().items():
         click.echo(line(name, one))
@@ -157,7 +169,9 @@ def main(folder: Path | None, path: Path | None) -> None:
         for name, one in each.items():
             click.echo(line(name, one))
     for data, penalty, published, each in table_5(folder):
-        click.echo(f"table 5, {data}, penalty {penalty:g}; published (batch, online, split, split-merge) {published}")
+        click.echo(
+            f"table 5, {data}, penalty {penalty:g}; published (batch, online, split, split-merge) {published}"
+        )
         for name, one in each.items():
             click.echo(line(name, one))
     if folder is None:

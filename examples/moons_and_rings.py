@@ -70,7 +70,11 @@ def diffusion(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
     """
     near = kneighbors_graph(rows, 10)
     laplacian = csgraph.laplacian(near.maximum(near.T)).toarray()
-    yield KernelDPMeans(0.8 / len(rows), kernel="precomputed").fit(expm(-DIFFUSION * laplacian)).labels_
+    yield (
+        KernelDPMeans(0.8 / len(rows), kernel="precomputed")
+        .fit(expm(-DIFFUSION * laplacian))
+        .labels_
+    )
 
 
 def neighbors(rows: np.ndarray[Any, Any]) -> Iterator[Labels]:
@@ -106,11 +110,15 @@ def figure(path: Path, drawn: dict[str, tuple[np.ndarray[Any, Any], Labels]]) ->
 
 @click.command()
 @click.argument("n_rows", default=1000, type=click.IntRange(1))
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .pdf.")
+@click.option(
+    "--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .pdf."
+)
 def main(n_rows: int, path: Path | None) -> None:
     """Compare methods on two moons and two rings of N_ROWS rows each."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
     drawn = data_sets(n_rows)
     print(f"{n_rows:,} rows each; adjusted Rand index (clusters)")
     print(f"{'':36}" + "".join(f"{name:>16}" for name in drawn))

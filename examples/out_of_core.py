@@ -52,7 +52,9 @@ class Peak:
 def clustered(data: Path, run: Path, workers: int, memory: str) -> tuple[DPMeans, dict[int, int]]:
     """The clusters of a store, and the most memory of each worker, in bytes."""
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
         Peak(list(client.run(os.getpid).values())) as peak,
     ):
@@ -68,13 +70,17 @@ def main(rows: int, workers: int, memory: str) -> None:
     """Write a store, cluster it on workers of little memory, and print what that took."""
     with tempfile.TemporaryDirectory() as folder:
         started = perf_counter()
-        write_synthetic(Synthetic("blobs", rows, COLUMNS, CENTERS, seed=0), Path(folder, "data.zarr"))
+        write_synthetic(
+            Synthetic("blobs", rows, COLUMNS, CENTERS, seed=0), Path(folder, "data.zarr")
+        )
         size = rows * COLUMNS * np.dtype(np.float32).itemsize
         click.echo(
             f"{rows:,} rows of {COLUMNS} columns, {size / 1e9:.2f} GB, written in {perf_counter() - started:.0f} s"
         )
         started = perf_counter()
-        found, most = clustered(Path(folder, "data.zarr", "rows"), Path(folder, "run.zarr"), workers, memory)
+        found, most = clustered(
+            Path(folder, "data.zarr", "rows"), Path(folder, "run.zarr"), workers, memory
+        )
         click.echo(
             f"{found.n_clusters_} clusters in {found.n_passes_:.1f} passes and {perf_counter() - started:.0f} s; "
             f"workers of {memory} had {', '.join(f'{each / 1e9:.2f} GB' for each in most.values())} at most"

@@ -48,16 +48,22 @@ def panel(axes: Any, rows: Array, name: str, model: DPMeans) -> None:
     from matplotlib.patches import Circle  # noqa: PLC0415  only the figure needs matplotlib
 
     for label, marker in enumerate("o^s"):
-        axes.plot(*rows[model.labels_ == label].T, marker, markersize=4, color=f"C{label}", alpha=0.7)
+        axes.plot(
+            *rows[model.labels_ == label].T, marker, markersize=4, color=f"C{label}", alpha=0.7
+        )
     axes.plot(*model.cluster_centers_.T, "P", color="white", markeredgecolor="black", markersize=10)
     if name == "as a radius":
         for center in model.cluster_centers_:
-            axes.add_patch(Circle(center, np.sqrt(PENALTY), fill=False, linestyle="--", color="0.4"))
+            axes.add_patch(
+                Circle(center, np.sqrt(PENALTY), fill=False, linestyle="--", color="0.4")
+            )
     clusters = f"{model.n_clusters_} clusters, J = {model.objective_:.1f}"
     axes.set(title=f"penalty 4 {name}:\n{clusters}", aspect="equal", xlim=(-3, 6), ylim=(-3, 3.6))
 
 
-def figure(path: Path, rows: Array, models: dict[str, DPMeans], counts: dict[int, list[int]]) -> None:
+def figure(
+    path: Path, rows: Array, models: dict[str, DPMeans], counts: dict[int, list[int]]
+) -> None:
     """Draw both readings, and clusters by the number of rows."""
     from matplotlib import rc_context  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -66,7 +72,9 @@ def figure(path: Path, rows: Array, models: dict[str, DPMeans], counts: dict[int
     left, middle, right = page.subplots(1, 3)
     for axes, (name, model) in zip((left, middle), models.items(), strict=True):
         panel(axes, rows, name, model)
-    for name, marker, found in zip(models, ("o--", "s-"), zip(*counts.values(), strict=True), strict=True):
+    for name, marker, found in zip(
+        models, ("o--", "s-"), zip(*counts.values(), strict=True), strict=True
+    ):
         right.plot(list(counts), found, marker, label=name)
     right.set(title="the same penalty, more rows", xlabel="rows", ylabel="clusters", xscale="log")
     right.legend()
@@ -75,16 +83,25 @@ def figure(path: Path, rows: Array, models: dict[str, DPMeans], counts: dict[int
 
 
 @click.command()
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .svg.")
+@click.option(
+    "--figure", "path", type=click.Path(path_type=Path), help="Draw into this file, .png or .svg."
+)
 def main(path: Path | None) -> None:
     """Fit the same rows at the same penalty as a radius and as a price, and count clusters as rows grow."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
     rows = draw(1)
     models = fits(rows)
     for name, model in models.items():
-        click.echo(f"{name}: {model.n_clusters_} clusters, inertia {model.inertia_:.2f}, J {model.objective_:.2f}")
-    counts = {63 * times: [model.n_clusters_ for model in fits(draw(times)).values()] for times in (1, 4, 16, 64, 256)}
+        click.echo(
+            f"{name}: {model.n_clusters_} clusters, inertia {model.inertia_:.2f}, J {model.objective_:.2f}"
+        )
+    counts = {
+        63 * times: [model.n_clusters_ for model in fits(draw(times)).values()]
+        for times in (1, 4, 16, 64, 256)
+    }
     click.echo(f"{'rows':>8}{'radius':>8}{'price':>8}")
     for n_rows, (by_radius, by_price) in counts.items():
         click.echo(f"{n_rows:>8,}{by_radius:>8}{by_price:>8}")

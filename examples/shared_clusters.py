@@ -56,7 +56,10 @@ def shared(estimator: Any, sets: Sets) -> Labels:
 def objective(sets: Sets, labels: Labels) -> tuple[float, int, float]:
     """Eq. 2 at the penalties above, about the means of the labels; global clusters; local clusters a set."""
     rows, every = np.concatenate(sets), np.concatenate(labels)
-    inertia = sum(((rows[every == label] - rows[every == label].mean(axis=0)) ** 2).sum() for label in set(every))
+    inertia = sum(
+        ((rows[every == label] - rows[every == label].mean(axis=0)) ** 2).sum()
+        for label in set(every)
+    )
     local, total = sum(len(set(each)) for each in labels), len(set(every))
     return inertia + LOCAL * local + GLOBAL * total, total, local / len(sets)
 
@@ -64,7 +67,9 @@ def objective(sets: Sets, labels: Labels) -> tuple[float, int, float]:
 def methods(sets: Sets) -> dict[str, tuple[str, Callable[[], Labels]]]:
     """The published figure, and the labels, of each method."""
     rule = hdp_penalties(sets, local_clusters=5, global_clusters=15)
-    whole = hdp_penalties([np.concatenate(sets)], local_clusters=15, global_clusters=1).local_penalty
+    whole = hdp_penalties(
+        [np.concatenate(sets)], local_clusters=15, global_clusters=1
+    ).local_penalty
     return {
         "HDPMeans": (".81", lambda: shared(HDPMeans(LOCAL, GLOBAL), sets)),
         "HDPMeans, search": ("", lambda: shared(HDPMeans(LOCAL, GLOBAL, search=True), sets)),
@@ -89,10 +94,19 @@ def figure(path: Path, seed: int = 0, number: int = 0) -> None:
     page = Figure(figsize=(12, 4.4), layout="constrained")
     panels = page.subplots(1, 3, sharex=True, sharey=True)
     titles = ("its 5 Gaussians", "DP-means on it alone", "HDPMeans(search=True) on all 50 sets")
-    for panel, title, labels in zip(panels, titles, (truth[number], by_itself, of_all), strict=True):
+    for panel, title, labels in zip(
+        panels, titles, (truth[number], by_itself, of_all), strict=True
+    ):
         for place, label in enumerate(np.unique(labels)):
             marker, color = "o^sDvP*X<>"[place % 10], f"C{place % 10}"
-            panel.scatter(*rows[labels == label].T, s=36, marker=marker, color=color, edgecolor="k", linewidth=0.5)
+            panel.scatter(
+                *rows[labels == label].T,
+                s=36,
+                marker=marker,
+                color=color,
+                edgecolor="k",
+                linewidth=0.5,
+            )
         score = normalized_mutual_info_score(truth[number], labels)
         said = f"{title}\n{len(np.unique(labels))} clusters, NMI {score:.2f}"
         panel.set(title=said, xlabel="first column", aspect="equal")
@@ -103,11 +117,18 @@ def figure(path: Path, seed: int = 0, number: int = 0) -> None:
 
 @click.command()
 @click.argument("n_seeds", default=3, type=click.IntRange(1))
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw figure 2d into this file, .png or .pdf.")
+@click.option(
+    "--figure",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Draw figure 2d into this file, .png or .pdf.",
+)
 def main(n_seeds: int, path: Path | None) -> None:
     """Compare HDPMeans with k-means and DP-means on 50 data sets, for N_SEEDS seeds."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
     found: dict[str, list[tuple[float, ...]]] = {}
     for seed in range(n_seeds):
         sets, truth = draw(seed)
@@ -115,10 +136,16 @@ def main(n_seeds: int, path: Path | None) -> None:
             started = perf_counter()
             labels = fit()
             seconds = perf_counter() - started
-            scores = [normalized_mutual_info_score(*pair) for pair in zip(truth, labels, strict=True)]
-            found.setdefault(name, []).append((float(np.mean(scores)), *objective(sets, labels), seconds))
+            scores = [
+                normalized_mutual_info_score(*pair) for pair in zip(truth, labels, strict=True)
+            ]
+            found.setdefault(name, []).append(
+                (float(np.mean(scores)), *objective(sets, labels), seconds)
+            )
     print(f"means over {n_seeds} seeds; J at local penalty {LOCAL}, global penalty {GLOBAL}")
-    print(f"{'':28}{'NMI':>6}{'published':>11}{'J':>8}{'clusters':>10}{'of a set':>10}{'seconds':>9}")
+    print(
+        f"{'':28}{'NMI':>6}{'published':>11}{'J':>8}{'clusters':>10}{'of a set':>10}{'seconds':>9}"
+    )
     for name, (published, _) in methods(draw(0)[0]).items():
         nmi, j, total, local, seconds = np.mean(found[name], axis=0)
         print(f"{name:28}{nmi:6.3f}{published:>11}{j:8.2f}{total:10.1f}{local:10.2f}{seconds:9.3f}")

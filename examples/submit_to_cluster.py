@@ -31,7 +31,11 @@ class Stopped(Exception):  # noqa: N818  no error
 
 def cluster_of(scheduler: str | None) -> AbstractContextManager[Any]:
     """A cluster: the address of one that is there, or one of this machine."""
-    return Client(scheduler) if scheduler else LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    return (
+        Client(scheduler)
+        if scheduler
+        else LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    )
 
 
 def told(number: int, record: Any, n_rows: int) -> None:
@@ -52,7 +56,11 @@ def told_and_stopped(number: int, record: Any, n_rows: int) -> None:
 @click.option("--rows", default=1_000_000, show_default=True)
 def main(scheduler: str | None, folder: Path | None, rows: int) -> None:
     """Fit, stop, go on, and compare with a fit that was not stopped."""
-    with tempfile.TemporaryDirectory() as own, cluster_of(scheduler) as cluster, Client(cluster) as client:
+    with (
+        tempfile.TemporaryDirectory() as own,
+        cluster_of(scheduler) as cluster,
+        Client(cluster) as client,
+    ):
         place = folder or Path(own)
         write_synthetic(Synthetic("blobs", rows, 8, 20, seed=0), place / "data.zarr")
         data, run, other = place / "data.zarr" / "rows", place / "run.zarr", place / "other.zarr"
@@ -66,7 +74,9 @@ def main(scheduler: str | None, folder: Path | None, rows: int) -> None:
         whole = fit(data, other, model, client=client)
         same = np.array_equal(resumed.cluster_centers_, whole.cluster_centers_)
         same = same and np.array_equal(np.asarray(resumed.labels_), np.asarray(whole.labels_))
-        click.echo(f"{resumed.n_clusters_} clusters; the same bytes as a fit that was not stopped: {same}")
+        click.echo(
+            f"{resumed.n_clusters_} clusters; the same bytes as a fit that was not stopped: {same}"
+        )
 
 
 if __name__ == "__main__":

@@ -74,7 +74,9 @@ def in_orders(rows: Array, truth: Array, penalty: float, orders: int = 100) -> l
     return fits
 
 
-def chain(rows: Array, truth: Array, sweeps: int, concentration: float | None, seed: int = 0) -> Chain:
+def chain(
+    rows: Array, truth: Array, sweeps: int, concentration: float | None, seed: int = 0
+) -> Chain:
     """The sampler, with this alpha, or with one that has a prior."""
     prior = CONCENTRATION_PRIOR if concentration is None else None
     model = GibbsMixture(
@@ -85,7 +87,9 @@ def chain(rows: Array, truth: Array, sweeps: int, concentration: float | None, s
         random_state=seed,
     )
     draws = islice(model.draws(rows), EVERY - 1, None, EVERY)
-    found = [(normalized_mutual_info_score(truth, each.labels), len(each.weights)) for each in draws]
+    found = [
+        (normalized_mutual_info_score(truth, each.labels), len(each.weights)) for each in draws
+    ]
     agreement, clusters = np.array(found).T
     return Chain(agreement, clusters.astype(int))
 
@@ -93,7 +97,9 @@ def chain(rows: Array, truth: Array, sweeps: int, concentration: float | None, s
 def validated(sweeps: int) -> float:
     """The alpha whose second half of a chain on other rows agrees best with the Gaussians."""
     rows, truth = draw(SEED + 1)
-    return max(CONCENTRATIONS, key=lambda alpha: late(chain(rows, truth, sweeps, alpha).agreement).mean())
+    return max(
+        CONCENTRATIONS, key=lambda alpha: late(chain(rows, truth, sweeps, alpha).agreement).mean()
+    )
 
 
 def late(values: Array) -> Array:
@@ -109,7 +115,9 @@ def clusters_at(rows: Array, penalties: Array) -> list[int]:
 def intervals(penalties: Array, clusters: list[int]) -> list[tuple[int, float, float]]:
     """Runs of penalties that give one number of clusters: that, the first and the last."""
     pairs = zip(clusters, penalties.tolist(), strict=True)
-    runs = [(k, [penalty for _, penalty in run]) for k, run in groupby(pairs, key=lambda pair: pair[0])]
+    runs = [
+        (k, [penalty for _, penalty in run]) for k, run in groupby(pairs, key=lambda pair: pair[0])
+    ]
     return [(k, run[0], run[-1]) for k, run in runs]
 
 
@@ -118,39 +126,75 @@ def longest(found: list[tuple[int, float, float]]) -> tuple[int, float, float]:
     return max((each for each in found if each[0] > 1), key=lambda each: each[2] / each[1])
 
 
-def figure(path: Path, rows: Array, truth: Array, chains: dict[str, Chain], penalties: Array, clusters: Any) -> None:
+def figure(
+    path: Path, rows: Array, truth: Array, chains: dict[str, Chain], penalties: Array, clusters: Any
+) -> None:
     """Figure 2a to 2c."""
     from matplotlib.figure import Figure  # noqa: PLC0415  the one part of the example that needs it
 
     page = Figure(figsize=(13, 4), layout="constrained")
     data, trace, path_of_k = page.subplots(1, 3)
     for number, marker in enumerate("o^s"):
-        data.scatter(*rows[truth == number].T, s=14, marker=marker, c=f"{0.3 * number}", label=f"Gaussian {number + 1}")
+        data.scatter(
+            *rows[truth == number].T,
+            s=14,
+            marker=marker,
+            c=f"{0.3 * number}",
+            label=f"Gaussian {number + 1}",
+        )
     data.set(title="a) the rows", xlabel="first column", ylabel="second column", aspect="equal")
     data.set_ylim(-4, 6)
     data.legend(fontsize="small", loc="upper center", ncols=3)
     for (name, each), gray in zip(chains.items(), ("0.65", "k"), strict=True):
-        trace.plot(EVERY * np.arange(1, len(each.agreement) + 1), each.agreement, c=gray, lw=0.8, label=name)
-    trace.set(title="b) Gibbs sampler", xlabel="sweep", ylabel="NMI with the Gaussians", ylim=(-0.02, 1.02))
+        trace.plot(
+            EVERY * np.arange(1, len(each.agreement) + 1),
+            each.agreement,
+            c=gray,
+            lw=0.8,
+            label=name,
+        )
+    trace.set(
+        title="b) Gibbs sampler",
+        xlabel="sweep",
+        ylabel="NMI with the Gaussians",
+        ylim=(-0.02, 1.02),
+    )
     trace.legend(fontsize="small", loc="lower right")
     path_of_k.step(penalties, clusters, "k", where="mid")
-    path_of_k.set(title="c) DP-means", xlabel="penalty (squared distance)", ylabel="clusters", xscale="log")
-    path_of_k.set(yscale="log", yticks=(1, 2, 3, 5, 10, 20, 40), yticklabels=(1, 2, 3, 5, 10, 20, 40))
+    path_of_k.set(
+        title="c) DP-means", xlabel="penalty (squared distance)", ylabel="clusters", xscale="log"
+    )
+    path_of_k.set(
+        yscale="log", yticks=(1, 2, 3, 5, 10, 20, 40), yticklabels=(1, 2, 3, 5, 10, 20, 40)
+    )
     page.savefig(path, dpi=100)
 
 
 @click.command()
-@click.option("--sweeps", default=5000, show_default=True, type=click.IntRange(100), help="Of each chain.")
-@click.option("--orders", default=100, show_default=True, type=click.IntRange(1), help="Of the rows.")
-@click.option("--figure", "path", type=click.Path(path_type=Path), help="Draw figure 2 into this file, .png or .pdf.")
+@click.option(
+    "--sweeps", default=5000, show_default=True, type=click.IntRange(100), help="Of each chain."
+)
+@click.option(
+    "--orders", default=100, show_default=True, type=click.IntRange(1), help="Of the rows."
+)
+@click.option(
+    "--figure",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Draw figure 2 into this file, .png or .pdf.",
+)
 def main(sweeps: int, orders: int, path: Path | None) -> None:
     """Repeat the experiment with three Gaussians of Kulis & Jordan 2012, section 6.2."""
     if path is not None and find_spec("matplotlib") is None:
-        raise click.ClickException("a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out")
+        raise click.ClickException(
+            "a figure needs matplotlib: pip install 'dask-dpmeans[plot]', or leave --figure out"
+        )
     rows, truth = draw()
     penalty = farthest_first(rows, 3).penalty
     fits = in_orders(rows, truth, penalty, orders)
-    click.echo(f"DP-means at penalty {penalty:.2f}, {orders} orders of {len(rows)} rows (published in brackets)")
+    click.echo(
+        f"DP-means at penalty {penalty:.2f}, {orders} orders of {len(rows)} rows (published in brackets)"
+    )
     click.echo(f"  iterations at most  {max(fit.iterations for fit in fits)} (8)")
     click.echo(f"  clusters            {sorted({fit.clusters for fit in fits})} (3)")
     click.echo(f"  NMI, mean           {np.mean([fit.agreement for fit in fits]):.3f} (.89)")
@@ -164,12 +208,16 @@ def main(sweeps: int, orders: int, path: Path | None) -> None:
         tenths = [part.mean() for part in np.array_split(each.agreement, 10)]
         click.echo(f"  {name:26} NMI by tenths {' '.join(f'{mean:.2f}' for mean in tenths)}")
         counts = np.bincount(late(each.clusters))
-        shares = ", ".join(f"{k}: {count / counts.sum():.0%}" for k, count in enumerate(counts) if count)
+        shares = ", ".join(
+            f"{k}: {count / counts.sum():.0%}" for k, count in enumerate(counts) if count
+        )
         click.echo(f"  {'':26} clusters in the second half {shares}")
     penalties = np.geomspace(1.0, 200.0, 80)
     clusters = clusters_at(rows, penalties)
     k, first, last = longest(intervals(penalties, clusters))
-    click.echo(f"DP-means from penalty 1 to 200: the longest interval has {k} clusters, {first:.1f} to {last:.1f}")
+    click.echo(
+        f"DP-means from penalty 1 to 200: the longest interval has {k} clusters, {first:.1f} to {last:.1f}"
+    )
     if path is not None:
         figure(path, rows, truth, chains, penalties, clusters)
         click.echo(f"figure: {path}")

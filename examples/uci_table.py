@@ -112,7 +112,9 @@ def agreement(classes: Array, labels: Array) -> float:
 
 def dp_means(data: DataSet, k: int) -> float:
     """NMI of DP-means at the penalty for k clusters."""
-    return agreement(data.classes, DPMeans(farthest_first(data.rows, k).penalty, tol=0).fit(data.rows).labels_)
+    return agreement(
+        data.classes, DPMeans(farthest_first(data.rows, k).penalty, tol=0).fit(data.rows).labels_
+    )
 
 
 def k_means(data: DataSet, k: int, seed: int) -> float:
@@ -120,7 +122,9 @@ def k_means(data: DataSet, k: int, seed: int) -> float:
     return agreement(data.classes, KMeans(k, n_init=10, random_state=seed).fit(data.rows).labels_)
 
 
-def sampled(data: DataSet, variance: float, alpha: float, sweeps: int, left_out: int, seed: int) -> float:
+def sampled(
+    data: DataSet, variance: float, alpha: float, sweeps: int, left_out: int, seed: int
+) -> float:
     """Mean NMI of every tenth draw after those left out."""
     rows = data.rows - data.rows.mean(axis=0)
     model = GibbsMixture(variance, alpha, max_iter=sweeps, random_state=seed)
@@ -133,7 +137,9 @@ def gibbs(validation: DataSet, data: DataSet, sweeps: int, seed: int) -> float:
     trial = max(LEAST_TRIAL, sweeps // TRIAL_SHARE)
     unit = float(validation.rows.var(axis=0).mean())
     grid = list(product([share * unit for share in SHARES], CONCENTRATIONS))
-    tried = [sampled(validation, variance, alpha, trial, trial // 2, seed) for variance, alpha in grid]
+    tried = [
+        sampled(validation, variance, alpha, trial, trial // 2, seed) for variance, alpha in grid
+    ]
     return sampled(data, *grid[int(np.argmax(tried))], sweeps, sweeps // 6, seed)
 
 
@@ -148,18 +154,28 @@ def methods(data: DataSet, sweeps: int) -> list[Callable[[int], float]]:
 
 def scores(data: DataSet, splits: int, sweeps: int) -> list[float]:
     """A line of the table: mean NMI of each method."""
-    return [float(np.mean([method(seed) for seed in range(splits)])) for method in methods(data, sweeps)]
+    return [
+        float(np.mean([method(seed) for seed in range(splits)])) for method in methods(data, sweeps)
+    ]
 
 
 @click.command()
 @click.option("--data", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--splits", default=2, show_default=True, type=click.IntRange(1))
-@click.option("--sweeps", default=1000, show_default=True, type=click.IntRange(60), help="One in six is left out.")
+@click.option(
+    "--sweeps",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(60),
+    help="One in six is left out.",
+)
 @click.option("--full", is_flag=True, help="As many as in the paper: 10 splits, 6,000 sweeps.")
 def main(folder: Path | None, splits: int, sweeps: int, full: bool) -> None:
     """Compare DP-means, k-means and a Gibbs sampler on sets of the UCI repository (Kulis & Jordan 2012, table 1)."""
     splits, sweeps = FULL if full else (splits, sweeps)
-    click.echo(f"NMI with the classes, {splits} splits (published); the number of clusters is not told to Gibbs")
+    click.echo(
+        f"NMI with the classes, {splits} splits (published); the number of clusters is not told to Gibbs"
+    )
     click.echo(f"{'':14}{'DP-means':>15}{'k-means':>15}{'Gibbs':>15}")
     shown = set()
     for name, data in data_sets(folder):

@@ -64,28 +64,38 @@ class Method:
         return State(0, centers, centers, nothing, nothing, math.inf, source.plan.n_rows)
 
     def step(self, source: Source, state: State) -> State:
-        found = source.fold(Round(Openings(LinearPrice(math.inf)), Centers(state.means)), name="scan").moments
+        found = source.fold(
+            Round(Openings(LinearPrice(math.inf)), Centers(state.means)), name="scan"
+        ).moments
         means = np.where(found.weights[:, np.newaxis] > 0, found.means, state.means)
         read = state.rows_read + source.plan.n_rows
-        return State(state.step + 1, state.means, means, found.weights, found.inertias, found.inertia, read)
+        return State(
+            state.step + 1, state.means, means, found.weights, found.inertias, found.inertia, read
+        )
 
     def done(self, before: State, after: State) -> bool:
         return np.array_equal(after.means, after.centers)
 
     def score(self, source: Source, state: State) -> float:
-        return source.fold(Round(Openings(LinearPrice(math.inf)), Centers(state.centers)), name="check").moments.inertia
+        return source.fold(
+            Round(Openings(LinearPrice(math.inf)), Centers(state.centers)), name="check"
+        ).moments.inertia
 
     def labels(self, source: Source, state: State) -> Kernel:
         return Labels(Centers(state.centers))
 
-    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(
+        self, source: Source, state: State
+    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         return {**clusters_of(state), "first_rows": (np.arange(self.n_clusters), ("cluster",))}
 
 
 class Lloyd(CentersMixin, BaseEstimator):
     """k-means, whose number of clusters is told."""
 
-    def __init__(self, n_clusters: int = 2, *, max_iter: int = 300, random_state: Any = None) -> None:
+    def __init__(
+        self, n_clusters: int = 2, *, max_iter: int = 300, random_state: Any = None
+    ) -> None:
         self.n_clusters = n_clusters
         self.max_iter = max_iter
         self.random_state = random_state

@@ -31,7 +31,9 @@ def _traced(packed):
 def peak_memory(function, *arguments):
     """The most bytes that a call holds at once beyond what was there; its errors are raised here."""
     home = sys.modules[function.__module__]
-    cloudpickle.register_pickle_by_value(home)  # modules of tests have no name that another process finds
+    cloudpickle.register_pickle_by_value(
+        home
+    )  # modules of tests have no name that another process finds
     try:
         return _process().submit(_traced, cloudpickle.dumps((function, arguments))).result()
     finally:

@@ -14,7 +14,9 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.methods.dpmeans.batch import Method
 
-settings.register_profile("dask_dpmeans", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "dask_dpmeans", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("dask_dpmeans")
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
@@ -99,7 +101,9 @@ def rows_and_centers(draw, rows=(1, 40), columns=(1, 4), most=12):
     values = draw(tables(rows, columns))
     rng = np.random.default_rng(draw(seeds))
     k = draw(st.integers(1, most))
-    left, right, away = (values[rng.integers(len(values), size=k)].astype(np.float64) for _ in range(3))
+    left, right, away = (
+        values[rng.integers(len(values), size=k)].astype(np.float64) for _ in range(3)
+    )
     centers = np.where(rng.random((k, 1)) < 0.5, left, left / 2 + right / 2)
     centers = np.where(rng.random((k, 1)) < 0.25, np.nextafter(centers, away), centers)
     centers[rng.integers(k, size=k // 4)] = centers[0]
@@ -136,7 +140,10 @@ class Problem:
 @st.composite
 def grid_problems(draw, most=40, among=DYADIC):
     """Problems of up to `most` rows, cut into blocks and shards of all sizes; penalties that some distances equal."""
-    shape = draw(st.integers(most // 2, most) | st.integers(1, most)), draw(st.sampled_from([2, 1, 2]))
+    shape = (
+        draw(st.integers(most // 2, most) | st.integers(1, most)),
+        draw(st.sampled_from([2, 1, 2])),
+    )
     reach = draw(st.integers(1, 8))
     rows = np.random.default_rng(draw(seeds)).integers(-reach, reach + 1, shape)
     return Problem(
@@ -169,8 +176,15 @@ class Nested:
 
     def chunk(self, block: Block) -> str:
         """The block, as text."""
-        beside = [array.tobytes().hex() for array in (block.weights, block.groups) if array is not None]
-        return " ".join([f"[{block.start} {block.rows.dtype.str} {block.rows.tobytes().hex()}", *beside]) + "]"
+        beside = [
+            array.tobytes().hex() for array in (block.weights, block.groups) if array is not None
+        ]
+        return (
+            " ".join(
+                [f"[{block.start} {block.rows.dtype.str} {block.rows.tobytes().hex()}", *beside]
+            )
+            + "]"
+        )
 
     def combine(self, left: str, right: str) -> str:
         """Two neighbors, in parentheses."""
@@ -180,7 +194,10 @@ class Nested:
 @st.composite
 def groupings(draw, n):
     """(n,) numbers of data sets: mixed, in runs, all in one, one row each, some sets empty."""
-    kind, rng = draw(st.sampled_from(["mixed", "runs", "one", "each", "far"])), np.random.default_rng(draw(seeds))
+    kind, rng = (
+        draw(st.sampled_from(["mixed", "runs", "one", "each", "far"])),
+        np.random.default_rng(draw(seeds)),
+    )
     if kind == "one":
         return np.full(n, draw(st.integers(0, 3)))
     if kind == "each":
@@ -192,18 +209,26 @@ def groupings(draw, n):
 def labels_of(source: Any, method: Any, state: Any) -> list[int]:
     """The label of each row as a state has it."""
     parts = {}
-    source.map(method.labels(source, state), lambda start, answers: parts.update({start: answers[0]}))
+    source.map(
+        method.labels(source, state), lambda start, answers: parts.update({start: answers[0]})
+    )
     return np.concatenate([parts[start] for start in sorted(parts)]).tolist()
 
 
 def trace(source: Any, penalty: float, **parameters: Any) -> list[dict[str, Any]]:
     """All that a fit yields but the seconds, step by step, to the byte."""
-    return [contents(step.state) | {"end": step.converged} for step in iterate(source, Method(penalty, **parameters))]
+    return [
+        contents(step.state) | {"end": step.converged}
+        for step in iterate(source, Method(penalty, **parameters))
+    ]
 
 
 def contents(state: Any) -> dict[str, Any]:
     """The fields of a state, arrays as bytes."""
-    return {key: value.tobytes() if value.ndim else value.item() for key, value in values_of(state).items()}
+    return {
+        key: value.tobytes() if value.ndim else value.item()
+        for key, value in values_of(state).items()
+    }
 
 
 @st.composite

@@ -31,9 +31,20 @@ from dask_dpmeans.selection.commands import after_path
 from dask_dpmeans.selection.penalty import penalty_path, write_path
 from dask_dpmeans.sources import as_source
 
-ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * [9.0, 0.0, 4.0]
+ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * [
+    9.0,
+    0.0,
+    4.0,
+]
 FRAME = pd.DataFrame(ROWS, columns=["age", "income", "my size"])
-KNOWN = {"dask": dask, "numpy": numpy, "pandas": pandas, "xarray": xarray, "zarr": zarr, "dask_dpmeans": dask_dpmeans}
+KNOWN = {
+    "dask": dask,
+    "numpy": numpy,
+    "pandas": pandas,
+    "xarray": xarray,
+    "zarr": zarr,
+    "dask_dpmeans": dask_dpmeans,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -85,10 +96,14 @@ def table(n: int = 9) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-@pytest.mark.parametrize("path", ["table.parquet", "a table.parquet", "table.parquet#city", "table.parquet#age,day"])
+@pytest.mark.parametrize(
+    "path", ["table.parquet", "a table.parquet", "table.parquet#city", "table.parquet#age,day"]
+)
 def test_the_columns_that_are_proposed_can_be_read(path: str, statistics: bool) -> None:
     name = path.partition("#")[0]
-    pq.write_table(pa.Table.from_pandas(table()), name, write_statistics=statistics, row_group_size=4)
+    pq.write_table(
+        pa.Table.from_pandas(table()), name, write_statistics=statistics, row_group_size=4
+    )
     [proposed] = shlex.split(between(refused(path), "name those to use, as ", " does"))
     assert proposed == f"{Path(name).absolute()}#age,flag,small,my size"
     assert as_source(proposed).n_features == 4
@@ -108,7 +123,9 @@ def test_columns_that_all_files_have_alike_are_proposed(folder: Path) -> None:
     for path in ("many.parquet", "many.parquet#a,b"):
         [proposed] = shlex.split(between(refused(path), "name those to use, as ", " does"))
         assert as_source(proposed).stored_columns == 2
-    with pytest.raises(InputError, match=r"must be one column, got a, b, c: name those to use, as '\S+#b' does"):
+    with pytest.raises(
+        InputError, match=r"must be one column, got a, b, c: name those to use, as '\S+#b' does"
+    ):
         as_source(np.ones((2, 1)), "many.parquet/1.parquet#a,b,c".replace("/1.parquet", ""))
     pq.write_table(pa.table({"x": ["a"]}), "text.parquet")
     assert "no column of it holds numbers of one type alone" in refused("text.parquet")
@@ -119,7 +136,16 @@ def test_columns_that_all_files_have_alike_are_proposed(folder: Path) -> None:
 
 HOW: dict[str, list[str]] = {
     "plain": [],
-    "read otherwise": ["--columns", "2,0", "--scale", "std", "--weights", "my weights.npy", "--threads", "1"],
+    "read otherwise": [
+        "--columns",
+        "2,0",
+        "--scale",
+        "std",
+        "--weights",
+        "my weights.npy",
+        "--threads",
+        "1",
+    ],
     "directions": ["--metric", "cosine"],
 }
 
@@ -135,7 +161,9 @@ def test_the_next_command_fits_what_the_penalty_was_found_for(how: list[str], se
     call(*proposed)
     assert load("run.zarr").n_clusters_ == 3
     assert f"{'price' if search else 'radius'}" in said
-    _, *first = shlex.split(call("penalty", "my rows.npy", "-k", "3", *how).splitlines()[-1].removeprefix("next"))
+    _, *first = shlex.split(
+        call("penalty", "my rows.npy", "-k", "3", *how).splitlines()[-1].removeprefix("next")
+    )
     assert first[2] == "run-2.zarr"
     call(*first)
 
@@ -144,7 +172,19 @@ def test_the_next_command_fits_what_the_penalty_was_found_for(how: list[str], se
 def test_a_path_ends_with_the_command_that_fits_its_number(how: list[str], folder: Path) -> None:
     np.save("my rows.npy", ROWS)
     np.save("my weights.npy", np.linspace(0.5, 2, 60))
-    said = call("path", "my rows.npy", "path.zarr", "--search", "--number", "12", "--from", "0.5", "--to", "500", *how)
+    said = call(
+        "path",
+        "my rows.npy",
+        "path.zarr",
+        "--search",
+        "--number",
+        "12",
+        "--from",
+        "0.5",
+        "--to",
+        "500",
+        *how,
+    )
     found = dask_dpmeans.selection.penalty.read_path("path.zarr")
     facts = page("path.zarr").facts["Result"]
     shown = call("show", "path.zarr").splitlines()[-1].removeprefix("next: ")
@@ -154,7 +194,11 @@ def test_a_path_ends_with_the_command_that_fits_its_number(how: list[str], folde
         run = f"run-{number}.zarr"
         call(*[run if word == "run.zarr" else word for word in proposed])
         model = load(run)
-        assert (model.penalty, model.search, model.n_clusters_) == (found.penalty, True, found.longest)
+        assert (model.penalty, model.search, model.n_clusters_) == (
+            found.penalty,
+            True,
+            found.longest,
+        )
 
 
 def test_a_path_of_rows_in_memory_says_the_python_that_fits_them() -> None:
@@ -168,7 +212,9 @@ def test_a_path_of_rows_in_memory_says_the_python_that_fits_them() -> None:
 def test_secrets_are_not_told_by_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
     store = zarr.storage.FsspecStore.from_url("memory://rows", storage_options={})
     zarr.create_array(store, data=ROWS)
-    said = call("penalty", "memory://rows", "-k", "3", "--storage-option", "token=hidden", "--threads", "1")
+    said = call(
+        "penalty", "memory://rows", "-k", "3", "--storage-option", "token=hidden", "--threads", "1"
+    )
     assert "--storage-option token=..." in said
     assert "hidden" not in said
 
@@ -181,7 +227,9 @@ def columns_store() -> None:
     dataset = dataset.assign_coords(row=np.arange(60.0)).assign(short=("other", np.arange(5.0)))
     for name, values in dataset.variables.items():
         dimensions = values.dims
-        made = zarr.create_array("data.zarr", name=name, data=values.to_numpy(), dimension_names=dimensions)
+        made = zarr.create_array(
+            "data.zarr", name=name, data=values.to_numpy(), dimension_names=dimensions
+        )
         assert made.ndim == 1
 
 
@@ -194,7 +242,9 @@ def test_a_store_of_one_column_an_array_is_stacked() -> None:
     np.testing.assert_array_equal(zarr.open_array("rows.zarr")[:], ROWS)
     call("fit", "rows.zarr", "run.zarr", "--penalty", "9")
     X = zarr.open_group("data.zarr", mode="r")
-    way = between(refused(X, estimator=True), "Stack the arrays to use, as ", ".to_zarr('rows.zarr') does")
+    way = between(
+        refused(X, estimator=True), "Stack the arrays to use, as ", ".to_zarr('rows.zarr') does"
+    )
     model = DPMeans(9.0).fit(eval(way, KNOWN | {"X": X}))
     np.testing.assert_array_equal(model.labels_.compute(), load("run.zarr").labels_.compute())
 
@@ -205,9 +255,13 @@ def test_a_group_proposes_the_arrays_that_can_be_used() -> None:
     group.create_array("weights", data=np.ones(60))
     group.create_array("cube", data=np.ones((2, 2, 2)))
     group.create_array("complex", data=np.ones((2, 2), complex))
-    for proposed in between(refused("data.zarr") + "$", "give one of its arrays: ", "$").split(", "):
+    for proposed in between(refused("data.zarr") + "$", "give one of its arrays: ", "$").split(
+        ", "
+    ):
         assert as_source(proposed).n_features == 3
-    with pytest.raises(InputError, match=r"sample_weight: .* group, not an array: give one .*data.zarr/weights$"):
+    with pytest.raises(
+        InputError, match=r"sample_weight: .* group, not an array: give one .*data.zarr/weights$"
+    ):
         as_source(ROWS, "data.zarr")
     data = zarr.open_group("data.zarr", mode="r")
     [proposed] = between(refused(data) + "$", "give one of its arrays: ", "$").split(", ")
@@ -254,7 +308,11 @@ def test_what_no_command_can_read_is_told_what_is(folder: Path, name: str, said:
     if name != "folder":
         (folder / name).write_bytes(b"\x89HDF")
     result = CliRunner().invoke(main, ["fit", name, "run.zarr", "--penalty", "1"])
-    assert (result.exit_code, said in result.output, "StorePath" in result.output) == (2, True, False), result.output
+    assert (result.exit_code, said in result.output, "StorePath" in result.output) == (
+        2,
+        True,
+        False,
+    ), result.output
 
 
 def test_a_path_given_to_an_estimator_is_opened_or_goes_elsewhere() -> None:
@@ -266,11 +324,20 @@ def test_a_path_given_to_an_estimator_is_opened_or_goes_elsewhere() -> None:
         opened = eval(between(refused(path, estimator=True), "open it first, as ", " does"), KNOWN)
         assert len(DPMeans(9.0).fit(opened).labels_) == 60
     for path in ("rows.npy", "rows.parquet", "rows.zarr", "rows.parquet#age,income"):
-        way = between(refused(path, estimator=True), "give the path to ", ", to dask_dpmeans.predict")
-        assert eval(way.replace("run.zarr", f"{path.replace('#', '-')}.run"), KNOWN | {"model": model}).n_clusters_ > 1
+        way = between(
+            refused(path, estimator=True), "give the path to ", ", to dask_dpmeans.predict"
+        )
+        assert (
+            eval(
+                way.replace("run.zarr", f"{path.replace('#', '-')}.run"), KNOWN | {"model": model}
+            ).n_clusters_
+            > 1
+        )
     fitted = DPMeans(9.0).fit(ROWS)
     for ask in (fitted.predict, fitted.transform, fitted.score):
-        with pytest.raises(InputError, match=r"X is a path, 'rows\.npy', and DPMeans takes rows: open it first"):
+        with pytest.raises(
+            InputError, match=r"X is a path, 'rows\.npy', and DPMeans takes rows: open it first"
+        ):
             ask("rows.npy")
 
 
@@ -294,7 +361,11 @@ def objects() -> dict[str, Any]:
 def test_what_is_no_table_of_numbers_is_told_how_to_become_one(kind: str, estimator: bool) -> None:
     rows = objects()[kind]
     said = refused(rows, estimator=estimator)
-    ends = ("", "$") if kind in ("query", "dataset", "records") else ("columns of numbers, as ", " does")
+    ends = (
+        ("", "$")
+        if kind in ("query", "dataset", "records")
+        else ("columns of numbers, as ", " does")
+    )
     way = between(said + "$", *ends) if ends[0] else re.split(r"pass |columns, ", said)[-1]
     known = {"X": rows, "data": rows, "numpy": numpy}
     usable = eval(way, known)
@@ -309,7 +380,9 @@ def test_booleans_and_columns_that_may_miss_values_are_read_in_dask_frames_as_in
     model = DPMeans(20.0).fit(frame)
     np.testing.assert_array_equal(DPMeans(20.0).fit(lazy).labels_.compute(), model.labels_)
     np.testing.assert_array_equal(model.predict(lazy).compute(), model.labels_)
-    np.testing.assert_array_equal(fit(lazy, "run.zarr", DPMeans(20.0)).labels_.compute(), model.labels_)
+    np.testing.assert_array_equal(
+        fit(lazy, "run.zarr", DPMeans(20.0)).labels_.compute(), model.labels_
+    )
     missing = frame.assign(count=pd.array([None, *range(59)], dtype="Int64"))
     with pytest.raises(InputError, match=r"data contains NaN \(nan\) at row 0 .*column 4"):
         DPMeans(20.0).fit(dd.from_pandas(missing, npartitions=3))
@@ -328,5 +401,7 @@ def test_text_that_spells_numbers_is_converted_as_is_said(form: Any) -> None:
 @pytest.mark.parametrize("init", ["k-means++", "random", "rows.npy", 3])
 def test_first_centers_that_are_none_are_told_what_they_may_be(init: Any) -> None:
     np.save("rows.npy", ROWS)
-    with pytest.raises(InputError, match=r'init must be "mean", centers \(k, d\), a|first centers must be finite'):
+    with pytest.raises(
+        InputError, match=r'init must be "mean", centers \(k, d\), a|first centers must be finite'
+    ):
         DPMeans(9.0, init=init).fit(ROWS)

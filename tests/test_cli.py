@@ -33,7 +33,9 @@ from dask_dpmeans.storage.step_log import CheckpointFiles
 @pytest.fixture
 def rows() -> np.ndarray:
     rng = np.random.default_rng(0)
-    return (rng.uniform(-9, 9, (5, 3))[rng.integers(5, size=1000)] + rng.standard_normal((1000, 3))).astype(np.float32)
+    return (
+        rng.uniform(-9, 9, (5, 3))[rng.integers(5, size=1000)] + rng.standard_normal((1000, 3))
+    ).astype(np.float32)
 
 
 @pytest.fixture
@@ -71,22 +73,34 @@ def test_fit_writes_a_run_and_says_what_was_found(data: str, rows: np.ndarray) -
 def test_what_weighs_a_cluster_and_one_column_are_called_so(data: str, tmp_path: Path) -> None:
     np.save("weights.npy", np.full(1000, 2.5))
     np.save("one.npy", zarr.open_array(data)[:, :1])
-    said = succeed("fit", "one.npy", "run.zarr", "--penalty", 1e6, "--weights", "weights.npy").stdout
+    said = succeed(
+        "fit", "one.npy", "run.zarr", "--penalty", 1e6, "--weights", "weights.npy"
+    ).stdout
     assert "heaviest    0 (2,500 in weight)" in said
     assert "1,000 rows x 1 column, float32" in said
-    assert "heaviest    0 (1,000 rows)" in succeed("fit", "one.npy", "run.zarr", "--penalty", 1e6, "--force").stdout
+    assert (
+        "heaviest    0 (1,000 rows)"
+        in succeed("fit", "one.npy", "run.zarr", "--penalty", 1e6, "--force").stdout
+    )
     save_npz("graph.npz", csr_array(np.ones((4, 4)) - np.eye(4)))
-    assert "input       4 nodes, float64" in succeed("graph", "graph.npz", "graph.zarr", "--penalty", -0.5).stdout
+    assert (
+        "input       4 nodes, float64"
+        in succeed("graph", "graph.npz", "graph.zarr", "--penalty", -0.5).stdout
+    )
 
 
 @pytest.mark.parametrize("form", ["rows.npz", "sparse.zarr/group"])
-def test_sparse_rows_are_fitted_predicted_and_resumed_as_dense_ones(data: str, rows: np.ndarray, form: str) -> None:
+def test_sparse_rows_are_fitted_predicted_and_resumed_as_dense_ones(
+    data: str, rows: np.ndarray, form: str
+) -> None:
     rows = np.where(rows > 0, rows, 0)
     zarr.open_array(data)[:] = rows
     if form.endswith(".npz"):
         save_npz(form, csr_array(rows))
     else:
-        group = zarr.create_group("sparse.zarr").create_group("group", attributes={"shape": [1000, 3]})
+        group = zarr.create_group("sparse.zarr").create_group(
+            "group", attributes={"shape": [1000, 3]}
+        )
         for name in ("data", "indices", "indptr"):
             group.create_array(name, data=getattr(csr_array(rows), name), chunks=(300,))
     options = ["--penalty", 25, "--seed", 3, "--scale", "std", "--columns", "2,0", "--threads", 2]
@@ -100,7 +114,9 @@ def test_sparse_rows_are_fitted_predicted_and_resumed_as_dense_ones(data: str, r
     assert found.cluster_centers_.tobytes() == dense.cluster_centers_.tobytes()
     assert found.labels_.compute().tobytes() == dense.labels_.compute().tobytes()
     for name in ("label", "squared_distance", "beyond"):
-        first, second = (zarr.open_array(f"{run}-labels/{name}")[:] for run in ("sparse-run.zarr", "dense.zarr"))
+        first, second = (
+            zarr.open_array(f"{run}-labels/{name}")[:] for run in ("sparse-run.zarr", "dense.zarr")
+        )
         assert first.tobytes() == second.tobytes()
     inputs_of = [read_run(run).manifest.input for run in ("sparse-run.zarr", "dense.zarr")]
     assert inputs_of[0] == inputs_of[1]
@@ -115,10 +131,25 @@ def test_a_npz_file_cannot_be_read_by_worker_processes(data: str, rows: np.ndarr
 
 def test_every_option_of_fit_reaches_the_library(data: str, rows: np.ndarray) -> None:
     np.save("weights.npy", np.linspace(0, 2, 1000))
-    options = ["--weights", "weights.npy", "--columns", "2,0-1", "--scale", "std", "--tol", 0, "--max-clusters", 90]
-    succeed("fit", data, "run.zarr", "--penalty", 0.5, "--threads", 1, "--memory-limit", "1GB", *options)
+    options = [
+        "--weights",
+        "weights.npy",
+        "--columns",
+        "2,0-1",
+        "--scale",
+        "std",
+        "--tol",
+        0,
+        "--max-clusters",
+        90,
+    ]
+    succeed(
+        "fit", data, "run.zarr", "--penalty", 0.5, "--threads", 1, "--memory-limit", "1GB", *options
+    )
     divided = rows[:, [2, 0, 1]] / load("run.zarr").feature_scale_
-    expected = DPMeans(0.5, tol=0).fit(divided.astype(np.float32), sample_weight=np.linspace(0, 2, 1000))
+    expected = DPMeans(0.5, tol=0).fit(
+        divided.astype(np.float32), sample_weight=np.linspace(0, 2, 1000)
+    )
     np.testing.assert_array_equal(load("run.zarr").labels_.compute(), expected.labels_)
     assert load("run.zarr").get_params()["max_clusters"] == 90
 
@@ -142,17 +173,22 @@ def test_a_price_beyond_every_angle_is_for_the_search(data: str) -> None:
     result = call("fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine")
     assert result.exit_code == 2
     assert "penalty must be <= 4 where metric='cosine', got 9.0" in result.output
-    shown = succeed("fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine", "--search", "--seed", 0).stdout
+    shown = succeed(
+        "fit", data, "run.zarr", "--penalty", 9, "--metric", "cosine", "--search", "--seed", 0
+    ).stdout
     assert "metric      cosine\npenalty     9, a price\n" in shown
 
 
 def test_json_is_one_object_a_line(data: str) -> None:
     events = [
-        json.loads(line) for line in succeed("fit", data, "run.zarr", "--penalty", 25, "--json").stdout.splitlines()
+        json.loads(line)
+        for line in succeed("fit", data, "run.zarr", "--penalty", 25, "--json").stdout.splitlines()
     ]
     model = load("run.zarr")
     assert [event["event"] for event in events] == ["step"] * model.n_iter_ + ["done"]
-    assert [event["objective"] for event in events[:-1]] == [record.objective for record in model.history_]
+    assert [event["objective"] for event in events[:-1]] == [
+        record.objective for record in model.history_
+    ]
     assert events[-1]["n_clusters"] == model.n_clusters_
     assert events[-1]["converged"] is True
 
@@ -172,18 +208,35 @@ def test_predict_writes_labels_distances_and_rows_beyond(data: str) -> None:
     far = np.concatenate([zarr.open_array(data)[:], np.full((7, 3), 1e3, np.float32)])
     np.save("far.npy", far)
     result = succeed("predict", "run.zarr", "far.npy", "out.zarr")
-    assert "1,007 rows labeled, 7 of them beyond the radius of every cluster: out.zarr" in result.stdout
+    assert (
+        "1,007 rows labeled, 7 of them beyond the radius of every cluster: out.zarr"
+        in result.stdout
+    )
     out = xarray.open_zarr("out.zarr")
     np.testing.assert_array_equal(out.label, load("run.zarr").predict(far))
     np.testing.assert_array_equal(np.flatnonzero(out.beyond), np.arange(1000, 1007))
-    shown = json.loads(succeed("predict", "run.zarr", "far.npy", "out.zarr", "--force", "--json").stdout)
+    shown = json.loads(
+        succeed("predict", "run.zarr", "far.npy", "out.zarr", "--force", "--json").stdout
+    )
     assert (shown["n_rows"], shown["beyond"]) == (1007, 7)
 
 
 def test_synth_writes_what_fit_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for kind in ("blobs", "outliers", "uniform"):
-        succeed("synth", kind, f"{kind}.zarr", "--rows", 2000, "--features", 2, "--centers", 3, "--seed", 2)
+        succeed(
+            "synth",
+            kind,
+            f"{kind}.zarr",
+            "--rows",
+            2000,
+            "--features",
+            2,
+            "--centers",
+            3,
+            "--seed",
+            2,
+        )
     succeed("fit", "blobs.zarr/rows", "run.zarr", "--penalty", 60)
     truth = zarr.open_array("blobs.zarr/truth")[:]
     labels = load("run.zarr").labels_.compute()
@@ -198,7 +251,10 @@ def test_a_warm_start_from_a_run(data: str) -> None:
 
 def test_force_and_resume(data: str) -> None:
     succeed("fit", data, "run.zarr", "--penalty", 25)
-    assert "--resume goes on with it, --force removes it" in call("fit", data, "run.zarr", "--penalty", 25).output
+    assert (
+        "--resume goes on with it, --force removes it"
+        in call("fit", data, "run.zarr", "--penalty", 25).output
+    )
     assert succeed("fit", data, "run.zarr", "--penalty", 25, "--resume").stderr == ""
     succeed("fit", data, "run.zarr", "--penalty", 9, "--force")
     assert load("run.zarr").penalty == 9
@@ -211,7 +267,9 @@ def test_a_dry_run_says_what_a_fit_would_cost_and_writes_nothing(data: str, tmp_
     assert f"{tmp_path / 'run.zarr'} would be written" in result.stdout
     assert "1,000 rows x 2 of 3 columns, float32" in result.stdout
     assert "1 of 16,384 rows, in 1 shard of 1,000" in result.stdout
-    assert f"{zarr.open_array(data).nbytes_stored():,} as stored, 12,000 as decoded" in result.stdout
+    assert (
+        f"{zarr.open_array(data).nbytes_stored():,} as stored, 12,000 as decoded" in result.stdout
+    )
     assert "one pass at " in result.stdout
     assert "advice      no codec has a checksum" in result.stdout
     succeed("fit", data, "run.zarr", "--penalty", 25)
@@ -220,15 +278,28 @@ def test_a_dry_run_says_what_a_fit_would_cost_and_writes_nothing(data: str, tmp_
 
 
 def test_a_dry_run_in_json_is_one_event(data: str) -> None:
-    event = json.loads(succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run", "--json").stdout)
-    assert (event["event"], event["target"], event["n_rows"], event["n_shards"]) == ("estimate", "new", 1000, 1)
+    event = json.loads(
+        succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run", "--json").stdout
+    )
+    assert (event["event"], event["target"], event["n_rows"], event["n_shards"]) == (
+        "estimate",
+        "new",
+        1000,
+        1,
+    )
     assert event["pass_seconds"] > 0
 
 
 def test_a_dry_run_on_workers_counts_their_threads(data: str) -> None:
     where = ["--workers", 1, "--threads", 2, "--memory-limit", "1GB"]
-    event = json.loads(succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run", "--json", *where).stdout)
-    assert (event["threads"], event["worker_memory"], event["thread_memory"]) == (2, 10**9, 5 * 10**8)
+    event = json.loads(
+        succeed("fit", data, "run.zarr", "--penalty", 25, "--dry-run", "--json", *where).stdout
+    )
+    assert (event["threads"], event["worker_memory"], event["thread_memory"]) == (
+        2,
+        10**9,
+        5 * 10**8,
+    )
     assert event["sample_clusters"] > 1
     assert not Path("run.zarr").exists()
 
@@ -243,18 +314,41 @@ def test_penalty_says_what_the_library_finds(data: str, rows: np.ndarray) -> Non
     shown = succeed("penalty", data, "-k", 5, "--search", "--seed", 0).stdout
     found = penalty_for(rows, 5, search=True, random_state=0)
     assert found.n_clusters == 5
-    assert f"by fits         {found.penalty:.9g}, 5 clusters as a price, of all 1,000 rows\n" in shown
+    assert (
+        f"by fits         {found.penalty:.9g}, 5 clusters as a price, of all 1,000 rows\n" in shown
+    )
     np.save("weights.npy", np.linspace(0, 2, 1000))
-    how = ["--columns", "2,0", "--scale", "std", "--weights", "weights.npy", "--metric", "cosine", "--threads", 1]
+    how = [
+        "--columns",
+        "2,0",
+        "--scale",
+        "std",
+        "--weights",
+        "weights.npy",
+        "--metric",
+        "cosine",
+        "--threads",
+        1,
+    ]
     event = json.loads(succeed("penalty", data, "-k", 3, "--fit", "--full", "--json", *how).stdout)
-    options = {"columns": [2, 0], "scale": "std", "metric": "cosine", "sample_weight": np.linspace(0, 2, 1000)}
+    options = {
+        "columns": [2, 0],
+        "scale": "std",
+        "metric": "cosine",
+        "sample_weight": np.linspace(0, 2, 1000),
+    }
     first = farthest_first(rows, 3, **options)
     assert event["farthest_first"]["penalties"] == first.penalties.tolist()
     assert event["farthest_first"]["rows"] == first.rows.tolist()
-    assert (event["fit"]["wanted"], event["fit"]["penalty"]) == (3, penalty_for(rows, 3, **options).penalty)
+    assert (event["fit"]["wanted"], event["fit"]["penalty"]) == (
+        3,
+        penalty_for(rows, 3, **options).penalty,
+    )
 
 
-def test_a_number_that_no_penalty_gives_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_no_penalty_gives_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("square.npy", np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))
     said = succeed("penalty", "square.npy", "-k", 3, "--fit").stdout
@@ -265,12 +359,16 @@ def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> 
     how = ["--search", "--from", 20, "--to", 4000, "--number", 5, "--seed", 0, "--halvings", 1]
     shown = succeed("path", data, "path.zarr", *how).stdout
     found = penalty_path(rows, np.geomspace(20, 4000, 5), search=True, halvings=1, random_state=0)
-    assert f"longest: {found.longest} clusters, the middle is the price {found.penalty:.9g}" in shown
+    assert (
+        f"longest: {found.longest} clusters, the middle is the price {found.penalty:.9g}" in shown
+    )
     assert "of all 1,000 rows, as prices" in shown
     lines = shown.splitlines()
     assert lines[0].split() == ["penalty", "clusters", "objective", "inertia", "stability"]
     assert [int(line.split()[1]) for line in lines[1:6]] == found.n_clusters.tolist()
-    assert [int(line.split()[2]) for line in lines[8:-3] if line] == [each.n_clusters for each in found.intervals]
+    assert [int(line.split()[2]) for line in lines[8:-3] if line] == [
+        each.n_clusters for each in found.intervals
+    ]
     stored = xarray.open_zarr("path.zarr")
     for name, values in (("objective", found.objectives), ("stability", found.stability)):
         np.testing.assert_array_equal(stored[name], values)
@@ -280,18 +378,32 @@ def test_path_prints_a_table_and_writes_a_group(data: str, rows: np.ndarray) -> 
     again = call("path", data, "path.zarr", "--penalties", "9")
     assert again.exit_code == 2
     assert "holds a path: --force removes it first" in " ".join(again.output.split())
-    event = json.loads(succeed("path", data, "path.zarr", "--penalties", "90,9", "--force", "--json").stdout)
+    event = json.loads(
+        succeed("path", data, "path.zarr", "--penalties", "90,9", "--force", "--json").stdout
+    )
     radii = penalty_path(rows, [9, 90])
     assert (event["penalties"], event["n_clusters"]) == ([9.0, 90.0], radii.n_clusters.tolist())
-    assert (event["search"], event["full"], event["crowded"], event["stability"]) == (False, True, 0.0, None)
+    assert (event["search"], event["full"], event["crowded"], event["stability"]) == (
+        False,
+        True,
+        0.0,
+        None,
+    )
     assert "longest" not in succeed("path", data, "--penalties", "90,9").stdout
-    assert [list(each.values()) for each in event["intervals"]] == [list(each) for each in radii.intervals]
+    assert [list(each.values()) for each in event["intervals"]] == [
+        list(each) for each in radii.intervals
+    ]
 
 
 def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
-    shown = succeed("path", data, "--penalties", "1e9", "--summary-rows", 100, "--seed", 0, "--search").stdout
+    shown = succeed(
+        "path", data, "--penalties", "1e9", "--summary-rows", 100, "--seed", 0, "--search"
+    ).stdout
     assert "of a summary of " in shown
-    assert "no interval lies between the largest number of clusters and one cluster: try more penalties" in shown
+    assert (
+        "no interval lies between the largest number of clusters and one cluster: try more penalties"
+        in shown
+    )
 
 
 @pytest.mark.parametrize(
@@ -300,20 +412,46 @@ def test_a_path_on_a_summary_says_so_and_what_it_lacks(data: str) -> None:
         (["penalty", "{data}"], "Missing option '-k'"),
         (["penalty", "{data}", "-k", 0], "k must be an integer >= 1, got 0"),
         (["penalty", "nowhere.zarr", "-k", 2], "nowhere.zarr does not exist"),
-        (["path", "{data}", "--penalties", "1,two"], "'1,two' is not a list of penalties such as 1,2,4"),
-        (["path", "{data}", "--penalties", "1,-2"], "penalties must be a list of finite numbers > 0, got [1.0, -2.0]"),
+        (
+            ["path", "{data}", "--penalties", "1,two"],
+            "'1,two' is not a list of penalties such as 1,2,4",
+        ),
+        (
+            ["path", "{data}", "--penalties", "1,-2"],
+            "penalties must be a list of finite numbers > 0, got [1.0, -2.0]",
+        ),
         (["path", "{data}", "--from", 1], "give --penalties, or --from and --to, or neither"),
-        (["path", "{data}", "--penalties", "1", "--from", 1, "--to", 2], "give --penalties, or --from and --to"),
-        (["path", "{data}", "--penalties", 9, "--max-clusters", 2], "clusters, more than max_clusters=2: raise the"),
-        (["path", "{data}", "--number", 9], "--number says how many penalties lie from --from to --to: give these too"),
-        (["path", "{data}", "--penalties", "1,2", "--number", 9], "--number says how many penalties lie"),
+        (
+            ["path", "{data}", "--penalties", "1", "--from", 1, "--to", 2],
+            "give --penalties, or --from and --to",
+        ),
+        (
+            ["path", "{data}", "--penalties", 9, "--max-clusters", 2],
+            "clusters, more than max_clusters=2: raise the",
+        ),
+        (
+            ["path", "{data}", "--number", 9],
+            "--number says how many penalties lie from --from to --to: give these too",
+        ),
+        (
+            ["path", "{data}", "--penalties", "1,2", "--number", 9],
+            "--number says how many penalties lie",
+        ),
         (["penalty", "{data}", "-k", 2, "--full"], "--full is an option for fits: give --fit or"),
-        (["penalty", "{data}", "-k", 2, "--seed", 0], "--seed is an option for fits: give --fit or"),
+        (
+            ["penalty", "{data}", "-k", 2, "--seed", 0],
+            "--seed is an option for fits: give --fit or",
+        ),
         (["path", "{data}", "--from", 3, "--to", 2], "--from 3 must be > 0 and below --to 2"),
-        (["path", "{data}", "{data}/out", "--penalties", "1"], "lie one within the other: give another output"),
+        (
+            ["path", "{data}", "{data}/out", "--penalties", "1"],
+            "lie one within the other: give another output",
+        ),
     ],
 )
-def test_wrong_use_of_penalty_and_path_exits_2(data: str, tmp_path: Path, arguments: list, message: str) -> None:
+def test_wrong_use_of_penalty_and_path_exits_2(
+    data: str, tmp_path: Path, arguments: list, message: str
+) -> None:
     before = sorted(tmp_path.rglob("*"))
     result = call(*[str(argument).format(data=data) for argument in arguments])
     assert result.exit_code == 2, result.output
@@ -329,21 +467,42 @@ def test_wrong_use_of_penalty_and_path_exits_2(data: str, tmp_path: Path, argume
         (["{data}", "run.zarr", "--penalty", 0], "penalty must be a finite number > 0"),
         (["{data}", "run.zarr"], "Missing option '--penalty'"),
         (["{data}", "no/such/run.zarr", "--penalty", 1], "there is no folder"),
-        (["{data}", "run.zarr", "--penalty", 1, "--columns", "3"], "columns must name some of the 3 columns 0 to 2"),
-        (["{data}", "run.zarr", "--penalty", 1, "--columns", "a-b"], "'a-b' is not a list of columns"),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--columns", "3"],
+            "columns must name some of the 3 columns 0 to 2",
+        ),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--columns", "a-b"],
+            "'a-b' is not a list of columns",
+        ),
         (
             ["{data}", "run.zarr", "--penalty", 1, "--columns", "0-99999999999"],
             "is not a list of columns below 1,000,000",
         ),
-        (["{data}", "run.zarr", "--penalty", 1, "--columns", "2-1"], "'2-1' is not a list of columns"),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--columns", "2-1"],
+            "'2-1' is not a list of columns",
+        ),
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "0"], "'0' is no memory at all"),
-        (["{data}", "run.zarr", "--penalty", 1, "--worker-timeout", "nan"], "nan is not a finite number of seconds"),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--worker-timeout", "nan"],
+            "nan is not a finite number of seconds",
+        ),
         (["empty.npy", "run.zarr", "--penalty", 1], "empty.npy cannot be read as a .npy file"),
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "much"], "'much' is not a size"),
         (["{data}", "run.zarr", "--penalty", 1, "--resume", "--force"], "give one of them"),
         (["{data}", "run.zarr", "--penalty", 1, "--init", "data.zarr"], "holds no run of ours"),
         (
-            ["{data}", "run.zarr", "--penalty", 1, "--scheduler", "tcp://127.0.0.1:1", "--threads", 2],
+            [
+                "{data}",
+                "run.zarr",
+                "--penalty",
+                1,
+                "--scheduler",
+                "tcp://127.0.0.1:1",
+                "--threads",
+                2,
+            ],
             "cannot change it",
         ),
     ],
@@ -363,7 +522,9 @@ def test_wrong_use_exits_2_and_writes_nothing(
 def test_too_many_clusters_exit_2_and_keep_the_run(data: str) -> None:
     result = call("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 10)
     assert result.exit_code == 2
-    assert "more than max_clusters=10: raise the penalty, or max_clusters" in " ".join(result.output.split())
+    assert "more than max_clusters=10: raise the penalty, or max_clusters" in " ".join(
+        result.output.split()
+    )
     succeed("fit", data, "run.zarr", "--penalty", 0.001, "--max-clusters", 2000, "--resume")
     assert load("run.zarr").n_clusters_ > 10
 
@@ -401,12 +562,17 @@ have been started to ignore Ctrl-C."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_fit_exits_3_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_stopped_fit_exits_3_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     monkeypatch.chdir(tmp_path)
     succeed("synth", "uniform", "data.zarr", "--rows", 60_000, "--features", 4)
     command = ["fit", "data.zarr/rows", "run.zarr", "--penalty", "40", "--tol", "0", "--seed", "0"]
     stopped = subprocess.run(
-        [sys.executable, "-c", STOPPED_AT_STEP_3.format(number), *command], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", STOPPED_AT_STEP_3.format(number), *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert stopped.returncode == 3, stopped.stderr
     assert "--resume goes on" in stopped.stderr
@@ -421,7 +587,10 @@ def test_a_stopped_fit_exits_3_and_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_same_commands_under_dask() -> None:
     shown = subprocess.run(
-        [sys.executable, "-m", "dask", "dpmeans", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "dask", "dpmeans", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     for command in ("fit", "penalty", "path", "predict", "show", "synth", "demo"):
         assert command in shown
@@ -461,7 +630,10 @@ def test_a_terminal_line_is_written_over(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_demo_keeps_to_its_own_names(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed("fit", data, "run.zarr", "--penalty", 25)
-    monkeypatch.setattr("dask_dpmeans.cli.making.Synthetic", lambda kind, **sizes: Synthetic(kind, 20_000, 16, 100, 0))
+    monkeypatch.setattr(
+        "dask_dpmeans.cli.making.Synthetic",
+        lambda kind, **sizes: Synthetic(kind, 20_000, 16, 100, 0),
+    )
     result = succeed("demo", ".")
     assert "the farthest of the 100 true centers lies 0." in result.stdout
     assert load("run.zarr").penalty == 25
@@ -489,7 +661,9 @@ def streamed(data: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> st
 class Watched:
     """Trials that end as told, and where the work was then done."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, trial: Trial = SERIAL, *, start: bool = False) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, trial: Trial = SERIAL, *, start: bool = False
+    ) -> None:
         self.trials, self.places = 0, []
         self.trial, self.start = trial, start
         monkeypatch.setattr(Trial, "of", self._of)
@@ -528,10 +702,14 @@ def test_what_holds_the_lock_is_read_in_processes_and_gives_the_same_bytes(
     assert here.objective_ == there.objective_
 
 
-def test_a_dry_run_and_predict_choose_as_fit_does(streamed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_and_predict_choose_as_fit_does(
+    streamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     succeed("fit", streamed, "run.zarr", "--penalty", 25, "--threads", 2)
     watched = Watched(monkeypatch)
-    dry = succeed("fit", streamed, "new.zarr", "--penalty", 25, "--dry-run", "--json", "--memory-limit", "4GB")
+    dry = succeed(
+        "fit", streamed, "new.zarr", "--penalty", 25, "--dry-run", "--json", "--memory-limit", "4GB"
+    )
     assert json.loads(dry.stdout)["event"] == "estimate"
     assert BOTH in dry.stderr
     assert BOTH in succeed("predict", "run.zarr", streamed, "out.zarr", *MEMORY).stderr
@@ -539,14 +717,24 @@ def test_a_dry_run_and_predict_choose_as_fit_does(streamed: str, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "where", [["--threads", 2], ["--workers", 1], ["--workers", 2, "--threads", 1], ["--scheduler", "tcp://here:1"]]
+    "where",
+    [
+        ["--threads", 2],
+        ["--workers", 1],
+        ["--workers", 2, "--threads", 1],
+        ["--scheduler", "tcp://here:1"],
+    ],
 )
-def test_who_says_where_to_work_is_obeyed_untried(streamed: str, monkeypatch: pytest.MonkeyPatch, where: list) -> None:
+def test_who_says_where_to_work_is_obeyed_untried(
+    streamed: str, monkeypatch: pytest.MonkeyPatch, where: list
+) -> None:
     watched = Watched(monkeypatch)
     result = succeed("fit", streamed, "run.zarr", "--penalty", 25, *where)
     assert watched.trials == 0
     asked = dict(zip(where[::2], where[1::2], strict=True))
-    assert watched.places == [(asked.get("--scheduler"), asked.get("--workers"), asked.get("--threads"), None)]
+    assert watched.places == [
+        (asked.get("--scheduler"), asked.get("--workers"), asked.get("--threads"), None)
+    ]
     assert "processes" not in result.stderr
 
 
@@ -557,7 +745,9 @@ def test_rows_that_are_kept_are_not_tried(streamed: str, monkeypatch: pytest.Mon
     assert (watched.trials, watched.places) == (0, [(None, None, 2, None)])
 
 
-def test_what_is_refused_is_refused_before_anything_is_tried(streamed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_is_refused_before_anything_is_tried(
+    streamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     succeed("fit", streamed, "run.zarr", "--penalty", 25, "--threads", 2)
     watched = Watched(monkeypatch)
     for command in (
@@ -573,7 +763,10 @@ def test_what_is_refused_is_refused_before_anything_is_tried(streamed: str, monk
 
 def test_a_full_disk_is_exit_code_3_and_the_run_goes_on(tmp_path, monkeypatch):
     data = stored_rows(tmp_path / "rows.zarr")
-    run, command = tmp_path / "run.zarr", ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "9", "--seed", "0"]
+    run, command = (
+        tmp_path / "run.zarr",
+        ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "9", "--seed", "0"],
+    )
     with faulty(run, "fail", 40):
         result = CliRunner().invoke(main, [*command, "--threads", "1"])
     assert result.exit_code == 3, result.output
@@ -591,23 +784,34 @@ def test_a_result_says_whether_its_input_had_checksums(tmp_path):
     assert said in CliRunner().invoke(main, ["fit", data, run, "--penalty", "9"]).output
     assert said in CliRunner().invoke(main, ["show", run]).output
     codec = ZstdCodec(checksum=True)
-    checked = zarr.create_array(tmp_path / "c.zarr", shape=(500, 2), dtype=np.float64, compressors=codec)
+    checked = zarr.create_array(
+        tmp_path / "c.zarr", shape=(500, 2), dtype=np.float64, compressors=codec
+    )
     checked[:] = zarr.open_array(data)[:]
     said = (
-        CliRunner().invoke(main, ["fit", str(tmp_path / "c.zarr"), str(tmp_path / "d.zarr"), "--penalty", "9"]).output
+        CliRunner()
+        .invoke(main, ["fit", str(tmp_path / "c.zarr"), str(tmp_path / "d.zarr"), "--penalty", "9"])
+        .output
     )
     assert "checksums" not in said
 
 
 def test_missing_chunks_are_filled_where_that_is_said(tmp_path):
-    zarr.create_array(tmp_path / "rows.zarr", shape=(500, 2), chunks=(100, 2), dtype=np.float64)[:200] = 3.0
+    zarr.create_array(tmp_path / "rows.zarr", shape=(500, 2), chunks=(100, 2), dtype=np.float64)[
+        :200
+    ] = 3.0
     command = ["fit", str(tmp_path / "rows.zarr"), str(tmp_path / "run.zarr"), "--penalty", "1"]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 1
     assert "is missing. If it was lost, restore it" in result.output
     assert CliRunner().invoke(main, [*command, "--fill-missing"]).exit_code == 0
     assert load(tmp_path / "run.zarr").n_clusters_ == 2
-    predict = ["predict", str(tmp_path / "run.zarr"), str(tmp_path / "rows.zarr"), str(tmp_path / "out.zarr")]
+    predict = [
+        "predict",
+        str(tmp_path / "run.zarr"),
+        str(tmp_path / "rows.zarr"),
+        str(tmp_path / "out.zarr"),
+    ]
     assert CliRunner().invoke(main, predict).exit_code == 1
     assert CliRunner().invoke(main, [*predict, "--force", "--fill-missing"]).exit_code == 0
 
@@ -642,18 +846,40 @@ cli.main()
 @pytest.mark.parametrize(
     ("command", "out", "again"),
     [
-        (["path", "rows.npy", "out.zarr", "--penalties", "10,30,90", "--halvings", "1"], "out.zarr", ["--resume"]),
-        (["path", "rows.npy", "out.zarr", "--search", "--from", "10", "--to", "90"], "out.zarr", ["--resume"]),
+        (
+            ["path", "rows.npy", "out.zarr", "--penalties", "10,30,90", "--halvings", "1"],
+            "out.zarr",
+            ["--resume"],
+        ),
+        (
+            ["path", "rows.npy", "out.zarr", "--search", "--from", "10", "--to", "90"],
+            "out.zarr",
+            ["--resume"],
+        ),
         (["penalty", "rows.npy", "-k", "4", "--search", "--checkpoint", "kept"], "kept", []),
     ],
 )
 def test_what_chooses_penalties_goes_on_after_a_stop_to_the_same_answer(
-    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], out: str, again: list[str]
+    rows: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    out: str,
+    again: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("rows.npy", rows)
     stopped = subprocess.run(
-        [sys.executable, "-c", STOPPED_IN_A_FIT.format(2), *command, "--seed", "3", "--threads", "1"],
+        [
+            sys.executable,
+            "-c",
+            STOPPED_IN_A_FIT.format(2),
+            *command,
+            "--seed",
+            "3",
+            "--threads",
+            "1",
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -666,7 +892,9 @@ def test_what_chooses_penalties_goes_on_after_a_stop_to_the_same_answer(
     assert len(kept) >= 2
     other = [*(word if word not in ("10,30,90", "10", "4") else "5" for word in command), *again]
     assert "begun with other parameters" in " ".join(call(*other).output.split())
-    assert "begun with seed 3, not 4" in " ".join(call(*command, *again, "--seed", "4").output.split())
+    assert "begun with seed 3, not 4" in " ".join(
+        call(*command, *again, "--seed", "4").output.split()
+    )
     made = []
     monkeypatch.setattr(CheckpointFiles, "save", lambda self, name, content: made.append(name))
     resumed = succeed(*command, *again).stdout
@@ -701,7 +929,12 @@ main()
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", ["fit", "path", "report", "demo"])
 def test_a_signal_as_modules_load_is_exit_code_3_and_one_line(number: int, command: str) -> None:
-    words = [sys.executable, "-c", STOPPED_AS_MODULES_LOAD.format(number, homes()[command].module), command]
+    words = [
+        sys.executable,
+        "-c",
+        STOPPED_AS_MODULES_LOAD.format(number, homes()[command].module),
+        command,
+    ]
     stopped = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (stopped.returncode, stopped.stdout) == (3, ""), stopped.stderr
     assert stopped.stderr == "stopped before the command began: nothing was written\n"
@@ -709,7 +942,10 @@ def test_a_signal_as_modules_load_is_exit_code_3_and_one_line(number: int, comma
 
 def test_the_command_line_loads_little_before_it_can_be_stopped() -> None:
     loaded = "import sys, dask_dpmeans.cli; print([m for m in ('numpy', 'dask', 'zarr') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True).stdout == "[]\n"
+    assert (
+        subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True).stdout
+        == "[]\n"
+    )
 
 
 STOPPED_TWICE = """
@@ -728,7 +964,10 @@ with stoppable() as stopper:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_at_once_without_a_traceback(number: int) -> None:
     stopped = subprocess.run(
-        [sys.executable, "-c", STOPPED_TWICE.format(number)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", STOPPED_TWICE.format(number)],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert stopped.returncode == 3
     assert stopped.stderr == "stopping; once more ends at once\nstopped at once\n"
@@ -757,12 +996,24 @@ def test_a_search_that_is_stopped_before_its_first_step_goes_on_to_the_same_byte
 ) -> None:
     monkeypatch.chdir(tmp_path)
     succeed("synth", "uniform", "data.zarr", "--rows", 34_000, "--features", 2)
-    command = ["fit", "data.zarr/rows", "run.zarr", "--penalty", "3000", "--search", "--threads", "2"]
+    command = [
+        "fit",
+        "data.zarr/rows",
+        "run.zarr",
+        "--penalty",
+        "3000",
+        "--search",
+        "--threads",
+        "2",
+    ]
     words = [sys.executable, "-c", STOPPED_IN_A_SEARCH.format(number), *command, "--seed", "0"]
     stopped = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert stopped.returncode == 3, stopped.stderr
     run = tmp_path / "run.zarr"
-    assert f"the same command with --resume goes on with the search that is kept in {run}" in stopped.stderr
+    assert (
+        f"the same command with --resume goes on with the search that is kept in {run}"
+        in stopped.stderr
+    )
     other = call(*command[:4], "2999", *command[5:], "--resume")
     assert other.exit_code == 2
     assert "penalty 3000.0, not 2999.0" in " ".join(other.output.split())
@@ -774,7 +1025,9 @@ def test_a_search_that_is_stopped_before_its_first_step_goes_on_to_the_same_byte
             assert zarr.open_array(f"run.zarr/{name}")[...].tobytes() == array[...].tobytes(), name
 
 
-def test_what_was_stopped_before_anything_was_written_says_so(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_stopped_before_anything_was_written_says_so(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -789,7 +1042,10 @@ def test_a_checkpoint_is_put_into_nothing_of_others(data: str, tmp_path: Path) -
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "thesis.txt").write_text("mine")
-    for command in (["penalty", data, "-k", 3, "--fit", "--checkpoint", "mine"], ["path", data, "mine", "--resume"]):
+    for command in (
+        ["penalty", data, "-k", 3, "--fit", "--checkpoint", "mine"],
+        ["path", data, "mine", "--resume"],
+    ):
         result = call(*command)
         assert result.exit_code == 2
         assert "is no output of ours, so it is never removed" in " ".join(result.output.split())

@@ -51,16 +51,32 @@ def attribute_docs(node: ast.Module | ast.ClassDef) -> Iterator[ast.Constant]:
     """String expressions in a class or module, which document the attribute before them."""
     for statement in node.body:
         value = getattr(statement, "value", None)
-        if isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+        if (
+            isinstance(statement, ast.Expr)
+            and isinstance(value, ast.Constant)
+            and isinstance(value.value, str)
+        ):
             yield value
 
 
 def takes_or_returns_arrays(function: Function) -> bool:
     """Whether an annotation of the function names an array type."""
     arguments = function.args
-    each = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    annotations = [argument.annotation for argument in each if argument is not None] + [function.returns]
-    return any(ARRAY.search(ast.unparse(annotation)) for annotation in annotations if annotation is not None)
+    each = [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ]
+    annotations = [argument.annotation for argument in each if argument is not None] + [
+        function.returns
+    ]
+    return any(
+        ARRAY.search(ast.unparse(annotation))
+        for annotation in annotations
+        if annotation is not None
+    )
 
 
 def public_functions(tree: ast.Module) -> Iterator[tuple[str, Function, str]]:
@@ -71,7 +87,9 @@ def public_functions(tree: ast.Module) -> Iterator[tuple[str, Function, str]]:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             docs = " ".join(str(each.value) for each in attribute_docs(node))
             for method in node.body:
-                if isinstance(method, Function) and (method.name == "__call__" or method.name[0] != "_"):
+                if isinstance(method, Function) and (
+                    method.name == "__call__" or method.name[0] != "_"
+                ):
                     yield f"{node.name}.{method.name}", method, docs
 
 
@@ -91,7 +109,9 @@ def phrases_of(path: Path) -> list[str]:
     found = []
     for line, text in texts(path):
         for name, pattern in PHRASES.items():
-            found += [f"{path.name}:{line} {name}: {match.group()}" for match in pattern.finditer(text)]
+            found += [
+                f"{path.name}:{line} {name}: {match.group()}" for match in pattern.finditer(text)
+            ]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, Documented):
             doc = ast.get_docstring(node) or ""
@@ -106,7 +126,8 @@ def test_public_functions_of_arrays_name_shapes(path):
     unnamed = [
         f"{path.relative_to(PACKAGE)}:{node.lineno} {name}"
         for name, node, docs in functions
-        if takes_or_returns_arrays(node) and not SHAPE.search((ast.get_docstring(node) or "") + docs)
+        if takes_or_returns_arrays(node)
+        and not SHAPE.search((ast.get_docstring(node) or "") + docs)
     ]
     assert unnamed == []
 

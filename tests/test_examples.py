@@ -61,7 +61,9 @@ def test_figure_2d_is_drawn(tmp_path: Path) -> None:
     assert result.output.endswith(f"figure: {tmp_path / 'd.png'}\n")
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
     sets, truth = shared.draw(0)
-    assert {(len(rows), len(set(labels))) for rows, labels in zip(sets, truth, strict=True)} == {(25, 5)}
+    assert {(len(rows), len(set(labels))) for rows, labels in zip(sets, truth, strict=True)} == {
+        (25, 5)
+    }
 
 
 def test_neighbors_find_moons_and_rings_and_others_do_not() -> None:
@@ -86,7 +88,9 @@ def test_three_gaussians_are_found_in_any_order_as_the_paper_says() -> None:
 def test_three_clusters_stand_over_the_longest_interval_of_penalties() -> None:
     three = example("three_gaussians.py")
     penalties = np.geomspace(5.0, 100.0, 40)
-    k, first, last = three.longest(three.intervals(penalties, three.clusters_at(three.draw()[0], penalties)))
+    k, first, last = three.longest(
+        three.intervals(penalties, three.clusters_at(three.draw()[0], penalties))
+    )
     assert k == 3
     assert last / first > 1.5
 
@@ -102,7 +106,12 @@ def test_the_sampler_finds_three_gaussians_and_with_a_prior_on_alpha_more() -> N
 
 def test_the_table_of_uci_sets_splits_and_fills_as_it_says() -> None:
     uci = example("uci_table.py")
-    assert uci.filled(np.array([[1, 5], [np.nan, 5], [2, np.nan], [2, 4]])).tolist() == [[1, 5], [2, 5], [2, 5], [2, 4]]
+    assert uci.filled(np.array([[1, 5], [np.nan, 5], [2, np.nan], [2, 4]])).tolist() == [
+        [1, 5],
+        [2, 5],
+        [2, 5],
+        [2, 4],
+    ]
     data = uci.DataSet(np.arange(10.0)[:, np.newaxis], np.arange(10) % 2)
     validation, clustered = uci.split(data, 3)
     assert (len(validation.rows), len(clustered.rows), data.k) == (3, 7, 2)
@@ -134,10 +143,18 @@ def test_local_minima_are_those_of_the_papers_figures() -> None:
     assert (many.clusters, searched.clusters) == (2, 4)
     few, full = minima.figure_2().values()
     assert {one.objective for one in few.values()} == {120.0}
-    assert [full[name].objective for name in ("batch", "online", "search")] == [2100.0, 2100.0, 200.0]
+    assert [full[name].objective for name in ("batch", "online", "search")] == [
+        2100.0,
+        2100.0,
+        200.0,
+    ]
     assert full["split-merge"].clusters == 2
     few, full = minima.figure_3().values()
-    assert {one.clusters for one in few.values()} == {full["batch"].clusters, full["online"].clusters} == {2}
+    assert (
+        {one.clusters for one in few.values()}
+        == {full["batch"].clusters, full["online"].clusters}
+        == {2}
+    )
     costs = [full[name].objective for name in ("search", "split-merge", "split", "batch")]
     assert costs == sorted(costs)
     assert full["search"].clusters == 5
@@ -171,7 +188,9 @@ def test_image_patches_settle_before_their_centers_repeat(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", WITH_FIGURE)
-def test_a_figure_without_matplotlib_is_refused_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_without_matplotlib_is_refused_at_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = example(name)
     monkeypatch.setitem(made.main.callback.__globals__, "find_spec", lambda _: None)
     answer = CliRunner().invoke(made.main, ["--figure", "figure.png"])

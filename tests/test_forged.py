@@ -12,17 +12,48 @@ import numpy as np
 import pytest
 from test_odd_calls import ESTIMATORS, ROWS
 
-from dask_dpmeans import CorruptStoreError, InputError, OnlineDPMeans, SplitMergeDPMeans, fit, load, predict
+from dask_dpmeans import (
+    CorruptStoreError,
+    InputError,
+    OnlineDPMeans,
+    SplitMergeDPMeans,
+    fit,
+    load,
+    predict,
+)
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli.tables import run_table
 from dask_dpmeans.report import page
 from dask_dpmeans.storage.arrays import CONTENTS, MARKER, read, signed, write
 from dask_dpmeans.storage.location import Location
 
-FOREIGN = [None, True, "x", "", -1, 0, 1, 7, 2.5, -2.5, float("nan"), 10**30, [], [0], [7], [-1, 0], ["a"], {"a": 1}]
+FOREIGN = [
+    None,
+    True,
+    "x",
+    "",
+    -1,
+    0,
+    1,
+    7,
+    2.5,
+    -2.5,
+    float("nan"),
+    10**30,
+    [],
+    [0],
+    [7],
+    [-1, 0],
+    ["a"],
+    {"a": 1},
+]
 FEW = int(os.environ.get("DPMEANS_FORGERIES", "1"))
 """Of these in place of each attribute and of each array, others for each method; 19 are all."""
-METHODS = [name for name, (model, _) in ESTIMATORS.items() if not isinstance(model, OnlineDPMeans | SplitMergeDPMeans)]
+METHODS = [
+    name
+    for name, (model, _) in ESTIMATORS.items()
+    if not isinstance(model, OnlineDPMeans | SplitMergeDPMeans)
+]
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -84,7 +115,9 @@ def test_a_forged_attribute_is_an_error_of_ours_or_a_result(run: Path, tmp_path:
                 root.write_text(json.dumps(forged))
                 check(run, tmp_path / "out.zarr", f"{'.'.join(path)}={foreign!r}")
                 if (tmp_path / "out.zarr").exists():
-                    (tmp_path / "out.zarr").rename(tmp_path / f"{len(list(tmp_path.iterdir()))}.zarr")
+                    (tmp_path / "out.zarr").rename(
+                        tmp_path / f"{len(list(tmp_path.iterdir()))}.zarr"
+                    )
     finally:
         root.write_text(text)
 
@@ -118,7 +151,11 @@ def test_a_forged_array_is_an_error_of_ours_or_a_result(run: Path, tmp_path: Pat
                 root["attributes"][CONTENTS][name] = write(place, other, attributes=attributes)
                 root["attributes"] = signed(root["attributes"])
                 (run / "zarr.json").write_text(json.dumps(root))
-                check(run, tmp_path / f"{name}-{number}.zarr", f"{name} of {other.dtype}, {other.shape}")
+                check(
+                    run,
+                    tmp_path / f"{name}-{number}.zarr",
+                    f"{name} of {other.dtype}, {other.shape}",
+                )
         finally:
             write(place, values, attributes=attributes)
             (run / "zarr.json").write_text(text)
@@ -153,7 +190,9 @@ def test_the_error_names_the_attribute(path: tuple[str, ...], value: Any, tmp_pa
     forged["attributes"] = signed(forged["attributes"])
     root.write_text(json.dumps(forged))
     named = path[-1] if path[-1] != "scaled" else "arrays"
-    found = readers(tmp_path / "run.zarr", tmp_path / "out.zarr") | {"report": partial(page, tmp_path / "run.zarr")}
+    found = readers(tmp_path / "run.zarr", tmp_path / "out.zarr") | {
+        "report": partial(page, tmp_path / "run.zarr")
+    }
     for reader in found.values():
         with pytest.raises(CorruptStoreError, match=named):
             reader()

@@ -37,7 +37,9 @@ def test_a_fit_comes_out_as_it_did(name: str, kept: Path, tmp_path: Path) -> Non
     assert again.arrays.keys() == result.arrays.keys()
     for key, values in result.arrays.items():
         atol = TOLERANCE * np.abs(values).max(initial=0.0)
-        np.testing.assert_allclose(again.arrays[key], values, rtol=TOLERANCE, atol=atol, err_msg=key)
+        np.testing.assert_allclose(
+            again.arrays[key], values, rtol=TOLERANCE, atol=atol, err_msg=key
+        )
     assert model.n_iter_ == before.n_iter_
     assert all(map(same_figures, model.history_, before.history_))
 
@@ -45,7 +47,9 @@ def test_a_fit_comes_out_as_it_did(name: str, kept: Path, tmp_path: Path) -> Non
 @EACH
 def test_a_run_of_then_predicts_now(name: str, kept: Path) -> None:
     rows, model = np.load(golden_runs.FOLDER / "rows.npy"), load(kept)
-    groups = {key: value for key, value in golden_runs.options(name, rows).items() if key == "groups"}
+    groups = {
+        key: value for key, value in golden_runs.options(name, rows).items() if key == "groups"
+    }
     np.testing.assert_array_equal(model.predict(rows, **groups), model.labels_.compute())
 
 

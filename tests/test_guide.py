@@ -103,7 +103,9 @@ def run_command(words: list[str]) -> None:
 def check_python(block: CodeBlock) -> None:
     """Compile a block that is not run, and find the names that it imports from this package."""
     compile(block.text, "block", "exec")
-    for module, names in re.findall(r"^from (dask_dpmeans[\w.]*) import (.*)$", block.text, flags=re.M):
+    for module, names in re.findall(
+        r"^from (dask_dpmeans[\w.]*) import (.*)$", block.text, flags=re.M
+    ):
         for name in names.split(", "):
             assert hasattr(importlib.import_module(module), name), name
 
@@ -137,7 +139,11 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = tmp_path_factory.mktemp("cluster") / "scheduler.json"
     dask = [sys.executable, "-m", "dask"]
     options = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": file.parent}
+    quiet: dict[str, Any] = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "cwd": file.parent,
+    }
     processes = [subprocess.Popen([*dask, "scheduler", "--port", "0", *options], **quiet)]
     processes.append(subprocess.Popen([*dask, "worker", "--nthreads", "2", *options], **quiet))
     try:
@@ -158,14 +164,22 @@ def object_store() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"
-    keys = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=address, **keys).create_bucket(Bucket="bucket", ACL="public-read-write")
+    keys = {
+        "aws_access_key_id": "me",
+        "aws_secret_access_key": "secret",
+        "region_name": "us-east-1",
+    }
+    boto3.client("s3", endpoint_url=address, **keys).create_bucket(
+        Bucket="bucket", ACL="public-read-write"
+    )
     yield address
     server.stop()
 
 
 @pytest.fixture
-def stand_ins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, page: Path) -> dict[str, str]:
+def stand_ins(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, page: Path
+) -> dict[str, str]:
     """What stands in for addresses of a page; a local S3 server is found by the environment."""
     text = "".join(block.text for block in blocks(page) if can_run(block))
     if "s3://" in text:
@@ -219,7 +233,10 @@ def test_the_readme_is_short_and_begins_with_the_two_commands_of_the_gate() -> N
     [
         ("dask-dpmeans fit data run --penalti 4", "[Nn]o such option"),
         ("dask-dpmeans fit data run", "[Mm]issing parameter: penalty"),
-        ("dask-dpmeans hdp data run --groups g --local-penalty x --global-penalty 1", "is not a valid float"),
+        (
+            "dask-dpmeans hdp data run --groups g --local-penalty x --global-penalty 1",
+            "is not a valid float",
+        ),
     ],
 )
 def test_options_of_a_block_that_is_not_run_are_checked(text: str, message: str) -> None:
@@ -235,14 +252,18 @@ def test_a_name_that_is_not_there_and_an_extra_that_is_not_are_found() -> None:
 
 
 def test_a_block_that_needs_a_newer_package_is_checked_alone() -> None:
-    block = CodeBlock("python", "# needs numpy 99.0\nfrom dask_dpmeans import DPMeans\nraise KeyError('ran')\n", 1)
+    block = CodeBlock(
+        "python", "# needs numpy 99.0\nfrom dask_dpmeans import DPMeans\nraise KeyError('ran')\n", 1
+    )
     run_block(GUIDE, block, {})
     with pytest.raises(KeyError, match="ran"):
         run_block(GUIDE, block._replace(text=block.text.replace("99.0", "2.0")), {})
 
 
 def test_the_gallery_gives_arguments_to_examples_that_are_there() -> None:
-    names = re.findall(r'^    "(\w+\.py)": \[', (GUIDE / "conf.py").read_text(encoding="utf-8"), flags=re.M)
+    names = re.findall(
+        r'^    "(\w+\.py)": \[', (GUIDE / "conf.py").read_text(encoding="utf-8"), flags=re.M
+    )
     assert len(names) > 5
     assert {name for name in names if not (ROOT / "examples" / name).exists()} == set()
 
@@ -261,10 +282,22 @@ def listed() -> dict[str, list[str]]:
 
 def public(module: Any) -> set[str]:
     """The functions and classes of a module for its users; types of keywords are not among them."""
-    own = {name for name, each in vars(module).items() if getattr(each, "__module__", None) == module.__name__}
+    own = {
+        name
+        for name, each in vars(module).items()
+        if getattr(each, "__module__", None) == module.__name__
+    }
     names = getattr(module, "__all__", own)
-    kinds = [name for name in names if inspect.isclass(each := getattr(module, name)) or inspect.isfunction(each)]
-    return {name for name in kinds if not name.startswith("_") and not is_typeddict(getattr(module, name))}
+    kinds = [
+        name
+        for name in names
+        if inspect.isclass(each := getattr(module, name)) or inspect.isfunction(each)
+    ]
+    return {
+        name
+        for name in kinds
+        if not name.startswith("_") and not is_typeddict(getattr(module, name))
+    }
 
 
 def test_the_reference_lists_every_public_name() -> None:

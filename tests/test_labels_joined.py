@@ -29,7 +29,9 @@ def folder(frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "table.parquet").mkdir()
     for number, part in enumerate(np.array_split(np.arange(200), 11)):
-        frame.iloc[part].to_parquet(tmp_path / f"table.parquet/part.{number}.parquet", row_group_size=7)
+        frame.iloc[part].to_parquet(
+            tmp_path / f"table.parquet/part.{number}.parquet", row_group_size=7
+        )
     return tmp_path
 
 
@@ -67,7 +69,10 @@ def test_the_guide_labels_from_an_exported_model(folder: Path, frame: pd.DataFra
 def test_pandas_takes_labels_as_they_are(frame: pd.DataFrame) -> None:
     rows = frame[["age", "income"]]
     model = DPMeans(4.0).fit(rows)
-    assert frame.assign(label=model.labels_).groupby("label").size().tolist() == model.cluster_weights_.tolist()
+    assert (
+        frame.assign(label=model.labels_).groupby("label").size().tolist()
+        == model.cluster_weights_.tolist()
+    )
 
 
 def test_a_run_is_opened_by_xarray_dask_and_zarr(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -47,7 +47,11 @@ from dask_dpmeans.selection.penalty import (
 )
 
 NAMES = ["age", "income", "size"]
-ROWS = np.random.default_rng(0).standard_normal((40, 3)) + np.arange(40)[:, None] % 2 * [9.0, 0.0, 3.0]
+ROWS = np.random.default_rng(0).standard_normal((40, 3)) + np.arange(40)[:, None] % 2 * [
+    9.0,
+    0.0,
+    3.0,
+]
 FRAME = pd.DataFrame(ROWS, columns=NAMES)
 
 Form = Callable[[pd.DataFrame], Any]
@@ -56,12 +60,16 @@ NAMED: dict[str, Form] = {
     "polars": lambda frame: pl.DataFrame({name: frame[name].to_numpy() for name in frame}),
     "arrow": lambda frame: pa.table({name: frame[name].to_numpy() for name in frame}),
     "dask frame": lambda frame: dd.from_pandas(frame, npartitions=3),
-    "xarray": lambda frame: xr.DataArray(frame.to_numpy(), dims=("row", "feature"), coords={"feature": list(frame)}),
+    "xarray": lambda frame: xr.DataArray(
+        frame.to_numpy(), dims=("row", "feature"), coords={"feature": list(frame)}
+    ),
 }
 UNNAMED: dict[str, Form] = {
     "numpy": lambda frame: frame.to_numpy(),
     "numbers": lambda frame: frame.set_axis(range(frame.shape[1]), axis=1),
-    "numbers, dask": lambda frame: dd.from_pandas(frame.set_axis(range(frame.shape[1]), axis=1), npartitions=2),
+    "numbers, dask": lambda frame: dd.from_pandas(
+        frame.set_axis(range(frame.shape[1]), axis=1), npartitions=2
+    ),
     "dask": lambda frame: da.from_array(frame.to_numpy(), chunks=(17, 2)),
     "zarr": lambda frame: zarr.create_array({}, data=frame.to_numpy(), chunks=(16, 3)),
     "sparse": lambda frame: csr_array(frame.to_numpy()),
@@ -119,7 +127,9 @@ def test_the_rule_is_that_of_scikit_learn() -> None:
                 assert outcome(ours.predict, form(frame)) == expected
     ours, theirs = DPMeans(20.0).fit(ROWS), KMeans(2, n_init=1).fit(ROWS)
     for frame in (FRAME, ROWS, ROWS[:, :2]):
-        assert outcome(ours.predict, frame) == outcome(theirs.predict, frame).replace("KMeans", "DPMeans").rstrip(".")
+        assert outcome(ours.predict, frame) == outcome(theirs.predict, frame).replace(
+            "KMeans", "DPMeans"
+        ).rstrip(".")
 
 
 @pytest.mark.parametrize("at_fit", FORMS)
@@ -129,11 +139,16 @@ def test_columns_go_by_name(model: Any, at_fit: str) -> None:
     assert list(getattr(model, "feature_names_in_", [])) == (NAMES if at_fit in NAMED else [])
     for ask, forms in ((model.predict, FORMS), (model.transform, ASKED), (model.score, ASKED)):
         for at_predict, form in forms.items():
-            assert outcome(ask, form(FRAME)) == by_the_rule(name, at_fit, at_predict), (at_predict, ask)
+            assert outcome(ask, form(FRAME)) == by_the_rule(name, at_fit, at_predict), (
+                at_predict,
+                ask,
+            )
         if at_fit in NAMED:
             for form in NAMED.values():
                 for frame in SWAPPED:
-                    assert outcome(ask, form(frame)).startswith("The feature names should match those that were passed")
+                    assert outcome(ask, form(frame)).startswith(
+                        "The feature names should match those that were passed"
+                    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -147,9 +162,15 @@ def test_an_array_after_a_table_takes_its_names_away(form: str) -> None:
 @pytest.mark.parametrize("form", ["pandas", "dask frame"])
 def test_names_that_are_text_in_part_are_refused_as_by_scikit_learn(form: str) -> None:
     frame = FRAME.set_axis(["a", 1, "c"], axis=1)
-    with pytest.raises(TypeError, match="only supported if all input features have string names, but your input has"):
+    with pytest.raises(
+        TypeError,
+        match="only supported if all input features have string names, but your input has",
+    ):
         DPMeans(20.0).fit(NAMED[form](frame))
-    assert outcome(DPMeans(20.0).fit, FRAME.set_axis(["columns", "dims", "column_names"], axis=1)) == ""
+    assert (
+        outcome(DPMeans(20.0).fit, FRAME.set_axis(["columns", "dims", "column_names"], axis=1))
+        == ""
+    )
 
 
 @pytest.mark.parametrize("form", NAMED)
@@ -171,10 +192,15 @@ def test_data_sets_in_a_list_have_the_same_names(form: str) -> None:
     assert list(model.feature_names_in_) == NAMES
     swapped = FRAME[NAMES[::-1]]
     for sets in ([make(FRAME[:20]), make(swapped[20:])], [make(FRAME), ROWS]):
-        with pytest.raises(InputError, match=r"must have the same columns in one order, got .* in set 0 and"):
+        with pytest.raises(
+            InputError, match=r"must have the same columns in one order, got .* in set 0 and"
+        ):
             HDPMeans(20.0, 20.0).fit(sets)
     groups = np.zeros(40, np.int64)
-    for ask in (lambda rows: model.predict([rows, rows]), lambda rows: model.predict(rows, groups=groups)):
+    for ask in (
+        lambda rows: model.predict([rows, rows]),
+        lambda rows: model.predict(rows, groups=groups),
+    ):
         assert outcome(ask, make(FRAME)) == ""
         assert "must be in the same order as they were in fit" in outcome(ask, make(swapped))
         assert "does not have valid feature names" in outcome(ask, ROWS)
@@ -192,15 +218,33 @@ def stored(form: str, frame: pd.DataFrame, folder: Path) -> Any:
     return FORMS[form](frame)
 
 
-STORED = ["pandas", "polars", "arrow", "dask frame", "xarray", "parquet", "parquet, named", "numpy", "zarr"]
+STORED = [
+    "pandas",
+    "polars",
+    "arrow",
+    "dask frame",
+    "xarray",
+    "parquet",
+    "parquet, named",
+    "numpy",
+    "zarr",
+]
 
 
-@pytest.mark.parametrize("options", [{}, {"columns": [2, 0], "scale": "std"}], ids=["all", "chosen"])
+@pytest.mark.parametrize(
+    "options", [{}, {"columns": [2, 0], "scale": "std"}], ids=["all", "chosen"]
+)
 @pytest.mark.parametrize("at_fit", STORED)
-def test_runs_keep_names_and_predict_by_name(at_fit: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_runs_keep_names_and_predict_by_name(
+    at_fit: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     named = at_fit not in UNNAMED
-    model = fit(stored(at_fit, FRAME, tmp_path), tmp_path / "run", DPMeans(0.9, random_state=0), **options)
-    assert list(getattr(load(tmp_path / "run"), "feature_names_in_", [])) == (NAMES if named else [])
+    model = fit(
+        stored(at_fit, FRAME, tmp_path), tmp_path / "run", DPMeans(0.9, random_state=0), **options
+    )
+    assert list(getattr(load(tmp_path / "run"), "feature_names_in_", [])) == (
+        NAMES if named else []
+    )
     for form in STORED:
         same = named == (form not in UNNAMED)
 
@@ -213,7 +257,9 @@ def test_runs_keep_names_and_predict_by_name(at_fit: str, options: dict[str, Any
         if named and form not in UNNAMED:
             for frame in SWAPPED:
                 said = outcome(ask, stored(form, frame, tmp_path))
-                assert said.startswith("The feature names should match those that were passed during fit")
+                assert said.startswith(
+                    "The feature names should match those that were passed during fit"
+                )
     for form in FORMS:
         expected = by_the_rule("DPMeans", "pandas" if named else "numpy", form)
         assert outcome(model.predict, FORMS[form](FRAME)) == expected
@@ -226,7 +272,9 @@ def test_a_run_that_is_gone_on_with_keeps_its_names(tmp_path: Path) -> None:
     swapped = FRAME.set_axis(NAMES[::-1], axis=1)
     with pytest.raises(InputError, match="must be in the same order as they were in fit"):
         fit(swapped, tmp_path / "run", DPMeans(0.5, random_state=0, tol=0), resume=True)
-    with pytest.warns(match="X does not have valid feature names, but the run was fitted with feature names"):
+    with pytest.warns(
+        match="X does not have valid feature names, but the run was fitted with feature names"
+    ):
         model = fit(ROWS, tmp_path / "run", DPMeans(0.5, random_state=0, tol=0), resume=True)
     assert list(model.feature_names_in_) == NAMES
 
@@ -239,7 +287,9 @@ def test_pipelines_and_exports_keep_names(options: dict[str, Any], tmp_path: Pat
     np.testing.assert_array_equal(served.predict(FRAME), model.labels_.compute())
     for frame in UNLIKE.values():
         assert outcome(served.predict, frame) == outcome(model.predict, frame)
-    assert "does not have valid feature names, but FunctionTransformer" in outcome(served.predict, ROWS)
+    assert "does not have valid feature names, but FunctionTransformer" in outcome(
+        served.predict, ROWS
+    )
     unnamed = DPMeans(9.0).fit(ROWS)
     assert json.loads(as_json(unnamed))["column_names"] is None
     assert not hasattr(as_pipeline(unnamed), "feature_names_in_")
@@ -259,7 +309,10 @@ def test_first_centers_are_of_the_same_columns(tmp_path: Path) -> None:
             lambda start=start: fit(swapped, tmp_path / "other", start),
             lambda start=start: fit(FRAME, tmp_path / "other", start, columns=[2, 1, 0]),
         ):
-            with pytest.raises(InputError, match="init holds centers of the columns 'age', 'income', 'size', the rows"):
+            with pytest.raises(
+                InputError,
+                match="init holds centers of the columns 'age', 'income', 'size', the rows",
+            ):
                 refused()
         swapped.to_parquet(tmp_path / "t.parquet")
         with pytest.raises(InputError, match="init holds centers of the columns"):
@@ -282,7 +335,9 @@ def test_what_chooses_penalties_takes_tables(form: str, tmp_path: Path) -> None:
 
 def test_names_of_clusters_go_out_under_the_names_of_the_estimator() -> None:
     model = DPMeans(20.0).fit(NAMED["dask frame"](FRAME)).set_output(transform="pandas")
-    assert list(model.transform(FRAME)) == [f"dpmeans{number}" for number in range(model.n_clusters_)]
+    assert list(model.transform(FRAME)) == [
+        f"dpmeans{number}" for number in range(model.n_clusters_)
+    ]
     with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
         KMeans(2).fit(FRAME).get_feature_names_out(NAMES[::-1])
     with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
@@ -290,7 +345,9 @@ def test_names_of_clusters_go_out_under_the_names_of_the_estimator() -> None:
 
 
 def test_the_command_line_goes_by_name(tmp_path: Path) -> None:
-    one, other, run = (str(tmp_path / name) for name in ("one.parquet", "other.parquet", "run.zarr"))
+    one, other, run = (
+        str(tmp_path / name) for name in ("one.parquet", "other.parquet", "run.zarr")
+    )
     pq.write_table(pa.table(FRAME), one)
     pq.write_table(pa.table(FRAME[NAMES[::-1]]), other)
     zarr.create_array(str(tmp_path / "rows.zarr"), data=ROWS)
@@ -304,7 +361,12 @@ def test_the_command_line_goes_by_name(tmp_path: Path) -> None:
     assert (code, "names must be in the same order as they were in fit" in said) == (2, True)
     code, said = call("predict", run, f"{other}#{','.join(NAMES)}", str(tmp_path / "labels"))
     assert (code, "Warning" in said) == (0, False)
-    code, said = call("predict", run, str(tmp_path / "rows.zarr"), str(tmp_path / "labels"), "--force")
+    code, said = call(
+        "predict", run, str(tmp_path / "rows.zarr"), str(tmp_path / "labels"), "--force"
+    )
     assert (code, "Warning: X does not have valid feature names, but the run" in said) == (0, True)
     code, said = call("fit", other, str(tmp_path / "next.zarr"), "--penalty", "20", "--init", run)
-    assert (code, "init holds centers of the columns 'age', 'size', the rows are of" in said) == (2, True)
+    assert (code, "init holds centers of the columns 'age', 'size', the rows are of" in said) == (
+        2,
+        True,
+    )

@@ -92,13 +92,34 @@ ODD = {
 EXTREME = {"huge", "small", "minus one", "zero"}
 """Of these some are sound, and lead to what has no number."""
 OURS = (InputError, TooManyClustersError, CorruptStoreError)
-DATA = {"X", "data", "sample_weight", "groups", "labels", "labels_true", "labels_pred", "graph", "init"}
+DATA = {
+    "X",
+    "data",
+    "sample_weight",
+    "groups",
+    "labels",
+    "labels_true",
+    "labels_pred",
+    "graph",
+    "init",
+}
 DATA |= {"model", "estimator", "tree", "path"}
 """Parameters that are arrays or models, whose errors say more than what they must be."""
 PLACES = {"run", "out", "store", "path"}
 LEFT_OUT = {"y", "self", "figure"}
 """What scikit-learn wants there, and is ignored; what matplotlib takes."""
-FEW = ("none", "numpy true", "text", "nan", "minus one", "float", "fraction", "list", "mapping", "object")
+FEW = (
+    "none",
+    "numpy true",
+    "text",
+    "nan",
+    "minus one",
+    "float",
+    "fraction",
+    "list",
+    "mapping",
+    "object",
+)
 SLOW = {"fit", "report", "predict", "dry_run"}
 """Functions that are given a few of them, as a call takes its time; the others share their checks."""
 
@@ -106,7 +127,10 @@ ESTIMATORS: dict[str, tuple[BaseEstimator, dict[str, Any]]] = {
     "DPMeans": (DPMeans(4.0, max_iter=5), {"X": ROWS}),
     "DPMeans, search": (DPMeans(4.0, search=True, max_iter=5, random_state=0), {"X": ROWS}),
     "HDPMeans": (HDPMeans(4.0, 4.0, max_iter=5), {"X": ROWS, "groups": LABELS}),
-    "HDPMeans, search": (HDPMeans(4.0, 4.0, search=True, max_iter=5), {"X": ROWS, "groups": LABELS}),
+    "HDPMeans, search": (
+        HDPMeans(4.0, 4.0, search=True, max_iter=5),
+        {"X": ROWS, "groups": LABELS},
+    ),
     "KernelDPMeans": (KernelDPMeans(0.5, kernel="poly", gamma=0.5, max_iter=5), {"X": ROWS}),
     "KernelDPMeans, Nystroem": (
         KernelDPMeans(0.5, approximation="nystroem", n_components=3, random_state=0, max_iter=5),
@@ -117,7 +141,10 @@ ESTIMATORS: dict[str, tuple[BaseEstimator, dict[str, Any]]] = {
         {"X": ROWS},
     ),
     "SpectralDPMeans": (SpectralDPMeans(0.5, max_iter=5), {"X": ROWS}),
-    "SpectralDPMeans, rbf": (SpectralDPMeans(0.5, affinity="rbf", n_landmarks=3, random_state=0), {"X": ROWS}),
+    "SpectralDPMeans, rbf": (
+        SpectralDPMeans(0.5, affinity="rbf", n_landmarks=3, random_state=0),
+        {"X": ROWS},
+    ),
     "SpectralDPMeans, neighbors": (
         SpectralDPMeans(0.5, affinity="nearest_neighbors", n_neighbors=2, random_state=0),
         {"X": ROWS},
@@ -127,7 +154,9 @@ ESTIMATORS: dict[str, tuple[BaseEstimator, dict[str, Any]]] = {
     "OnlineDPMeans": (OnlineDPMeans(4.0), {"X": ROWS}),
     "SplitMergeDPMeans": (SplitMergeDPMeans(4.0), {"X": ROWS}),
     "GibbsMixture": (
-        GibbsMixture(variance_prior=(1.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=3, random_state=0),
+        GibbsMixture(
+            variance_prior=(1.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=3, random_state=0
+        ),
         {"X": ROWS},
     ),
 }
@@ -140,7 +169,12 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "rows.npy", ROWS)
     np.save(folder / "labels.npy", LABELS)
     fit(str(folder / "rows.npy"), folder / "run.zarr", DPMeans(4.0, random_state=0))
-    fit(str(folder / "rows.npy"), folder / "hdp.zarr", HDPMeans(4.0, 4.0), groups=str(folder / "labels.npy"))
+    fit(
+        str(folder / "rows.npy"),
+        folder / "hdp.zarr",
+        HDPMeans(4.0, 4.0),
+        groups=str(folder / "labels.npy"),
+    )
     write_path(penalty_path(ROWS, [1.0, 4.0]), folder / "path.zarr")
     write_tree(cluster_tree(load(folder / "run.zarr")), folder / "tree.zarr")
     return folder
@@ -153,10 +187,16 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
     sets = HDPMeans(4.0, 4.0).fit(ROWS, groups=LABELS)
     path = penalty_path(ROWS, [1.0, 4.0])
     return {
-        "fit": ("estimators", {"data": rows, "run": str(new / "run.zarr"), "method": model, "force": True}),
+        "fit": (
+            "estimators",
+            {"data": rows, "run": str(new / "run.zarr"), "method": model, "force": True},
+        ),
         "dry_run": ("estimators", {"data": rows, "run": str(new / "none.zarr"), "method": model}),
         "load": ("estimators", {"run": run}),
-        "predict": ("run", {"run": run, "data": rows, "out": str(new / "labelled.zarr"), "force": True}),
+        "predict": (
+            "run",
+            {"run": run, "data": rows, "out": str(new / "labelled.zarr"), "force": True},
+        ),
         "partition": ("metrics", {"X": rows, "labels": labels}),
         "inertia": ("metrics", {"X": rows, "labels": labels}),
         "objective": ("metrics", {"X": rows, "labels": labels, "penalty": 4.0}),
@@ -169,17 +209,26 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
         "farthest_first": ("penalty", {"X": rows, "k": 2}),
         "penalty_path": ("penalty", {"X": ROWS, "penalties": [1.0, 4.0], "random_state": 0}),
         "penalty_for": ("penalty", {"X": ROWS, "n_clusters": 2, "random_state": 0}),
-        "hdp_penalties": ("penalty", {"data": ROWS, "local_clusters": 1, "global_clusters": 2, "groups": LABELS}),
+        "hdp_penalties": (
+            "penalty",
+            {"data": ROWS, "local_clusters": 1, "global_clusters": 2, "groups": LABELS},
+        ),
         "read_path": ("penalty", {"path": str(there / "path.zarr")}),
         "write_path": ("penalty", {"path": path, "out": str(new / "path.zarr"), "force": True}),
         "cluster_tree": ("tree", {"model": model, "penalties": [1.0, 400.0]}),
         "read_tree": ("tree", {"path": str(there / "tree.zarr")}),
-        "write_tree": ("tree", {"tree": cluster_tree(model), "out": str(new / "tree.zarr"), "force": True}),
+        "write_tree": (
+            "tree",
+            {"tree": cluster_tree(model), "out": str(new / "tree.zarr"), "force": True},
+        ),
         "limit_concentration": ("gibbs", {"penalty": 4.0, "variance": 1.0, "n_features": 2}),
         "export": ("export", {"run": run, "out": str(new / "model.json"), "force": True}),
         "as_json": ("export", {"model": model}),
         "as_pipeline": ("export", {"model": model}),
-        "report": ("report", {"store": run, "out": str(new / "run.html"), "data": False, "force": True}),
+        "report": (
+            "report",
+            {"store": run, "out": str(new / "run.html"), "data": False, "force": True},
+        ),
         "plot.path": ("plot", {"path": path}),
         "plot.history": ("plot", {"model": model}),
         "plot.sizes": ("plot", {"model": model}),
@@ -208,9 +257,20 @@ def public_functions() -> dict[str, Callable[..., Any]]:
     found["limit_concentration"] = limit_concentration
     for name, hidden in MODULES.items():
         module = importlib.import_module(f"dask_dpmeans.{name}")
-        here = {each: value for each, value in vars(module).items() if not each.startswith("_") and each not in hidden}
-        here = {each: value for each, value in here.items() if getattr(value, "__module__", "") == module.__name__}
-        found |= {f"plot.{each}" if name == "figures.plot" else each: value for each, value in here.items()}
+        here = {
+            each: value
+            for each, value in vars(module).items()
+            if not each.startswith("_") and each not in hidden
+        }
+        here = {
+            each: value
+            for each, value in here.items()
+            if getattr(value, "__module__", "") == module.__name__
+        }
+        found |= {
+            f"plot.{each}" if name == "figures.plot" else each: value
+            for each, value in here.items()
+        }
     return {name: value for name, value in found.items() if inspect.isfunction(value)}
 
 
@@ -253,7 +313,9 @@ def from_sklearn(error: BaseException) -> bool:
 
 
 @pytest.mark.parametrize("name", list(ESTIMATORS))
-def test_an_odd_parameter_of_an_estimator_is_refused_by_name_or_does_what_it_says(name: str) -> None:
+def test_an_odd_parameter_of_an_estimator_is_refused_by_name_or_does_what_it_says(
+    name: str,
+) -> None:
     model, data = ESTIMATORS[name]
     clone(model).fit(**data)
     for parameter in model.get_params(deep=False):
@@ -277,10 +339,23 @@ def test_a_fit_from_store_to_store_takes_what_fit_takes(name: str, tmp_path: Pat
     if isinstance(model, OnlineDPMeans | SplitMergeDPMeans):
         return
     for parameter in model.get_params(deep=False):
-        for value in ("numpy true", "fraction", "float32", "int8", "uint64", "longdouble", "0-d integer"):
+        for value in (
+            "numpy true",
+            "fraction",
+            "float32",
+            "int8",
+            "uint64",
+            "longdouble",
+            "0-d integer",
+        ):
             changed = clone(model)
             setattr(changed, parameter, ODD[value])
-            given = {"data": data["X"], "run": tmp_path / "run.zarr", "method": changed, "force": True}
+            given = {
+                "data": data["X"],
+                "run": tmp_path / "run.zarr",
+                "method": changed,
+                "force": True,
+            }
             given |= {"groups": data["groups"]} if "groups" in data else {}
             check(parameter, lambda given=given: fit(**given), value)
 
@@ -291,7 +366,8 @@ def test_each_public_function_has_a_call_here(there: Path, tmp_path: Path) -> No
     assert estimators == {
         name
         for name in (*dask_dpmeans.__all__, "GibbsMixture")
-        if inspect.isclass(found := getattr(dask_dpmeans, name, GibbsMixture)) and issubclass(found, BaseEstimator)
+        if inspect.isclass(found := getattr(dask_dpmeans, name, GibbsMixture))
+        and issubclass(found, BaseEstimator)
     }
 
 
@@ -309,4 +385,8 @@ def test_an_odd_argument_of_a_function_is_refused_by_name_or_does_what_it_says(
             continue
         for value in FEW if name in SLOW or name.startswith("plot.") else ODD:
             odd = ODD[value]
-            check(parameter, lambda odd=odd, parameter=parameter: function(**given | {parameter: odd}), value)
+            check(
+                parameter,
+                lambda odd=odd, parameter=parameter: function(**given | {parameter: odd}),
+                value,
+            )

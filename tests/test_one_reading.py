@@ -29,7 +29,10 @@ COMMANDS = {
 @pytest.fixture(scope="module", params=RUNS)
 def folder(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    rows = np.concatenate([np.zeros((40, 2)), np.full((60, 2), 9.0)]) + np.arange(200.0).reshape(100, 2) % 3
+    rows = (
+        np.concatenate([np.zeros((40, 2)), np.full((60, 2), 9.0)])
+        + np.arange(200.0).reshape(100, 2) % 3
+    )
     np.save(folder / "rows.npy", rows)
     model, options = RUNS[request.param]
     if "groups" in options:
@@ -53,7 +56,9 @@ def test_a_command_reads_no_array_of_a_run_twice(folder, name, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setattr(output, "read", counted)
     done = CliRunner().invoke(main, command)
-    refused = name == "export" and not folder.name.startswith("dpmeans")  # not nearest centers of rows
+    refused = name == "export" and not folder.name.startswith(
+        "dpmeans"
+    )  # not nearest centers of rows
     assert done.exit_code == (2 if refused else 0), done.output
     assert counts
     assert {place: count for place, count in counts.items() if count > 1} == {}

@@ -25,7 +25,9 @@ def test_mnist10_at_penalty_8_reaches_the_published_objective() -> None:
     assert squared.sum() == pytest.approx(model.inertia_, rel=1e-12)
 
 
-@pytest.mark.skipif(not (DATA / "car.npz").exists(), reason="needs the UCI sets, car.npz and others")
+@pytest.mark.skipif(
+    not (DATA / "car.npz").exists(), reason="needs the UCI sets, car.npz and others"
+)
 def test_uci_sets_come_within_three_hundredths_of_the_published_agreement() -> None:
     """Kulis & Jordan 2012, table 1: DP-means, means over 10 splits."""
     uci = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "uci_table.py"))
@@ -33,4 +35,6 @@ def test_uci_sets_come_within_three_hundredths_of_the_published_agreement() -> N
     for name, data in uci["data_sets"](DATA):
         splits = [uci["split"](data, seed)[1] for seed in range(10)]
         found[name] = float(np.mean([uci["dp_means"](each, data.k) for each in splits]))
-    assert found == pytest.approx({name: scores[0] for name, scores in uci["PUBLISHED"].items()}, abs=0.03)
+    assert found == pytest.approx(
+        {name: scores[0] for name, scores in uci["PUBLISHED"].items()}, abs=0.03
+    )

@@ -113,7 +113,9 @@ def test_online_rows_beyond_the_radius_open_and_others_move_the_nearest_mean():
 
 def test_online_goes_on_where_it_was():
     rows = [[0.0], [4.0], [10.0], [9.0], [5.0]]
-    assert online_dp_means(rows[2:], 16.0, online_dp_means(rows[:2], 16.0)) == online_dp_means(rows, 16.0)
+    assert online_dp_means(rows[2:], 16.0, online_dp_means(rows[:2], 16.0)) == online_dp_means(
+        rows, 16.0
+    )
 
 
 def test_a_row_within_the_radius_joins_the_nearest_box_and_one_at_it_opens():
@@ -129,7 +131,9 @@ def test_a_row_outside_a_box_that_it_would_split_opens_instead():
     box = Box([1.0], 3.0, [0.0], [2.0])
     assert should_split(box, 0.74)
     assert not should_split(box, 0.75)
-    assert split_dp_means([[3.0]], 4.0, [Box([2.0], 7.0, [1.0], [2.0])]) == [Box([2.125], 8.0, [1.0], [3.0])]
+    assert split_dp_means([[3.0]], 4.0, [Box([2.0], 7.0, [1.0], [2.0])]) == [
+        Box([2.125], 8.0, [1.0], [3.0])
+    ]
     assert split_dp_means([[3.0]], 1.9, [Box([2.0], 7.0, [1.0], [2.0])]) == [
         Box([2.0], 7.0, [1.0], [2.0]),
         Box([3.0], 1.0, [3.0], [3.0]),
@@ -152,7 +156,9 @@ def test_a_merge_costs_the_squared_error_that_it_adds_less_the_penalty():
     """Groups {0, 2} and {6}: the mean goes from 1 to 8/3, and the errors from 2 + 0 to 56/3."""
     centers = [[0.0], [2.0], [6.0]]
     assert merge_cost([0, 1], [2], centers, [1.0, 1.0, 1.0], 0.0) == pytest.approx(56 / 3 - 2)
-    assert merge_cost([0], [1], centers, [3.0, 1.0, 1.0], 2.0) == pytest.approx(3 * 0.25 + 2.25 - 2.0)
+    assert merge_cost([0], [1], centers, [3.0, 1.0, 1.0], 2.0) == pytest.approx(
+        3 * 0.25 + 2.25 - 2.0
+    )
 
 
 def test_the_cheapest_merges_come_first_and_end_where_none_pays():
@@ -188,7 +194,13 @@ def test_the_objective_in_the_space_of_a_kernel_is_that_of_the_rows():
 
 
 def test_indicators_have_unit_length_and_their_trace_is_what_the_objective_leaves():
-    assert indicators([1, 0, 1, 1, 1]) == [[0.0, 0.5], [1.0, 0.0], [0.0, 0.5], [0.0, 0.5], [0.0, 0.5]]
+    assert indicators([1, 0, 1, 1, 1]) == [
+        [0.0, 0.5],
+        [1.0, 0.0],
+        [0.0, 0.5],
+        [0.0, 0.5],
+        [0.0, 0.5],
+    ]
     assert 13 - relaxed_trace(PRODUCTS, indicators([0, 0]), 7.0) == pytest.approx(7.5)
 
 

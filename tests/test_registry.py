@@ -23,12 +23,17 @@ from dask_dpmeans.report import report
 from dask_dpmeans.storage.array_spec import RUN_ARRAYS
 from dask_dpmeans.storage.file_names import HISTORY
 
-ROWS = np.concatenate([np.zeros((40, 2)), np.full((60, 2), 9.0)]) + np.arange(200.0).reshape(100, 2) % 3
+ROWS = (
+    np.concatenate([np.zeros((40, 2)), np.full((60, 2), 9.0)])
+    + np.arange(200.0).reshape(100, 2) % 3
+)
 
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setitem(METHODS, "Lloyd", Entry("lloyd", "lloyd", "Cluster rows by k-means.", "lloyd"))
+    monkeypatch.setitem(
+        METHODS, "Lloyd", Entry("lloyd", "lloyd", "Cluster rows by k-means.", "lloyd")
+    )
 
 
 @pytest.fixture
@@ -64,12 +69,18 @@ def test_a_method_in_one_file_fits_stores_resumes_and_loads(tmp_path, data):
     np.testing.assert_array_equal(np.asarray(loaded.labels_), whole.labels_)
     np.testing.assert_array_equal(loaded.first_rows_, [0, 1])  # an array that no other method has
     assert zarr.open_array(f"{run}/first_rows").metadata.dimension_names == ("cluster",)
-    assert fit(data, run, lloyd.Lloyd(3, random_state=0), force=True).first_rows_.tolist() == [0, 1, 2]
+    assert fit(data, run, lloyd.Lloyd(3, random_state=0), force=True).first_rows_.tolist() == [
+        0,
+        1,
+        2,
+    ]
 
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("values", [np.array([0, 100]), np.array([0.0, 1.0]), np.array([0, 1, 2])])
-def test_an_array_that_is_not_as_its_method_says_is_an_error_that_names_it(tmp_path, data, monkeypatch, values):
+def test_an_array_that_is_not_as_its_method_says_is_an_error_that_names_it(
+    tmp_path, data, monkeypatch, values
+):
     run = str(tmp_path / "run.zarr")
     result = lloyd.Method.result
     said = lambda *given: {**result(*given), "first_rows": (values, ("cluster",))}  # noqa: E731
@@ -86,7 +97,9 @@ def test_a_run_with_an_array_that_no_method_has_is_not_removed(tmp_path, data):
         fit(data, run, DPMeans(9.0, random_state=0), force=True)
 
 
-@pytest.mark.parametrize("name", [name for name, (model, _) in ESTIMATORS.items() if type(model).__name__ in METHODS])
+@pytest.mark.parametrize(
+    "name", [name for name, (model, _) in ESTIMATORS.items() if type(model).__name__ in METHODS]
+)
 def test_runs_have_the_arrays_that_their_methods_list(tmp_path, name):
     model, data = ESTIMATORS[name]
     run = tmp_path / "run.zarr"
@@ -96,7 +109,8 @@ def test_runs_have_the_arrays_that_their_methods_list(tmp_path, name):
         fitting = [
             spec.name
             for spec in specs
-            if array.metadata.dimension_names == spec.dimensions and np.issubdtype(array.dtype, spec.dtype)
+            if array.metadata.dimension_names == spec.dimensions
+            and np.issubdtype(array.dtype, spec.dtype)
         ]
         assert found in [*HISTORY, *fitting]
 
@@ -121,7 +135,9 @@ def test_it_predicts_and_has_a_page_and_commands(tmp_path, data):
 def test_a_run_of_a_method_that_is_gone_is_an_error_that_names_it(tmp_path, data, monkeypatch):
     run = str(tmp_path / "run.zarr")
     with monkeypatch.context() as patch:
-        patch.setitem(METHODS, "Lloyd", Entry("lloyd", "lloyd", "Cluster rows by k-means.", "lloyd"))
+        patch.setitem(
+            METHODS, "Lloyd", Entry("lloyd", "lloyd", "Cluster rows by k-means.", "lloyd")
+        )
         fit(data, run, lloyd.Lloyd(2, random_state=0))
     with pytest.raises(CorruptStoreError, match="Lloyd"):
         load(run)
@@ -142,14 +158,23 @@ def type_tests(tree):
                 yield ast.unparse(node)
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
             searched = ast.unparse(node.comparators[0])
-            yield from [ast.unparse(node)] * searched.endswith(("parameters", "parameters']", "get_params()"))
+            yield from [ast.unparse(node)] * searched.endswith(
+                ("parameters", "parameters']", "get_params()")
+            )
 
 
 def class_tree(package):
     """Return the classes of all estimators, and their bases in this package."""
     models = [getattr(package, name) for name in package.__all__]
-    estimators = [each for each in models if isinstance(each, type) and issubclass(each, BaseEstimator)]
-    return {base for each in estimators for base in each.__mro__ if base.__module__.startswith(package.__name__)}
+    estimators = [
+        each for each in models if isinstance(each, type) and issubclass(each, BaseEstimator)
+    ]
+    return {
+        base
+        for each in estimators
+        for base in each.__mro__
+        if base.__module__.startswith(package.__name__)
+    }
 
 
 def test_no_other_file_asks_an_estimator_for_its_class_or_a_run_for_a_parameter():
@@ -160,4 +185,7 @@ def test_no_other_file_asks_an_estimator_for_its_class_or_a_run_for_a_parameter(
         if not name.startswith(OWN_FILES)
     }
     assert {name: tests for name, tests in found.items() if tests} == {}
-    assert list(type_tests(ast.parse("isinstance(x, a.HDPMeans | int), 'penalty' in run.parameters"))) != []
+    assert (
+        list(type_tests(ast.parse("isinstance(x, a.HDPMeans | int), 'penalty' in run.parameters")))
+        != []
+    )

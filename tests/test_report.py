@@ -28,14 +28,57 @@ from dask_dpmeans.report.page import Picture, Table, html
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 UNCHECKED = "The input is stored without checksums: a flipped bit in it would not be found."
 METHODS = {
-    "fit": ["rows.zarr", "--penalty", "12", "--init", "mean", "--seed", "3", "--columns", "0,2", "--scale", "std"],
-    "search": ["rows.zarr", "--penalty", "40", "--search", "--seed", "1", "--weights", "weights.npy"],
-    "hdp": ["rows.zarr", "--groups", "groups.npy", "--local-penalty", "20", "--global-penalty", "90", "--seed", "0"],
+    "fit": [
+        "rows.zarr",
+        "--penalty",
+        "12",
+        "--init",
+        "mean",
+        "--seed",
+        "3",
+        "--columns",
+        "0,2",
+        "--scale",
+        "std",
+    ],
+    "search": [
+        "rows.zarr",
+        "--penalty",
+        "40",
+        "--search",
+        "--seed",
+        "1",
+        "--weights",
+        "weights.npy",
+    ],
+    "hdp": [
+        "rows.zarr",
+        "--groups",
+        "groups.npy",
+        "--local-penalty",
+        "20",
+        "--global-penalty",
+        "90",
+        "--seed",
+        "0",
+    ],
     "kernel": ["rows.zarr", "--penalty", ".6", "--gamma", ".05", "--seed", "0"],
-    "nystroem": ["rows.zarr", "--penalty", ".6", "--approximation", "nystroem", "--components", "20", "--seed", "2"],
+    "nystroem": [
+        "rows.zarr",
+        "--penalty",
+        ".6",
+        "--approximation",
+        "nystroem",
+        "--components",
+        "20",
+        "--seed",
+        "2",
+    ],
     "spectral": ["rows.zarr", "--penalty", "500", "--seed", "0"],
     "neighbors": [
         "rows.zarr",
@@ -84,11 +127,15 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pictures are not drawn, which is most of the work."""
-    monkeypatch.setattr(Picture, "of", lambda title, caption, draw: Picture(title, caption, "data:,"))
+    monkeypatch.setattr(
+        Picture, "of", lambda title, caption, draw: Picture(title, caption, "data:,")
+    )
 
 
 def run(name, words, out, folder):
-    given = [str(folder / word) if word.endswith((".zarr", ".npy", ".npz")) else word for word in words]
+    given = [
+        str(folder / word) if word.endswith((".zarr", ".npy", ".npz")) else word for word in words
+    ]
     arguments = [COMMANDS.get(name, name), given[0], str(out), *given[1:], "--threads", "1"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
@@ -111,7 +158,11 @@ class Links(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.elements.append(tag)
-        self.loaded += [value for name, value in attributes if name in ("src", "href", "action", "data", "srcset")]
+        self.loaded += [
+            value
+            for name, value in attributes
+            if name in ("src", "href", "action", "data", "srcset")
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +210,17 @@ def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatc
     same(load("again.zarr"), model)
 
 
-def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(folder, tmp_path, monkeypatch, undrawn):
+def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(
+    folder, tmp_path, monkeypatch, undrawn
+):
     monkeypatch.chdir(tmp_path)
     rows = zarr.open_array(folder / "rows.zarr")[:]
-    wanted = fit(rows, "run.zarr", DPMeans(12.0, init=rows[:2], random_state=0), sample_weight=np.full(300, 2.0))
+    wanted = fit(
+        rows,
+        "run.zarr",
+        DPMeans(12.0, init=rows[:2], random_state=0),
+        sample_weight=np.full(300, 2.0),
+    )
     found = page("run.zarr")
     assert found.command is None
     assert "where X are the rows: they were in memory" in html(found)
@@ -173,31 +231,50 @@ def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(fol
 
 def test_a_draw_of_the_sampler_has_a_page_and_no_end(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Picture, "of", lambda title, caption, draw: Picture(title, caption, str(len(draw().axes))))
+    monkeypatch.setattr(
+        Picture, "of", lambda title, caption, draw: Picture(title, caption, str(len(draw().axes)))
+    )
     model = fit(folder / "rows.zarr", "run.zarr", GibbsMixture(2.0, max_iter=5, random_state=0))
     found = page("run.zarr")
-    assert [picture.title for picture in found.pictures] == ["Fit", "Clusters", "Tree", "Rows and centers"]
+    assert [picture.title for picture in found.pictures] == [
+        "Fit",
+        "Clusters",
+        "Tree",
+        "Rows and centers",
+    ]
     assert not any("max_iter" in warning or "penalty" in warning for warning in found.warnings)
     assert any("the variance is low" in warning for warning in found.warnings)
     assert "converged" not in found.facts["Result"]
-    assert found.facts["Result"]["objective, minus the log joint density"] == f"{model.objective_:.9g}"
+    assert (
+        found.facts["Result"]["objective, minus the log joint density"] == f"{model.objective_:.9g}"
+    )
     assert found.command is None
     exec(found.call, {})
     same(load("again.zarr"), model)
 
 
-def test_a_page_tells_of_clusters_of_one_row_and_of_an_end_before_convergence(folder, tmp_path, undrawn):
+def test_a_page_tells_of_clusters_of_one_row_and_of_an_end_before_convergence(
+    folder, tmp_path, undrawn
+):
     rows = zarr.open_array(folder / "rows.zarr")[:]
     with pytest.warns(UserWarning, match="stopped at max_iter=1"):
         fit(rows, tmp_path / "run", DPMeans(30.0, max_iter=1, random_state=0))
     found = page(tmp_path / "run")
     number = load(tmp_path / "run").cluster_weights_.tolist().index(1.0)
-    assert found.warnings[0] == "The fit stopped at max_iter=1 before it converged: raise max_iter, or tol."
-    assert found.warnings[1] == f"1 cluster of a single row ({number}): outliers, or the penalty is low."
+    assert (
+        found.warnings[0]
+        == "The fit stopped at max_iter=1 before it converged: raise max_iter, or tol."
+    )
+    assert (
+        found.warnings[1]
+        == f"1 cluster of a single row ({number}): outliers, or the penalty is low."
+    )
     assert found.facts["Result"]["converged"] == "no"
 
 
-def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_checksums(tmp_path, undrawn):
+def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_checksums(
+    tmp_path, undrawn
+):
     rows = np.zeros((9000, 2))
     rows[:3000] += 20.0
     rows[-2:] = -20.0
@@ -206,9 +283,14 @@ def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_check
     model = fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(4.0, random_state=0))
     light, unchecked, edge = page(tmp_path / "run").warnings
     number = model.predict(rows[-1:])[0]
-    assert light == f"1 cluster of less than 0.001 of the mean weight ({number}): outliers, or the penalty is low."
+    assert (
+        light
+        == f"1 cluster of less than 0.001 of the mean weight ({number}): outliers, or the penalty is low."
+    )
     assert unchecked == UNCHECKED
-    assert edge.startswith("2 rows (0.00022 of all) near the radius: squared distances above 0.9 of the penalty 4")
+    assert edge.startswith(
+        "2 rows (0.00022 of all) near the radius: squared distances above 0.9 of the penalty 4"
+    )
 
 
 def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
@@ -230,7 +312,12 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
 
 
 def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):
-    fit(folder / "rows.zarr", tmp_path / "run", DPMeans(12.0, random_state=0), sample_weight=np.full(300, 2.0))
+    fit(
+        folder / "rows.zarr",
+        tmp_path / "run",
+        DPMeans(12.0, random_state=0),
+        sample_weight=np.full(300, 2.0),
+    )
     found = page(tmp_path / "run")
     assert found.pictures[-1].title == "Rows and centers"
     assert found.warnings[0] == UNCHECKED
@@ -240,14 +327,26 @@ def test_no_url_that_a_run_names_is_asked_for(folder):
     found = open_run(folder / "fit-run")
     for data in ("https://host/rows.zarr", "file:///etc/hosts", str(folder / "none.zarr")):
         manifest = replace(found.result.manifest, sources={"data": data})
-        assert report.input_of(replace(found, result=replace(found.result, manifest=manifest))) is None
+        assert (
+            report.input_of(replace(found, result=replace(found.result, manifest=manifest))) is None
+        )
 
 
 def test_all_that_comes_from_a_run_is_escaped(folder, undrawn):
     bad = "<script>alert('x')</script>\"&"
     found = page(folder / "fit-run", data=False)
-    found = replace(found, store=bad, headline=bad, warnings=[bad], facts={bad: {bad: bad}}, command=bad, unknown=bad)
-    found = replace(found, pictures=[Picture(bad, bad, "data:,")], tables=[Table(bad, bad, [bad], [[bad, bad]])])
+    found = replace(
+        found,
+        store=bad,
+        headline=bad,
+        warnings=[bad],
+        facts={bad: {bad: bad}},
+        command=bad,
+        unknown=bad,
+    )
+    found = replace(
+        found, pictures=[Picture(bad, bad, "data:,")], tables=[Table(bad, bad, [bad], [[bad, bad]])]
+    )
     text = html(replace(found, call=bad, versions={bad: bad}))
     assert "<script" not in text
     assert "script" not in Links(text).elements
@@ -272,13 +371,21 @@ def test_a_table_of_many_clusters_has_the_heaviest(folder, monkeypatch):
 
 
 def test_columns_of_a_table_go_by_their_names(folder, tmp_path, monkeypatch):
-    rows = pa.table(dict(zip(["height", "age", "income"], zarr.open_array(folder / "rows.zarr")[:].T, strict=True)))
+    rows = pa.table(
+        dict(
+            zip(
+                ["height", "age", "income"], zarr.open_array(folder / "rows.zarr")[:].T, strict=True
+            )
+        )
+    )
     pq.write_table(rows, tmp_path / "table.parquet")
     given = f"{tmp_path}/table.parquet#income,height,age"
     fit(given, tmp_path / "run", DPMeans(60.0), columns=[0, 2])
     drawn = {}
     for name in ("profile", "density"):
-        monkeypatch.setattr(run_page.plot, name, lambda *of, name=name, **also: drawn.update({name: (of, also)}))
+        monkeypatch.setattr(
+            run_page.plot, name, lambda *of, name=name, **also: drawn.update({name: (of, also)})
+        )
     monkeypatch.setattr(run_page.plot, "svg", lambda _: "")
     assert page(tmp_path / "run").tables[0].columns[-2:] == ["income", "age"]
     assert drawn["profile"][0][1] == drawn["density"][1]["feature_names"] == ["income", "age"]
@@ -299,7 +406,11 @@ def test_centers_of_scaled_columns_are_told_in_units_of_the_data(folder):
 
 def test_a_page_of_many_clusters_says_that_it_leaves_the_tree_out(folder, monkeypatch, undrawn):
     monkeypatch.setattr(run_page, "MOST_LEAVES", 1)
-    [tree] = [picture for picture in page(folder / "fit-run", data=False).pictures if picture.title == "Tree"]
+    [tree] = [
+        picture
+        for picture in page(folder / "fit-run", data=False).pictures
+        if picture.title == "Tree"
+    ]
     assert tree.source is None
     assert tree.caption.startswith("Left out, because it takes long for more than 1 clusters.")
     assert Links(html(page(folder / "fit-run", data=False))).loaded == ["data:,"] * 3
@@ -313,8 +424,31 @@ def stored(folder):
     """Paths and trees as the commands write them, by name."""
     rows, run_, weights = (str(folder / name) for name in ("rows.zarr", "fit-run", "weights.npy"))
     commands = {
-        "prices": ["path", rows, "--search", "--halvings", "1", "--from", "50", "--to", "1e5", "--number", "6"],
-        "radii": ["path", rows, "--penalties", "4,90", "--weights", weights, "--columns", "0,2", "--scale", "std"],
+        "prices": [
+            "path",
+            rows,
+            "--search",
+            "--halvings",
+            "1",
+            "--from",
+            "50",
+            "--to",
+            "1e5",
+            "--number",
+            "6",
+        ],
+        "radii": [
+            "path",
+            rows,
+            "--penalties",
+            "4,90",
+            "--weights",
+            weights,
+            "--columns",
+            "0,2",
+            "--scale",
+            "std",
+        ],
         "usual": ["path", rows, "--summary-rows", "100", "--metric", "cosine"],
         "tree": ["tree", run_],
         "levels": ["tree", run_, "--penalties", "10,1e9"],
@@ -336,7 +470,9 @@ def told(stored, name):
 
 @pytest.mark.filterwarnings("ignore:at penalties up to .* fits saw a summary of fewer than 32 rows")
 @pytest.mark.parametrize("name", ["prices", "radii", "usual", "tree", "levels"])
-def test_what_a_page_of_a_path_or_tree_says_makes_it_again(stored, name, tmp_path, monkeypatch, undrawn):
+def test_what_a_page_of_a_path_or_tree_says_makes_it_again(
+    stored, name, tmp_path, monkeypatch, undrawn
+):
     monkeypatch.chdir(tmp_path)
     found = page(stored / name)
     assert CliRunner().invoke(main, shlex.split(found.command)[1:]).exit_code == 0
@@ -346,26 +482,35 @@ def test_what_a_page_of_a_path_or_tree_says_makes_it_again(stored, name, tmp_pat
             exec(found.call, {})
         for each in (stored / name).rglob("c/*"):  # chunks are compressed the same
             if each.is_file():
-                assert (Path("again.zarr") / each.relative_to(stored / name)).read_bytes() == each.read_bytes()
+                assert (
+                    Path("again.zarr") / each.relative_to(stored / name)
+                ).read_bytes() == each.read_bytes()
 
 
 def test_a_page_of_a_path_has_its_intervals_and_how_halves_agree(stored):
     found, text = told(stored, "prices")
     path = read_path(stored / "prices")
     intervals, tried = found.tables
-    assert [line[2] for line in intervals.lines] == [str(each.n_clusters) for each in path.intervals]
+    assert [line[2] for line in intervals.lines] == [
+        str(each.n_clusters) for each in path.intervals
+    ]
     assert [line[-1] for line in tried.lines] == [f"{index:.2f}" for index in path.stability]
     assert found.facts["Result"]["its middle, a price"] == f"{path.penalty:.9g}"
-    assert found.headline == f"6 prices: from {path.n_clusters[0]} clusters to {path.n_clusters[-1]} of 300 rows"
+    assert (
+        found.headline
+        == f"6 prices: from {path.n_clusters[0]} clusters to {path.n_clusters[-1]} of 300 rows"
+    )
     assert found.warnings == [UNCHECKED]
     assert len(Links(text).loaded) == 1
-    assert [page(stored / each).pictures[0].caption.endswith("is shaded.") for each in ("prices", "radii")] == [
-        True,
-        False,
-    ]
+    assert [
+        page(stored / each).pictures[0].caption.endswith("is shaded.")
+        for each in ("prices", "radii")
+    ] == [True, False]
 
 
-def test_a_page_of_a_path_warns_of_a_summary_and_of_rows_in_memory(stored, tmp_path, monkeypatch, undrawn):
+def test_a_page_of_a_path_warns_of_a_summary_and_of_rows_in_memory(
+    stored, tmp_path, monkeypatch, undrawn
+):
     monkeypatch.chdir(tmp_path)
     assert [warning.split()[:4] for warning in page(stored / "usual").warnings] == [
         ["Fits", "saw", "a", "summary"],
@@ -375,10 +520,14 @@ def test_a_page_of_a_path_warns_of_a_summary_and_of_rows_in_memory(stored, tmp_p
     ]
     rows = zarr.open_array(stored / "rows.zarr")[:]
     write_path(penalty_path(rows, [1e5], search=True, random_state=0), tmp_path / "path.zarr")
-    found = page(tmp_path / "path.zarr")  # of one penalty, at which no number can stand over any length
+    found = page(
+        tmp_path / "path.zarr"
+    )  # of one penalty, at which no number can stand over any length
     assert found.headline == "1 price: 1 cluster of 300 rows"
     assert [table.title for table in found.tables] == ["Penalties tried"]
-    assert found.warnings[0].startswith("No interval lies between the largest number of clusters and one")
+    assert found.warnings[0].startswith(
+        "No interval lies between the largest number of clusters and one"
+    )
     assert found.command is None
     assert "where X are the rows: they were in memory" in html(found)
     exec(found.call, {"X": rows})
@@ -388,7 +537,9 @@ def test_a_page_of_a_tree_has_its_levels_and_who_is_together(stored):
     found, text = told(stored, "tree")
     tree = read_tree(stored / "tree")
     levels, clusters = found.tables
-    assert [line[1] for line in levels.lines] == [str(each.n_clusters) for each in (tree.leaves, *tree.levels)]
+    assert [line[1] for line in levels.lines] == [
+        str(each.n_clusters) for each in (tree.leaves, *tree.levels)
+    ]
     for line in clusters.lines:
         assert line[2:] == [str(level.clusters[int(line[0])]) for level in tree.levels]
     assert len(Links(text).loaded) == 1
@@ -397,13 +548,17 @@ def test_a_page_of_a_tree_has_its_levels_and_who_is_together(stored):
 def test_a_tree_of_one_cluster_and_of_a_model_in_memory_has_a_page(tmp_path):
     write_tree(cluster_tree(DPMeans(9.0).fit(np.zeros((5, 2)))), tmp_path / "tree.zarr")
     found = page(tmp_path / "tree.zarr")
-    assert found.pictures[0].caption.startswith("Not drawn: the tree has no levels at which clusters join")
+    assert found.pictures[0].caption.startswith(
+        "Not drawn: the tree has no levels at which clusters join"
+    )
     assert found.command is None
     assert "where model is the fitted estimator" in html(found)
 
 
 def test_a_page_of_a_path_reads_no_rows_and_no_page_is_of_predictions(stored, tmp_path):
-    with pytest.raises(InputError, match="prices holds a path, whose page needs no rows: leave out data"):
+    with pytest.raises(
+        InputError, match="prices holds a path, whose page needs no rows: leave out data"
+    ):
         report.report(stored / "prices", tmp_path / "out.html", data=np.zeros((3, 2)))
     assert report.opened(stored / "tree") is None
     arguments = ["report", str(stored / "tree"), str(tmp_path / "out.html")]
@@ -430,9 +585,14 @@ def test_show_prints_what_the_command_printed(stored, name):
     shown = CliRunner().invoke(main, ["show", str(stored / name)])
     assert shown.exit_code == 0, shown.output
     printed = (stored / f"{name}.txt").read_text()
-    assert shown.stdout == printed.replace(" --threads 1\n", "\n")  # of the command that made it, not of the path
+    assert shown.stdout == printed.replace(
+        " --threads 1\n", "\n"
+    )  # of the command that made it, not of the path
     event = json.loads(CliRunner().invoke(main, ["show", str(stored / name), "--json"]).stdout)
-    assert (event["event"], event["out"]) == ("tree" if name == "tree" else "path", str(stored / name))
+    assert (event["event"], event["out"]) == (
+        "tree" if name == "tree" else "path",
+        str(stored / name),
+    )
 
 
 # The file
@@ -456,7 +616,9 @@ def test_a_report_is_written_once_and_over_another_with_force(folder, tmp_path, 
 def test_nothing_but_a_report_is_written_over(folder, tmp_path):
     run, other = folder / "fit-run", tmp_path / "notes.html"
     other.write_text("<!DOCTYPE html>mine")
-    with pytest.raises(InputError, match="exists and is no report of ours, so it is never written over"):
+    with pytest.raises(
+        InputError, match="exists and is no report of ours, so it is never written over"
+    ):
         report.report(run, other, force=True)
     with pytest.raises(InputError, match=r"there is no folder .* to put out.html in"):
         report.report(run, tmp_path / "none" / "out.html")
@@ -482,7 +644,10 @@ def test_a_report_that_cannot_be_written_leaves_nothing(folder, tmp_path, monkey
 def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn):
     arguments = ["report", str(folder / "fit-run"), str(tmp_path / "out.html")]
     moved = shutil.copytree(folder / "rows.zarr", tmp_path / "moved.zarr")
-    assert CliRunner().invoke(main, [*arguments, "--data", str(moved), "--threads", "1"]).exit_code == 0
+    assert (
+        CliRunner().invoke(main, [*arguments, "--data", str(moved), "--threads", "1"]).exit_code
+        == 0
+    )
     assert "Rows and centers" in (tmp_path / "out.html").read_text()
     assert CliRunner().invoke(main, [*arguments, "--no-data", "--force"]).exit_code == 0
     assert "Rows and centers" not in (tmp_path / "out.html").read_text()
@@ -496,11 +661,17 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
 
 def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for name in [each for each in sys.modules if each.startswith(("dask_dpmeans.figures.plot", "dask_dpmeans.report"))]:
+    for name in [
+        each
+        for each in sys.modules
+        if each.startswith(("dask_dpmeans.figures.plot", "dask_dpmeans.report"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for package, name in ((dask_dpmeans, "report"), (dask_dpmeans.figures, "plot")):
         monkeypatch.delattr(package, name)
-    result = CliRunner().invoke(main, ["report", str(folder / "fit-run"), str(tmp_path / "out.html")])
+    result = CliRunner().invoke(
+        main, ["report", str(folder / "fit-run"), str(tmp_path / "out.html")]
+    )
     assert result.exit_code == 2
     assert 'pip install "dask-dpmeans[plot]"' in result.stderr
 
@@ -518,7 +689,9 @@ def test_the_template_is_part_of_the_package():
     assert (Path(report.__file__).parent / "page.html").is_file()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed"
+)
 def test_a_page_opens_in_chromium(written, tmp_path):
     quiet = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
     shot = tmp_path / "page.png"

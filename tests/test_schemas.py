@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, KernelDPMeans, OnlineDPMeans, SpectralDPMeans, fit
+from dask_dpmeans import (
+    DPMeans,
+    GraphCutDPMeans,
+    HDPMeans,
+    KernelDPMeans,
+    OnlineDPMeans,
+    SpectralDPMeans,
+    fit,
+)
 from dask_dpmeans.api.export import as_json
 from dask_dpmeans.cli import main
 from dask_dpmeans.engine.history import Record
@@ -21,7 +29,10 @@ from dask_dpmeans.storage.manifest import FORMAT
 ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * 9
 RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "radius": (DPMeans(9.0), {}),
-    "price": (DPMeans(9.0, search=True), {"columns": [2, 0], "scale": "std", "sample_weight": np.ones(60)}),
+    "price": (
+        DPMeans(9.0, search=True),
+        {"columns": [2, 0], "scale": "std", "sample_weight": np.ones(60)},
+    ),
     "from centers": (DPMeans(0.1, metric="cosine", init=ROWS[:2], max_clusters=50), {}),
     "hdp": (HDPMeans(9.0, 20.0), {"groups": np.arange(60) % 2}),
     "hdp search": (HDPMeans(9.0, 20.0, search=True), {"groups": np.arange(60) % 2}),
@@ -32,12 +43,17 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "neighbors": (SpectralDPMeans(0.9, affinity="nearest_neighbors"), {}),
     "graph": (GraphCutDPMeans(-0.5), {}),
     "ratio cut": (GraphCutDPMeans(-0.5, cut="ratio", init="mean"), {}),
-    "sampler": (GibbsMixture(1.0, variance_prior=(2.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=3), {}),
+    "sampler": (
+        GibbsMixture(1.0, variance_prior=(2.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=3),
+        {},
+    ),
 }
 
 
 def schema(name: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(files("dask_dpmeans").joinpath(f"schemas/{name}.json").read_text("utf-8"))
+    said: dict[str, Any] = json.loads(
+        files("dask_dpmeans").joinpath(f"schemas/{name}.json").read_text("utf-8")
+    )
     jsonschema.Draft202012Validator.check_schema(said)
     return said
 
@@ -45,7 +61,9 @@ def schema(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", RUNS)
 def test_show_gives_what_its_schema_says(name: str, tmp_path: Path) -> None:
     method, options = RUNS[name]
-    rows = (np.abs(ROWS @ ROWS.T) > 9).astype(float) if isinstance(method, GraphCutDPMeans) else ROWS
+    rows = (
+        (np.abs(ROWS @ ROWS.T) > 9).astype(float) if isinstance(method, GraphCutDPMeans) else ROWS
+    )
     fit(rows, tmp_path / "run", method, **options)
     result = CliRunner().invoke(main, ["show", str(tmp_path / "run"), "--json"])
     jsonschema.validate(json.loads(result.output), schema("show"))
@@ -59,7 +77,9 @@ def test_the_schema_tells_every_figure_of_a_step_and_the_format() -> None:
     assert said["format"]["const"] == FORMAT
 
 
-@pytest.mark.parametrize("model", [DPMeans(9.0), DPMeans(0.1, metric="cosine", search=True), OnlineDPMeans(9.0)])
+@pytest.mark.parametrize(
+    "model", [DPMeans(9.0), DPMeans(0.1, metric="cosine", search=True), OnlineDPMeans(9.0)]
+)
 def test_an_export_is_what_its_schema_says(model: Any) -> None:
     jsonschema.validate(json.loads(as_json(model.fit(ROWS))), schema("model"))
 
@@ -70,5 +90,7 @@ def test_a_schema_describes_each_thing_and_admits_no_other(name: str) -> None:
     assert said["additionalProperties"] is False
     known = ("kind", "format", "version", "method")
     assert all(
-        "description" in each for key, each in said["properties"].items() if key not in (*known, "sources", "clusters")
+        "description" in each
+        for key, each in said["properties"].items()
+        if key not in (*known, "sources", "clusters")
     )

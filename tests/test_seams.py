@@ -60,7 +60,9 @@ def optimum(rows, weights, price, cost):
     def of(cluster):
         members, mine = rows[list(cluster)], weights[list(cluster)]
         mean = mine @ members / mine.sum()
-        return sum(w * cost(row, mean) for row, w in zip(members.tolist(), mine.tolist(), strict=True))
+        return sum(
+            w * cost(row, mean) for row, w in zip(members.tolist(), mine.tolist(), strict=True)
+        )
 
     return min(sum(map(of, each)) + price.of(len(each)) for each in partitions(len(rows)))
 
@@ -89,15 +91,23 @@ def test_sweeps_of_another_divergence_are_serial_sweeps_in_memory_and_on_dask(se
     rows = counts_of(seed, 200)
     method = batch.Method(penalty, metric="poisson", tol=0.0)
     found = states(HeldRows(rows, None), method)
-    on_dask = states(as_source(da.from_array(rows, chunks=(37, 3)), block_rows=16, threads=2), method)
+    on_dask = states(
+        as_source(da.from_array(rows, chunks=(37, 3)), block_rows=16, threads=2), method
+    )
     means = [rows.mean(axis=0).tolist()]
     for state, other in zip(found, on_dask, strict=True):
         rest = [row for row in range(len(rows)) if row not in state.opened]
         order = [*state.opened.tolist(), *rest]
-        opened, centers, labels = serial_sweep(rows.tolist(), means, lambda _: penalty, order, divergence)
+        opened, centers, labels = serial_sweep(
+            rows.tolist(), means, lambda _: penalty, order, divergence
+        )
         alive = sorted(set(labels))
         members = [rows[np.array(labels) == c] for c in alive]
-        inertia = sum(divergence(row, centers[c]) for c, mine in zip(alive, members, strict=True) for row in mine)
+        inertia = sum(
+            divergence(row, centers[c])
+            for c, mine in zip(alive, members, strict=True)
+            for row in mine
+        )
         assert opened == state.opened.tolist()
         np.testing.assert_allclose(state.centers, np.array(centers)[alive], rtol=1e-12)
         np.testing.assert_allclose(state.means, [mine.mean(axis=0) for mine in members], rtol=1e-12)
@@ -115,7 +125,9 @@ def test_the_search_in_another_divergence_finds_the_best_partition_of_few_rows()
         rows, penalty = counts_of(seed, 7), 2.0 + seed % 7
         weights = np.random.default_rng(seed).integers(1, 4, 7).astype(float)
         X = rows if seed % 2 else da.from_array(rows, chunks=3)
-        found = DPMeans(penalty, metric="poisson", search=True, random_state=seed).fit(X, sample_weight=weights)
+        found = DPMeans(penalty, metric="poisson", search=True, random_state=seed).fit(
+            X, sample_weight=weights
+        )
         labels = np.asarray(found.labels_)
         pairs = zip(rows, found.cluster_centers_[labels], weights, strict=True)
         inertia = sum(weight * divergence(row, center) for row, center, weight in pairs)
@@ -130,7 +142,9 @@ def test_moves_in_another_divergence_gain_what_they_say_without_moves_of_single_
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
     moves = np.zeros(6, np.int64)
     for seed in range(8):
-        found = states(HeldRows(counts_of(seed, 300), None), search.Method(20.0, metric="poisson", seed=seed))
+        found = states(
+            HeldRows(counts_of(seed, 300), None), search.Method(20.0, metric="poisson", seed=seed)
+        )
         for before, after in pairwise(found):
             if np.any(np.array(after.moves)[:3]):
                 assert before.objective - after.objective >= after.gains.sum() * (1 - 1e-9)
@@ -164,15 +178,21 @@ def test_a_run_in_another_divergence_is_stored_loaded_and_predicts(tmp_path, sea
     run = fit(str(tmp_path / "rows.npy"), str(tmp_path / "run.zarr"), model)
     wanted = POISSON.nearest(rows, run.cluster_centers_)
     loaded = load(str(tmp_path / "run.zarr"))
-    assert loaded.predict(rows).tolist() == np.asarray(loaded.labels_).tolist() == wanted[0].tolist()
+    assert (
+        loaded.predict(rows).tolist() == np.asarray(loaded.labels_).tolist() == wanted[0].tolist()
+    )
     assert loaded.score(rows) == pytest.approx(-wanted[1].sum())
     np.testing.assert_allclose(loaded.transform(rows[:9]).min(axis=1), wanted[1][:9])
-    done = predict(str(tmp_path / "run.zarr"), str(tmp_path / "rows.npy"), str(tmp_path / "out.zarr"))
+    done = predict(
+        str(tmp_path / "run.zarr"), str(tmp_path / "rows.npy"), str(tmp_path / "out.zarr")
+    )
     assert done.n_rows == 300
 
 
 def test_a_coreset_in_another_divergence_is_an_error_that_says_why():
-    with pytest.raises(InputError, match="coreset_rows must be 0 or None with metric='poisson', got 500"):
+    with pytest.raises(
+        InputError, match="coreset_rows must be 0 or None with metric='poisson', got 500"
+    ):
         search.Method(1.0, metric="poisson", coreset_rows=500)
 
 
@@ -190,7 +210,9 @@ def test_the_search_at_another_price_finds_the_best_partition_of_few_rows(kind):
             source = as_source(da.from_array(rows, chunks=3))
         end = states(source, method)[-1]
         inertia = math.fsum(end.inertias)
-        assert end.objective == pytest.approx(inertia + method.price.of(len(end.centers)), rel=1e-12)
+        assert end.objective == pytest.approx(
+            inertia + method.price.of(len(end.centers)), rel=1e-12
+        )
         ratios.append(end.objective / optimum(rows, np.ones(7), method.price, squared))
     assert max(ratios) <= 1.03
     assert np.mean(np.array(ratios) <= 1 + 1e-9) >= 0.97
@@ -208,7 +230,9 @@ def test_sweeps_at_another_price_open_rows_that_cost_more_than_the_next_cluster(
     centers = np.array([rows.mean(axis=0)])
     for state in found:
         for row in state.opened:
-            assert SQUARED.nearest(rows[row : row + 1], centers)[1][0] > method.price.threshold(len(centers))
+            assert SQUARED.nearest(rows[row : row + 1], centers)[1][0] > method.price.threshold(
+                len(centers)
+            )
             centers = np.concatenate([centers, rows[row : row + 1]])
         assert SQUARED.nearest(rows, centers)[1].max() <= method.price.threshold(len(centers))
         centers = state.means

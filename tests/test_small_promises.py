@@ -45,10 +45,14 @@ def rows() -> np.ndarray:
 
 
 @pytest.mark.parametrize("search", [False, True])
-def test_numbers_of_data_sets_far_beyond_the_rows_are_refused_at_once(rows: np.ndarray, search: bool) -> None:
+def test_numbers_of_data_sets_far_beyond_the_rows_are_refused_at_once(
+    rows: np.ndarray, search: bool
+) -> None:
     groups = np.zeros(len(rows), np.int64)
     groups[7] = 2**24 - 1
-    message = r"groups holds the data set 16,777,215, but there are only 180 rows.*np\.unique\(groups"
+    message = (
+        r"groups holds the data set 16,777,215, but there are only 180 rows.*np\.unique\(groups"
+    )
     for given in (rows, da.from_array(rows, chunks=(50, 2))):
         with pytest.raises(InputError, match=message):
             HDPMeans(1.0, 1.0, search=search).fit(given, groups=groups)
@@ -70,7 +74,12 @@ def test_an_unknown_number_is_predicted_however_large(rows: np.ndarray) -> None:
 
 @pytest.mark.parametrize(
     "groups",
-    [np.array(["b", "a", "b"]), np.array(["b", "a", "b"], object), pd.Series(["b", "a", "b"]), ["b", "a", "b"]],
+    [
+        np.array(["b", "a", "b"]),
+        np.array(["b", "a", "b"], object),
+        pd.Series(["b", "a", "b"]),
+        ["b", "a", "b"],
+    ],
     ids=["text", "objects", "series", "list"],
 )
 def test_names_of_data_sets_are_refused_with_the_way_to_number_them(groups: Any) -> None:
@@ -85,14 +94,22 @@ def test_names_of_data_sets_are_refused_with_the_way_to_number_them(groups: Any)
 
 
 @pytest.mark.parametrize("penalty", [Fraction(7, 2), np.float32(3.5), np.longdouble(3.5)])
-def test_a_penalty_of_any_real_type_is_the_same_number(rows: np.ndarray, penalty: Any, tmp_path: Path) -> None:
+def test_a_penalty_of_any_real_type_is_the_same_number(
+    rows: np.ndarray, penalty: Any, tmp_path: Path
+) -> None:
     expected = DPMeans(3.5).fit(rows)
     for model in (DPMeans(penalty).fit(rows), fit(rows, tmp_path / "run.zarr", DPMeans(penalty))):
         assert model.objective_ == expected.objective_
         assert type(model.objective_) is float
-    for other in (SpectralDPMeans(penalty), HDPMeans(penalty, penalty), KernelDPMeans(penalty, kernel="linear")):
+    for other in (
+        SpectralDPMeans(penalty),
+        HDPMeans(penalty, penalty),
+        KernelDPMeans(penalty, kernel="linear"),
+    ):
         other.fit(rows)
-    with pytest.raises(InputError, match=r"penalty must be a finite number > 0, got Decimal\('3.5'\)"):
+    with pytest.raises(
+        InputError, match=r"penalty must be a finite number > 0, got Decimal\('3.5'\)"
+    ):
         DPMeans(Decimal("3.5")).fit(rows)
 
 
@@ -110,13 +127,21 @@ EMPTY = np.empty((0, 2))
 
 @pytest.mark.parametrize(
     "model",
-    [DPMeans(1.0), HDPMeans(1.0, 1.0), KernelDPMeans(1.0), SpectralDPMeans(1.0), GibbsMixture(max_iter=2)],
+    [
+        DPMeans(1.0),
+        HDPMeans(1.0, 1.0),
+        KernelDPMeans(1.0),
+        SpectralDPMeans(1.0),
+        GibbsMixture(max_iter=2),
+    ],
     ids=lambda model: type(model).__name__,
 )
 @pytest.mark.parametrize("lazily", [False, True])
 def test_no_rows_are_an_error_of_ours(model: Any, lazily: bool, tmp_path: Path) -> None:
     given = da.from_array(EMPTY, chunks=(1, 2)) if lazily else EMPTY
-    with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\) \(shape=\(0, 2\)\) while a minimum of 1"):
+    with pytest.raises(
+        ValueError, match=r"Found array with 0 sample\(s\) \(shape=\(0, 2\)\) while a minimum of 1"
+    ):
         model.fit(given)
     groups = np.empty(0, np.int64) if isinstance(model, HDPMeans) else None
     with pytest.raises(InputError, match=r"Found array with 0 sample\(s\)"):
@@ -148,7 +173,9 @@ def test_a_matrix_is_refused_everywhere_as_scikit_learn_does(tmp_path: Path) -> 
         lambda: farthest_first(rows, 1),
     ]
     for call in calls:
-        with pytest.raises(TypeError, match=r"must be no numpy\.matrix, which is not supported: pass np\.asarray"):
+        with pytest.raises(
+            TypeError, match=r"must be no numpy\.matrix, which is not supported: pass np\.asarray"
+        ):
             call()
         with pytest.raises(InputError, match=r"numpy\.matrix"):
             call()
@@ -175,7 +202,12 @@ class Dataset:
     chunks = None
 
     def __init__(self, values: np.ndarray) -> None:
-        self.values, self.shape, self.dtype, self.ndim = values, values.shape, values.dtype, values.ndim
+        self.values, self.shape, self.dtype, self.ndim = (
+            values,
+            values.shape,
+            values.dtype,
+            values.ndim,
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -187,7 +219,9 @@ class Dataset:
         raise AssertionError("it was read whole")
 
 
-def test_an_array_in_a_file_of_another_library_is_refused_with_a_way_out(rows: np.ndarray, tmp_path: Path) -> None:
+def test_an_array_in_a_file_of_another_library_is_refused_with_a_way_out(
+    rows: np.ndarray, tmp_path: Path
+) -> None:
     stored = Dataset(rows)
     calls = [
         lambda: DPMeans(3.5).fit(stored),
@@ -199,26 +233,42 @@ def test_an_array_in_a_file_of_another_library_is_refused_with_a_way_out(rows: n
     ]
     for call in calls:
         with pytest.raises(
-            InputError, match=r"Dataset, an array in a file.*dask\.array\.from_array\(\w+, chunks=\.\.\.\)"
+            InputError,
+            match=r"Dataset, an array in a file.*dask\.array\.from_array\(\w+, chunks=\.\.\.\)",
         ):
             call()
-    assert DPMeans(3.5).fit(da.from_array(stored, chunks=(50, 2))).objective_ == DPMeans(3.5).fit(rows).objective_
+    assert (
+        DPMeans(3.5).fit(da.from_array(stored, chunks=(50, 2))).objective_
+        == DPMeans(3.5).fit(rows).objective_
+    )
 
 
 # Estimators
 
 
 @pytest.mark.parametrize("affinity", ["linear", "rbf", "nearest_neighbors", "precomputed"])
-def test_what_an_affinity_can_do_is_the_same_before_a_fit_and_after(affinity: str, rows: np.ndarray) -> None:
+def test_what_an_affinity_can_do_is_the_same_before_a_fit_and_after(
+    affinity: str, rows: np.ndarray
+) -> None:
     given = rows @ rows.T if affinity == "precomputed" else rows
     model = SpectralDPMeans(0.5, affinity=affinity, random_state=0)
     names = ("transform", "fit_transform", "predict", "score", "embed")
     before = [hasattr(model, name) for name in names]
     model.fit(given)
-    assert [hasattr(model, name) for name in names] == before == [affinity in ("linear", "rbf")] * len(names)
+    assert (
+        [hasattr(model, name) for name in names]
+        == before
+        == [affinity in ("linear", "rbf")] * len(names)
+    )
     if affinity == "linear":
-        assert model.set_output(transform="pandas").transform(rows).shape == (len(rows), model.n_clusters_)
-        assert model.set_output(transform="default").fit_transform(rows).shape == (len(rows), model.n_clusters_)
+        assert model.set_output(transform="pandas").transform(rows).shape == (
+            len(rows),
+            model.n_clusters_,
+        )
+        assert model.set_output(transform="default").fit_transform(rows).shape == (
+            len(rows),
+            model.n_clusters_,
+        )
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -226,7 +276,9 @@ def test_a_loop_of_two_sweeps_each_goes_the_way_of_one_long_fit(rows: np.ndarray
     centers = rows[[0, 1, 2]]
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         alone = DPMeans(1e9, init=centers, max_iter=1).fit(rows)
-    assert np.array_equal(alone.cluster_centers_, centers)  # as documented: a fit keeps the centers that it scanned
+    assert np.array_equal(
+        alone.cluster_centers_, centers
+    )  # as documented: a fit keeps the centers that it scanned
     for turn in range(1, 6):
         centers = DPMeans(1e9, init=centers, max_iter=2, tol=0).fit(rows).cluster_centers_
         whole = DPMeans(1e9, init=rows[[0, 1, 2]], max_iter=turn + 1, tol=0).fit(rows)
@@ -234,14 +286,23 @@ def test_a_loop_of_two_sweeps_each_goes_the_way_of_one_long_fit(rows: np.ndarray
 
 
 def test_the_objective_as_a_score_chooses_among_methods_and_prices(rows: np.ndarray) -> None:
-    for model in (DPMeans(3.5), DPMeans(3.5, search=True, random_state=0), KernelDPMeans(0.5), SpectralDPMeans(5.0)):
+    for model in (
+        DPMeans(3.5),
+        DPMeans(3.5, search=True, random_state=0),
+        KernelDPMeans(0.5),
+        SpectralDPMeans(5.0),
+    ):
         model.fit(rows)
         assert objective_score(model, rows) == pytest.approx(-model.objective_, rel=1e-9)
     model = DPMeans(3.5).fit(rows)
-    assert objective_score(model, rows, penalty=2.0) == pytest.approx(-objective(rows, model.labels_, 2.0), rel=1e-3)
+    assert objective_score(model, rows, penalty=2.0) == pytest.approx(
+        -objective(rows, model.labels_, 2.0), rel=1e-3
+    )
     everything = [(np.arange(len(rows)), np.arange(len(rows)))]
     grid = {"search": [False, True], "tol": [0.0]}
-    found = GridSearchCV(DPMeans(900.0, random_state=0), grid, scoring=objective_score, cv=everything).fit(rows)
+    found = GridSearchCV(
+        DPMeans(900.0, random_state=0), grid, scoring=objective_score, cv=everything
+    ).fit(rows)
     assert found.best_params_["search"]
     with pytest.raises(InputError, match="estimator must price clusters alone"):
         objective_score(HDPMeans(3.5, 3.5).fit(rows), rows)
@@ -257,7 +318,14 @@ def test_the_repr_of_a_result_is_short(rows: np.ndarray) -> None:
     path = penalty_path(rows, np.geomspace(0.1, 100, 40), search=True, random_state=0)
     tree = cluster_tree(model)
     found = farthest_first(rows, 150)
-    for result in (path, tree, tree.leaves, found, partition(rows, np.arange(len(rows))), contingency([0, 1], [1, 1])):
+    for result in (
+        path,
+        tree,
+        tree.leaves,
+        found,
+        partition(rows, np.arange(len(rows))),
+        contingency([0, 1], [1, 1]),
+    ):
         assert repr(result).startswith(f"{type(result).__name__}(")
         assert len(repr(result)) < 800
         assert "\n" not in repr(result)
@@ -282,7 +350,9 @@ def test_the_summaries_of_all_commands_are_whole_and_data_may_be_parquet() -> No
 
 
 def test_a_memory_beyond_all_numbers_is_wrong_use() -> None:
-    said = CliRunner().invoke(main, ["fit", "rows.npy", "run.zarr", "--penalty", "4", "--memory-limit", "1e400"])
+    said = CliRunner().invoke(
+        main, ["fit", "rows.npy", "run.zarr", "--penalty", "4", "--memory-limit", "1e400"]
+    )
     assert said.exit_code == 2
     assert "'1e400' is not a size such as 4GB" in said.output
 
@@ -290,22 +360,30 @@ def test_a_memory_beyond_all_numbers_is_wrong_use() -> None:
 def test_counts_have_separators_and_one_row_is_one_row(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.array([[0.0], [9.0], [9.5]]))
     runner = CliRunner()
-    said = runner.invoke(main, ["fit", str(tmp_path / "rows.npy"), str(tmp_path / "run.zarr"), "--penalty", "4"])
+    said = runner.invoke(
+        main, ["fit", str(tmp_path / "rows.npy"), str(tmp_path / "run.zarr"), "--penalty", "4"]
+    )
     assert "heaviest    1 (2 rows), 0 (1 row)" in said.output
     np.save(tmp_path / "one.npy", np.array([[0.0]]))
     places = [str(tmp_path / name) for name in ("run.zarr", "one.npy", "out.zarr")]
     assert "1 row labelled, 0 of them" in runner.invoke(main, ["predict", *places]).output
     np.save(tmp_path / "weights.npy", np.array([1055.37, 2.0, 3.0]))
     options = ["--penalty", "4", "--weights", str(tmp_path / "weights.npy"), "--force"]
-    said = runner.invoke(main, ["fit", str(tmp_path / "rows.npy"), str(tmp_path / "run.zarr"), *options])
+    said = runner.invoke(
+        main, ["fit", str(tmp_path / "rows.npy"), str(tmp_path / "run.zarr"), *options]
+    )
     assert "(1055.37 in weight)" in said.output
     assert load(tmp_path / "run.zarr").n_clusters_ == 2
 
 
-@pytest.mark.parametrize("kind", [list, np.array, pd.Series, lambda given: pd.Series(given).astype("category")])
+@pytest.mark.parametrize(
+    "kind", [list, np.array, pd.Series, lambda given: pd.Series(given).astype("category")]
+)
 def test_groups_of_text_are_told_to_be_numbered_whatever_holds_them(kind: Any) -> None:
     rows = np.arange(12.0).reshape(6, 2)
-    with pytest.raises(InputError, match=r"groups must be integers from 0 on, got .*np\.unique\(groups") as error:
+    with pytest.raises(
+        InputError, match=r"groups must be integers from 0 on, got .*np\.unique\(groups"
+    ) as error:
         HDPMeans(1.0, 1.0).fit(rows, groups=kind(list("ababab")))
     assert "could not convert" not in str(error.value)
 
@@ -327,9 +405,14 @@ def test_an_estimator_given_a_file_of_another_kind_says_what_opens_it(path: str,
         DPMeans(3.0).fit(path)
 
 
-def test_an_option_that_is_no_option_is_refused_under_the_name_of_the_function(tmp_path: Path) -> None:
+def test_an_option_that_is_no_option_is_refused_under_the_name_of_the_function(
+    tmp_path: Path,
+) -> None:
     rows, run = np.arange(12.0).reshape(6, 2), tmp_path / "run.zarr"
-    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'threds': did you mean 'threads'"):
+    with pytest.raises(
+        TypeError,
+        match=r"fit\(\) got an unexpected keyword argument 'threds': did you mean 'threads'",
+    ):
         fit(rows, run, DPMeans(3.0), threds=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"predict\(\) got an unexpected keyword argument 'threds'"):
         predict(run, rows, tmp_path / "out.zarr", threds=3)  # type: ignore[call-arg]

@@ -55,13 +55,26 @@ def test_a_type_checker_knows_what_fit_returns_and_which_options_there_are(
     calls = tmp_path / "calls.py"
     calls.write_text(CALLS)
     monkeypatch.setenv("MYPYPATH", str(ROOT))
-    options = ["--config-file", "", "--follow-imports", "silent", "--ignore-missing-imports", "--no-error-summary"]
+    options = [
+        "--config-file",
+        "",
+        "--follow-imports",
+        "silent",
+        "--ignore-missing-imports",
+        "--no-error-summary",
+    ]
     said, error, _ = api.run([*options, "--cache-dir", str(tmp_path / "cache"), str(calls)])
     assert not error
     lines = re.findall(r"calls\.py:(\d+): (?:error:|note: Revealed type is) (.*)", said)
     found = {int(number): text for number, text in lines}
-    wanted = {number: line.rpartition("# ")[2] for number, line in enumerate(CALLS.splitlines(), 1) if "# " in line}
+    wanted = {
+        number: line.rpartition("# ")[2]
+        for number, line in enumerate(CALLS.splitlines(), 1)
+        if "# " in line
+    }
     assert found.keys() == wanted.keys(), said
     for number, expected in wanted.items():
         kind, _, name = expected.partition(": ")
-        assert re.search(rf'\.{name}["\]]' if kind == "is" else rf'"{name}"', found[number]), found[number]
+        assert re.search(rf'\.{name}["\]]' if kind == "is" else rf'"{name}"', found[number]), found[
+            number
+        ]

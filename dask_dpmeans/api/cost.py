@@ -149,11 +149,7 @@ class Sampling:
         started = perf_counter()
         rows.fold(reduction)
         return Sample(
-            self.n_rows,
-            len(centers),
-            clusters_are,
-            read_seconds,
-            perf_counter() - started,
+            self.n_rows, len(centers), clusters_are, read_seconds, perf_counter() - started
         )
 
 
@@ -168,14 +164,20 @@ def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple
     )
 
 
-def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> tuple[Float64Array, str]:
+def search_centers(
+    rows: InMemoryRows, method: search.Method, n_rows: int
+) -> tuple[Float64Array, str]:
     """Return the centers, (k, d), that moves and means lead to on some of the first rows, and words for them.
 
     Squared error grows with the number of rows, so a cluster of some rows costs their share of the
     penalty.  It also costs the optimism of their squared error, as on a coreset.
     """
     every = -(-rows.plan.n_rows // SEARCH_ROWS)
-    weights = None if rows.weights is None or not rows.weights[::every].any() else rows.weights[::every].copy()
+    weights = (
+        None
+        if rows.weights is None or not rows.weights[::every].any()
+        else rows.weights[::every].copy()
+    )
     some = InMemoryRows(rows.rows[::every].copy(), weights, rows.scale)
     count, d = some.rows.shape
     most, share = SEARCH_PRODUCTS // (count * max(d, SEARCH_COLUMNS)), count / n_rows
@@ -237,8 +239,12 @@ def dry_run(
     store = RunStore.at(run, columns.storage_options)
     store.check_target("run", [data, sample_weight], force=True)
     if not (is_stored(data) and is_stored(sample_weight)):
-        raise InputError("a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store")
-    layout, executor = lay_out(InputArrays(data, sample_weight), columns, Requirements(method.features), compute)
+        raise InputError(
+            "a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store"
+        )
+    layout, executor = lay_out(
+        InputArrays(data, sample_weight), columns, Requirements(method.features), compute
+    )
     check_centers(center_names, layout.column_names, layout.prepare.columns)
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)

@@ -66,7 +66,11 @@ def as_json(model: Any) -> str:
     """
     _check_nearest(model)
     drawn, names, scale = vars(model).get("random_state_"), _names(model), model.feature_scale_
-    parameters = {name: value for name, value in model.get_params().items() if name not in ("init", "random_state")}
+    parameters = {
+        name: value
+        for name, value in model.get_params().items()
+        if name not in ("init", "random_state")
+    }
     described = {
         "format": FORMAT,
         "version": VERSION,
@@ -104,7 +108,7 @@ def as_pipeline(model: Any) -> Pipeline:
     steps: list[Any] = [_column_check(width, _names(model))]
     if columns is not None:
         steps.append(
-            ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width))),
+            ColumnTransformer([("columns", "passthrough", list(columns))]).fit(np.zeros((1, width)))
         )
     if scale is not None:
         steps.append(_divider(scale))
@@ -155,8 +159,7 @@ def _kmeans(centers: Float64Array) -> KMeans:
     """Return a fitted KMeans with these centers, (k, d), to the bit: its own fit rounds them."""
     with warnings.catch_warnings():
         warnings.simplefilter(
-            "ignore",
-            ConvergenceWarning,
+            "ignore", ConvergenceWarning
         )  # of centers so near that it merges them
         kmeans = KMeans(len(centers), init=centers, n_init=1, max_iter=1).fit(centers)
     kmeans.cluster_centers_ = centers.copy()

@@ -93,7 +93,7 @@ def fit(
         on_step=options.get("on_step", lambda number, record, n_rows: None),
     )
     fitted: AnyModel = load(
-        Location.at(run, options.get("storage_options")),
+        Location.at(run, options.get("storage_options"))
     )  # of the class of `method`
     return fitted
 
@@ -127,7 +127,7 @@ def dry_run(
     check_option_names("dry_run", options, Reading)
     if not can_dry_run(method):
         raise InputError(
-            f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}",
+            f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}"
         )
     return cost.dry_run(
         data,

@@ -87,8 +87,13 @@ def fit(
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
-        store.check_target("run", inputs, force=force, resume=resume)  # another may have ended just now
-        arrays, needs = InputArrays(data, sample_weight, groups), Requirements(method.features, method.sparse)
+        store.check_target(
+            "run", inputs, force=force, resume=resume
+        )  # another may have ended just now
+        arrays, needs = (
+            InputArrays(data, sample_weight, groups),
+            Requirements(method.features, method.sparse),
+        )
         source = open_source(arrays, columns, needs, compute)
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
@@ -115,7 +120,9 @@ def fit(
             if _is_complete(store, method):
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
-        converged = _fit(store, lock, request, learned, _scale_of(source, learned), method, resume, on_step)
+        converged = _fit(
+            store, lock, request, learned, _scale_of(source, learned), method, resume, on_step
+        )
     if not (converged or isinstance(method, Sampler)):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
@@ -169,22 +176,29 @@ def _fit(
     new, plan = NewArrays(store), source.plan
     labels = new.create_rows("labels", (plan.n_rows,), plan.chunk_rows, np.int32)
     new.write_digests(
-        {"labels": labels},
-        source.map(method.labels(source, state), Writer((labels,)), "label"),
+        {"labels": labels}, source.map(method.labels(source, state), Writer((labels,)), "label")
     )
     if learned.rows is not None:
         _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
     passes = end.history[-1].passes + 1 + learned.passes
-    manifest = ResultManifest(**vars(request), converged=end.converged, n_passes=passes, figures=learned.figures)
-    store.finish(new, {**method.result(source, state), **scale, **learned.arrays}, end.history, manifest)
+    manifest = ResultManifest(
+        **vars(request), converged=end.converged, n_passes=passes, figures=learned.figures
+    )
+    store.finish(
+        new, {**method.result(source, state), **scale, **learned.arrays}, end.history, manifest
+    )
     return end.converged
 
 
 def _scale_of(source: RowSource, learned: MappedRows) -> Arrays:
     """What columns were divided by, if anything; of features there may be another number."""
     same = learned.source.prepare.features is None and learned.rows is None
-    return {} if source.scale is None else {"feature_scale": (source.scale, ("feature" if same else "column",))}
+    return (
+        {}
+        if source.scale is None
+        else {"feature_scale": (source.scale, ("feature" if same else "column",))}
+    )
 
 
 def seed_for(store: Output, seed: int | None, resume: bool) -> int:
@@ -194,7 +208,7 @@ def seed_for(store: Output, seed: int | None, resume: bool) -> int:
     begun = store.request().random_state
     if seed not in (None, begun):
         raise InputError(
-            f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it",
+            f"{store.path} was begun with seed {begun}, not {seed}: leave the seed out to go on with it"
         )
     return begun
 
@@ -238,7 +252,7 @@ def check_resumable(store: Output, request: Manifest) -> None:
     """Refuse to resume a run of other data or other parameters; limits may change."""
     if store.finished() and not (store.begun() or store.empty()):
         raise CorruptStoreError(
-            f"{store.path} is a run whose steps are missing: --force removes it and starts anew",
+            f"{store.path} is a run whose steps are missing: --force removes it and starts anew"
         )
     if not store.begun():
         return
@@ -247,12 +261,16 @@ def check_resumable(store: Output, request: Manifest) -> None:
         before, now = there[key], here[key]
         if key == "method":
             before, now = {"": before}, {"": now}
-        changed = [name for name in now if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]]
+        changed = [
+            name
+            for name in now
+            if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]
+        ]
         if changed:
             names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
             other = "other parameters" if key == "parameters" else f"another {key}"
             raise InputError(
-                f"{store.path} was begun with {other}: {names}; use --force to start anew",
+                f"{store.path} was begun with {other}: {names}; use --force to start anew"
             )
 
 

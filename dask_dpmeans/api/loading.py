@@ -89,18 +89,22 @@ def unfitted_run(result: Result) -> LoadedRun:
     with malformed_as_corrupt(result.store.location):
         manifest = result.manifest
         spec = spec_of_run(manifest, result.store.shown)
-        told = {name: _value(value, result) for name, value in manifest.estimator.parameters.items()}
+        told = {
+            name: _value(value, result) for name, value in manifest.estimator.parameters.items()
+        }
         model = spec.estimator(**told | {"random_state": manifest.random_state})
         algorithm, feature_map = model.method().seeded(manifest.random_state), model._feature_map()
         stored, expected = manifest.parameters, described_parameters(algorithm, feature_map)
         for name in sorted(stored.keys() | expected.keys()):
             if name not in stored or name not in expected or stored[name] != expected[name]:
-                raise ValueError(f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator")
+                raise ValueError(
+                    f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator"
+                )
         facts = {"method": algorithm.name, "learned_features": feature_map is not None}
         for name, value in facts.items():
             if getattr(manifest, name) != value:
                 raise ValueError(
-                    f"{name} cannot be {shown(getattr(manifest, name))} for that estimator",
+                    f"{name} cannot be {shown(getattr(manifest, name))} for that estimator"
                 )
         return LoadedRun(result, spec, model, spec.learned_features(result) or algorithm.features)
 

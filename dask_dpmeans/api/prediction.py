@@ -69,13 +69,7 @@ def predict(
     check_options(storage_options, run, data, out, groups)
     result = read_run(run, storage_options)
     return predict_with(
-        result,
-        data,
-        out,
-        groups=groups,
-        force=force,
-        storage_options=storage_options,
-        **where,
+        result, data, out, groups=groups, force=force, storage_options=storage_options, **where
     )
 
 
@@ -115,15 +109,15 @@ def predict_with(
     names = [spec.name for spec in PREDICTED]
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     with new_output(
-        target.location,
-        "predictions",
-        attributes,
-        names,
-        force=force,
-        inputs=inputs,
+        target.location, "predictions", attributes, names, force=force, inputs=inputs
     ) as new:
-        arrays = {spec.name: new.create_rows(spec.name, (n,), chunk_rows, spec.dtype) for spec in PREDICTED}
+        arrays = {
+            spec.name: new.create_rows(spec.name, (n,), chunk_rows, spec.dtype)
+            for spec in PREDICTED
+        }
         new.write_digests(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
     beyond = arrays["beyond"]
     starts = range(0, n, chunk_rows)
-    return Predicted(n, sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts))
+    return Predicted(
+        n, sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts)
+    )

@@ -37,9 +37,7 @@ class Synthetic:
     def centers(self) -> npt.NDArray[np.float64]:
         """(n_centers, d), where the blobs stand."""
         return np.random.default_rng([self.seed, 0]).uniform(
-            0.0,
-            BOX,
-            (self.n_centers, self.n_features),
+            0.0, BOX, (self.n_centers, self.n_features)
         )
 
     def parts(self) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.int32]]]:
@@ -80,11 +78,7 @@ def write_synthetic(
     shape = (data.n_rows, data.n_features)
     attributes = {"data": asdict(data)}
     with new_output(
-        store.location,
-        "synthetic data",
-        attributes,
-        ("rows", "truth"),
-        force=force,
+        store.location, "synthetic data", attributes, ("rows", "truth"), force=force
     ) as new:
         rows = new.create_rows("rows", shape, PART_ROWS, np.float32, ("row", "feature"))
         truth = new.create_rows("truth", shape[:1], PART_ROWS, np.int32)

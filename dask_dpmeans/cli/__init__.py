@@ -34,7 +34,9 @@ def homes() -> dict[str, Home]:
     return {str(each.command): Home(each.commands, each.summary) for each in methods} | HOMES
 
 
-@click.group("dpmeans", cls=Commands, homes=homes, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "dpmeans", cls=Commands, homes=homes, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="dask-dpmeans")
 def main() -> None:
     """Cluster the rows of Zarr stores by DP-means: choose the price of a cluster, not the number of

@@ -49,8 +49,12 @@ from dask_dpmeans.text import counted
 @with_options(
     click.command("penalty", epilog=DATA),
     click.argument("data"),
-    click.option("-k", "--clusters", type=int, required=True, help="About how many clusters there should be."),
-    click.option("--fit", "fitted", is_flag=True, help="Also find the penalty by fits, with bisection."),
+    click.option(
+        "-k", "--clusters", type=int, required=True, help="About how many clusters there should be."
+    ),
+    click.option(
+        "--fit", "fitted", is_flag=True, help="Also find the penalty by fits, with bisection."
+    ),
     flag("--search", help="Also find it as a price, by searches; includes --fit."),
     FULL,
     METRIC,
@@ -111,12 +115,16 @@ def penalty_command(
     if as_json:
         click.echo(json.dumps(_penalty_event(found, by_fits)))
         return
-    click.echo(f"farthest-first  {found.penalty:.9g} for {counted(clusters, 'cluster')}, as a radius")
+    click.echo(
+        f"farthest-first  {found.penalty:.9g} for {counted(clusters, 'cluster')}, as a radius"
+    )
     if by_fits is None:
         click.echo(f"next            {following(data, found.penalty)}")
         return
     click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
-    click.echo(f"next            {following(data, by_fits.penalty, search=search, seed=by_fits.random_state)}")
+    click.echo(
+        f"next            {following(data, by_fits.penalty, search=search, seed=by_fits.random_state)}"
+    )
 
 
 def _penalty_event(found: FarthestFirst, by_fits: PenaltyFor | None) -> dict[str, Any]:
@@ -143,7 +151,9 @@ def _penalty_line(found: PenaltyFor, read_as: str) -> str:
     click.argument("data"),
     click.argument("out", required=False),
     click.option("--penalties", callback=penalties_of, help="Penalties to try, such as 1,2,4."),
-    click.option("--from", "low", type=float, help="Lowest of penalties in even steps of the logarithm."),
+    click.option(
+        "--from", "low", type=float, help="Lowest of penalties in even steps of the logarithm."
+    ),
     click.option("--to", "high", type=float, help="Highest of these penalties."),
     click.option(
         "--number",
@@ -198,7 +208,9 @@ def path_command(
     if resume and out is None:
         raise click.UsageError("--resume goes on with the path in OUT: give OUT too")
     if resume and force:
-        raise click.UsageError("--resume goes on with what is there, --force removes it: give one of them")
+        raise click.UsageError(
+            "--resume goes on with what is there, --force removes it: give one of them"
+        )
     options: dict[str, Any] = {
         "search": search,
         "full": full,
@@ -232,7 +244,9 @@ def _penalties(
         raise click.UsageError("give --penalties, or --from and --to, or neither")
     if low is None or high is None:
         if number is not None:
-            raise click.UsageError("--number says how many penalties lie from --from to --to: give these too")
+            raise click.UsageError(
+                "--number says how many penalties lie from --from to --to: give these too"
+            )
         return given
     if not 0 < low < high < math.inf:
         raise click.UsageError(f"--from {low:g} must be > 0 and below --to {high:g}")
@@ -255,10 +269,16 @@ def _finished_path(target: Location, asked: dict[str, Any], seed: int | None) ->
         asked = asked | {"seed": seed}
     if asked["penalties"] is not None:
         asked = asked | {"penalties": sorted(set(asked["penalties"]))}
-    changed = [f"{name} {there[name]}, not {value}" for name, value in asked.items() if there[name] != value]
+    changed = [
+        f"{name} {there[name]}, not {value}"
+        for name, value in asked.items()
+        if there[name] != value
+    ]
     if changed:
         differences = "; ".join(changed)
-        raise InputError(f"{target.url} is a path of other parameters: {differences}; use --force to start anew")
+        raise InputError(
+            f"{target.url} is a path of other parameters: {differences}; use --force to start anew"
+        )
     return found
 
 

@@ -62,7 +62,9 @@ def open_rows(
             "--scheduler names a running cluster: --workers, --threads and --memory-limit cannot change it"
         )
     if scheduler and scheduler_file:
-        raise click.UsageError("--scheduler and --scheduler-file both name a scheduler: give one of them")
+        raise click.UsageError(
+            "--scheduler and --scheduler-file both name a scheduler: give one of them"
+        )
     if not (cluster or own):
         cluster = scheduler = scheduler_address()
     tls = _tls(tls_ca_file, tls_cert, tls_key, is_remote=bool(cluster))
@@ -71,7 +73,9 @@ def open_rows(
     if not cluster and workers is None and threads is None:
         threads = own_threads()
         compute = Compute(threads=threads, memory_limit=memory_limit)
-        layout, _ = lay_out(InputArrays(data), Columns(**stored), Requirements(sparse=sparse), compute)
+        layout, _ = lay_out(
+            InputArrays(data), Columns(**stored), Requirements(sparse=sparse), compute
+        )
         rows = OpenedPath(data, layout.rows)
         reason = why_processes(layout)
         if reason is not None:
@@ -80,19 +84,25 @@ def open_rows(
                 err=True,
             )
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
-    with connect(scheduler, workers, threads, memory_limit, worker_timeout, tls, scheduler_file) as client:
+    with connect(
+        scheduler, workers, threads, memory_limit, worker_timeout, tls, scheduler_file
+    ) as client:
         if client is None:
             yield rows, {"threads": threads, "memory_limit": memory_limit, **stored}
         else:
             yield rows, {"client": client, "worker_timeout": worker_timeout, **stored}
 
 
-def _tls(ca_file: str | None, cert: str | None, key: str | None, *, is_remote: bool) -> tuple[str, str, str] | None:
+def _tls(
+    ca_file: str | None, cert: str | None, key: str | None, *, is_remote: bool
+) -> tuple[str, str, str] | None:
     """Return the files for TLS, which are given all together or not at all."""
     if not (ca_file or cert or key):
         return None
     if not (ca_file and cert and key and is_remote):
-        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler")
+        raise click.UsageError(
+            "--tls-ca-file, --tls-cert and --tls-key go together, with a --scheduler"
+        )
     return ca_file, cert, key
 
 

@@ -44,7 +44,9 @@ from dask_dpmeans.text import counted
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (
-    click.option("--gamma", type=float, help="Parameter of rbf and poly; default 1 / (number of columns)."),
+    click.option(
+        "--gamma", type=float, help="Parameter of rbf and poly; default 1 / (number of columns)."
+    ),
     number("--degree", 3, "Parameter of poly."),
     number("--coef0", 1.0, "Parameter of poly."),
 )
@@ -54,7 +56,9 @@ APPROXIMATION_OPTIONS = (
         type=click.Choice(["nystroem", "fourier"]),
         help="Cluster features of the rows that approximate the kernel.",
     ),
-    click.option("--components", type=int, help="Number of features of the --approximation; default 100."),
+    click.option(
+        "--components", type=int, help="Number of features of the --approximation; default 100."
+    ),
 )
 
 
@@ -96,7 +100,9 @@ def fit_command(
     choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
     *KERNEL_OPTIONS,
 )
-def hdp_command(data: str, run: str, local_penalty: float, global_penalty: float, search: bool, **how: Any) -> None:
+def hdp_command(
+    data: str, run: str, local_penalty: float, global_penalty: float, search: bool, **how: Any
+) -> None:
     """Cluster the rows of several data sets that share centers.
 
     DATA has the rows of all data sets, and --groups the number of the data set of each row. With an
@@ -112,7 +118,9 @@ def hdp_command(data: str, run: str, local_penalty: float, global_penalty: float
 @fit_command_named(
     "kernel",
     penalty("--penalty", "Price of a cluster, in units of the kernel."),
-    choice("--kernel", KERNELS, "rbf", "Kernel function, or precomputed if DATA is the kernel matrix."),
+    choice(
+        "--kernel", KERNELS, "rbf", "Kernel function, or precomputed if DATA is the kernel matrix."
+    ),
     *KERNEL_OPTIONS,
     *APPROXIMATION_OPTIONS,
     SEARCH,
@@ -139,7 +147,9 @@ def kernel_command(data: str, run: str, penalty: float, search: bool, **how: Any
     number("--threshold", 0.25, "Penalty of DP-means on the rows of the eigenvectors."),
     SEARCH,
 )
-def spectral_command(data: str, run: str, penalty: float, neighbors: int, landmarks: int, **how: Any) -> None:
+def spectral_command(
+    data: str, run: str, penalty: float, neighbors: int, landmarks: int, **how: Any
+) -> None:
     """Cluster the rows of DATA by the eigenvectors of their affinity matrix."""
     limits, how = _limits(how)
     own, how = _split(how, ("affinity", "gamma", "max_components", "threshold", "search"))
@@ -171,7 +181,9 @@ def graph_command(data: str, run: str, penalty: float, cut: str, init: str, **ho
 
 def _split(how: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options with these names, and the others."""
-    return {name: how[name] for name in names}, {name: how[name] for name in how if name not in names}
+    return {name: how[name] for name in names}, {
+        name: how[name] for name in how if name not in names
+    }
 
 
 def _kernel(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -180,7 +192,9 @@ def _kernel(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     components = kernel.pop("components")
     if components is not None:
         if kernel["approximation"] is None:
-            raise click.UsageError("--components belongs to an --approximation: give both, or neither")
+            raise click.UsageError(
+                "--components belongs to an --approximation: give both, or neither"
+            )
         kernel["n_components"] = components
     return kernel, how
 
@@ -210,7 +224,9 @@ def fit_from_options(
 ) -> None:
     """Fit an estimator, or estimate its cost with `dry`, and show the result."""
     if resume and force:
-        raise click.UsageError("--resume goes on with the run that is there, --force removes it: give one of them")
+        raise click.UsageError(
+            "--resume goes on with the run that is there, --force removes it: give one of them"
+        )
     out = Location.at(run, compute["storage_options"])
     job: dict[str, Any] = {
         "run": out,
@@ -273,9 +289,13 @@ def predict_command(
         progress(as_json) as shown,
     ):
         work["on_pass"] = shown.watch
-        found = prediction.predict_with(fitted_run, rows, target, groups=groups, force=force, **work)
+        found = prediction.predict_with(
+            fitted_run, rows, target, groups=groups, force=force, **work
+        )
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
         return
     labeled = f"{counted(found.n_rows, 'row')} labeled"
-    click.echo(f"{labeled}, {found.beyond:,} of them beyond the radius of every cluster: {redacted(out)}")
+    click.echo(
+        f"{labeled}, {found.beyond:,} of them beyond the radius of every cluster: {redacted(out)}"
+    )

@@ -26,7 +26,9 @@ def following(data: str, penalty: float, *, search: bool = False, seed: int | No
             options += _words(option.opts[0], context.params[str(option.name)])
     names = (commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
     run = next((name for name in names if not os.path.exists(name)), commands.RUN)
-    return commands.next_fit(redacted(data), penalty, search=search, seed=seed, options=options, run=run)
+    return commands.next_fit(
+        redacted(data), penalty, search=search, seed=seed, options=options, run=run
+    )
 
 
 def _words(flag: str, value: object) -> list[str]:

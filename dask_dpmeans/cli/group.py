@@ -46,7 +46,9 @@ class Home(NamedTuple):
 class Commands(click.Group):
     """A group that loads a command only when it is called."""
 
-    def __init__(self, *arguments: Any, homes: Callable[[], Mapping[str, Home]], **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, homes: Callable[[], Mapping[str, Home]], **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self.homes = homes
         """Returns the commands, by name."""
@@ -66,7 +68,9 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of all commands without loading them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, home.summary) for name, home in sorted(self.homes().items())])
+            formatter.write_dl(
+                [(name, home.summary) for name, home in sorted(self.homes().items())]
+            )
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line; Ctrl-C and SIGTERM stop it from here on."""

@@ -20,9 +20,15 @@ from dask_dpmeans.text import counted
 @click.command("synth")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("out")
-@click.option("--rows", default=1_000_000, show_default=True, type=click.IntRange(1), help="Number of rows.")
-@click.option("--features", default=16, show_default=True, type=click.IntRange(1), help="Number of columns.")
-@click.option("--centers", default=100, show_default=True, type=click.IntRange(1), help="Number of blobs.")
+@click.option(
+    "--rows", default=1_000_000, show_default=True, type=click.IntRange(1), help="Number of rows."
+)
+@click.option(
+    "--features", default=16, show_default=True, type=click.IntRange(1), help="Number of columns."
+)
+@click.option(
+    "--centers", default=100, show_default=True, type=click.IntRange(1), help="Number of blobs."
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Random seed.")
 @with_storage
 @FORCE
@@ -53,7 +59,9 @@ def demo_command(folder: str) -> None:
     penalty = 160.0
     data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
     blobs = Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
-    click.echo(f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows")
+    click.echo(
+        f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows"
+    )
     write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
     with progress(False) as shown:
@@ -62,4 +70,6 @@ def demo_command(folder: str) -> None:
     say_result(Location.at(run), False)
     truth = blobs.centers[np.newaxis] - model.cluster_centers_[:, np.newaxis]
     farthest = float(np.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
-    click.echo(f"the farthest of the {blobs.n_centers} true centers lies {farthest:.3f} from the nearest one found")
+    click.echo(
+        f"the farthest of the {blobs.n_centers} true centers lies {farthest:.3f} from the nearest one found"
+    )

@@ -59,7 +59,9 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     return size
 
 
-def _storage_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+def _storage_options(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, Any]:
     """Return the options of texts such as anon=true."""
     options = {}
     for text in texts:
@@ -192,8 +194,12 @@ FILL_MISSING = flag(
 )
 GROUPS = f"Number of the data set of each row, integers from 0: {ARRAY}."
 FORCE = flag("--force", help="First remove the output that is there, if dask-dpmeans wrote it.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for programs to standard output.")
-SEED = click.option("--seed", type=click.IntRange(0), help="Random seed. By default, one is drawn and stored.")
+JSON = click.option(
+    "--json", "as_json", is_flag=True, help="Write JSON for programs to standard output."
+)
+SEED = click.option(
+    "--seed", type=click.IntRange(0), help="Random seed. By default, one is drawn and stored."
+)
 SEARCH = flag("--search", help="Read penalties as prices, and search for the lowest objective.")
 METRIC = choice(
     "--metric",
@@ -203,11 +209,15 @@ METRIC = choice(
     "distances are 2 (1 - cosine).",
 )
 FULL = flag("--full", help="Fit all rows. By default, a summary is fitted if there are many rows.")
-MAX_CLUSTERS = click.option("--max-clusters", type=int, help="Stop with an error if there are more clusters.")
+MAX_CLUSTERS = click.option(
+    "--max-clusters", type=int, help="Stop with an error if there are more clusters."
+)
 READING_OPTIONS = (
     click.option("--weights", metavar="ARRAY", help=f"Weights of the rows: {ARRAY}."),
     click.option("--columns", callback=_columns, help="Columns to use, such as 0,2-5."),
-    choice("--scale", ["none", "std"], "none", "std divides each column by its standard deviation."),
+    choice(
+        "--scale", ["none", "std"], "none", "std divides each column by its standard deviation."
+    ),
     SEED,
     FILL_MISSING,
     *COMPUTE_OPTIONS,
@@ -226,7 +236,9 @@ FIT_OPTIONS = (*READING_OPTIONS, *STOPPING_OPTIONS)
 """Options of each command that fits the rows of a table."""
 
 
-def fit_command_named(name: str, *options: Decorator, last: tuple[Decorator, ...] = FIT_OPTIONS) -> Decorator:
+def fit_command_named(
+    name: str, *options: Decorator, last: tuple[Decorator, ...] = FIT_OPTIONS
+) -> Decorator:
     """Return a decorator that makes the command ``name DATA RUN``, with its own options before the
     shared ones."""
     data_and_run = click.argument("data"), click.argument("run")

@@ -17,7 +17,9 @@ from dask_dpmeans.storage.output import Output
 
 
 @contextmanager
-def resumable(run: Location | None, again: str = "the same command with --resume") -> Iterator[None]:
+def resumable(
+    run: Location | None, again: str = "the same command with --resume"
+) -> Iterator[None]:
     """Raise `StoppedError` with advice if the command inside is stopped, or loses its cluster or
     its disk.
 

@@ -31,7 +31,9 @@ def describe(run: LoadedRun) -> dict[str, Any]:
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
         "clusters": [
             {"cluster": number, "weight": weight, "inertia": inertia}
-            for number, (weight, inertia) in enumerate(zip(weights.tolist(), inertias.tolist(), strict=True))
+            for number, (weight, inertia) in enumerate(
+                zip(weights.tolist(), inertias.tolist(), strict=True)
+            )
         ],
         "history": [asdict(record) for record in result.history],
     }
@@ -51,9 +53,13 @@ def run_table(run: LoadedRun) -> str:
     model, result, manifest = run.model, run.result, run.result.manifest
     words, rows = model.description(), manifest.input
     scaled = ", columns divided by their standard deviation" * rows.scaled
-    unchecked = "; stored without checksums: a flipped bit would not be seen" * (not manifest.checksummed)
+    unchecked = "; stored without checksums: a flipped bit would not be seen" * (
+        not manifest.checksummed
+    )
     heaviest = np.argsort(-model.cluster_weights_, kind="stable")[:5]
-    weights = _weights(model.cluster_weights_[heaviest], None if rows.weighted else words.weight_unit)
+    weights = _weights(
+        model.cluster_weights_[heaviest], None if rows.weighted else words.weight_unit
+    )
     end = "converged" if manifest.converged else "stopped at max_iter"
     seconds = elapsed(sum(record.seconds for record in result.history))
     lines = {
@@ -63,7 +69,9 @@ def run_table(run: LoadedRun) -> str:
         "clusters": words.clusters or f"{model.n_clusters_:,}",
         "objective": f"{model.objective_:.9g} = {words.objective_parts.format(inertia=model.inertia_)}",
         "steps": f"{model.n_iter_:,}, {end}; {manifest.n_passes:.2f} passes over the rows in {seconds}",
-        "heaviest": ", ".join(f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)),
+        "heaviest": ", ".join(
+            f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)
+        ),
     }
     return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
 
@@ -79,7 +87,10 @@ def _weights(weights: Float64Array, unit: str | None) -> list[str]:
     texts = figures(weights, 10)
     if unit is None:
         return [f"{text} in weight" for text in texts]
-    return [f"{text} {unit}{'s' * (weight != 1)}" for text, weight in zip(texts, weights.tolist(), strict=True)]
+    return [
+        f"{text} {unit}{'s' * (weight != 1)}"
+        for text, weight in zip(texts, weights.tolist(), strict=True)
+    ]
 
 
 def rows_seen(found: PenaltyPath | PenaltyFor) -> str:
@@ -117,20 +128,26 @@ def _path_table(found: PenaltyPath, following: str | None) -> str:
     names = ("penalty", "n_clusters", "objective", "inertia")
     table = [
         HEADER,
-        *(LINE.format(**dict(zip(names, line, strict=True))) for line in zip(*columns, strict=True)),
+        *(
+            LINE.format(**dict(zip(names, line, strict=True)))
+            for line in zip(*columns, strict=True)
+        ),
     ]
     if found.stability is not None:
         stability = ["stability", *(f"{index:.2f}" for index in found.stability)]
         table = [f"{line}{text:>11}" for line, text in zip(table, stability, strict=True)]
     lines = [*table, "", f"{'from':>13}{'to':>13}{'clusters':>10}{'length':>8}"]
     lines += [
-        f"{each.low:>13.6g}{each.high:>13.6g}{each.n_clusters:>10,}{each.length:>8.2f}" for each in found.intervals
+        f"{each.low:>13.6g}{each.high:>13.6g}{each.n_clusters:>10,}{each.length:>8.2f}"
+        for each in found.intervals
     ]
     lines += ["", f"of {rows_seen(found)}, as {'prices' if found.search else 'radii'}"]
     if found.caution:
         lines.append(found.caution)
     if found.search and found.longest is None:
-        lines.append("no interval lies between the largest number of clusters and one cluster: try more penalties")
+        lines.append(
+            "no interval lies between the largest number of clusters and one cluster: try more penalties"
+        )
     elif found.search:
         longest = counted(found.longest or 0, "cluster")
         lines.append(f"longest: {longest}, the middle is the price {found.penalty:.9g}")
@@ -161,7 +178,9 @@ TARGETS = {
 
 def say_estimate(found: Estimate, as_json: bool) -> None:
     """Show the cost of a fit."""
-    click.echo(json.dumps({"event": "estimate", **asdict(found)}) if as_json else _estimate_table(found))
+    click.echo(
+        json.dumps({"event": "estimate", **asdict(found)}) if as_json else _estimate_table(found)
+    )
 
 
 def _estimate_table(found: Estimate) -> str:
@@ -188,7 +207,9 @@ def _estimate_table(found: Estimate) -> str:
         "pass": f"about {_duration(found.pass_seconds)}{loading}: {found.basis}",
     }
     advice = [f"{'advice':<12}{each}" for each in found.advice]
-    return "\n".join([*(f"{name:<12}{text}" for name, text in lines.items()), *advice, "nothing was written"])
+    return "\n".join(
+        [*(f"{name:<12}{text}" for name, text in lines.items()), *advice, "nothing was written"]
+    )
 
 
 def _duration(seconds: float) -> str:

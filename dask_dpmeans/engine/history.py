@@ -33,7 +33,9 @@ class MoveCounts:
         """Return the counts of an array (6,), or of other counts."""
         return cls(*np.asarray(values).tolist())
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
         return np.array([getattr(self, name) for name in MOVES], dtype or np.int64)
 
 
@@ -155,7 +157,10 @@ class History(list[Record]):
 
     def columns(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the columns by name, (steps,) each, int64 or float64."""
-        return {name: np.array([getattr(record, name) for record in self], dtype) for name, dtype in DTYPES.items()}
+        return {
+            name: np.array([getattr(record, name) for record in self], dtype)
+            for name, dtype in DTYPES.items()
+        }
 
     def after(self, record: Record, *, committed: bool = True) -> Self:
         """Return this history after one more step.

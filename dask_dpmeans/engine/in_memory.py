@@ -57,10 +57,7 @@ class InMemoryRows:
         return self.fold(ColumnStatistics(float("inf")))
 
     def fold(
-        self,
-        reduction: Reduction[Answer],
-        blocks: range | None = None,
-        name: str = "fold",
+        self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:
         """Reduce all rows, or a run of blocks that is a subtree of the merge tree."""
         if blocks is None:
@@ -76,10 +73,7 @@ class InMemoryRows:
         return [sink(block.start, kernel(block)) for block in blocks]
 
     def run(
-        self,
-        jobs: Sequence[Callable[[Shared], Answer]],
-        shared: Shared,
-        name: str = "run",
+        self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run"
     ) -> list[Answer]:
         """Run jobs on a value that they share, one after the other."""
         return [job(shared) for job in jobs]

@@ -109,9 +109,7 @@ class Observer(Protocol[AnyState]):
 
 
 def iterate(
-    source: Source,
-    method: Algorithm[AnyState],
-    state: AnyState | None = None,
+    source: Source, method: Algorithm[AnyState], state: AnyState | None = None
 ) -> Iterator[Step[AnyState]]:
     """Step until the method has converged or `max_iter` is reached, and yield each committed state.
 
@@ -179,9 +177,7 @@ def drive(
 
 
 def last_state(
-    source: Source,
-    method: Algorithm[AnyState],
-    start: AnyState | None = None,
+    source: Source, method: Algorithm[AnyState], start: AnyState | None = None
 ) -> AnyState:
     """Return the state that a fit ends with.  A fit that was stopped goes on from its checkpoint.
 

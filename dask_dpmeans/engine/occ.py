@@ -41,11 +41,7 @@ class ReusableRule(Rule[State, Answer], Protocol[State, Answer]):
         """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
 
     def unchanged(
-        self,
-        earlier: Self,
-        before: State,
-        after: State,
-        kept: Mapping[int, Kept],
+        self, earlier: Self, before: State, after: State, kept: Mapping[int, Kept]
     ) -> dict[int, Kept]:
         """Return the kept parts of shards that answer `after` as they answered `before`."""
 
@@ -80,9 +76,7 @@ class ReusableRound(Round[State, Answer]):
         return self.rule.keep(answer, most_bytes)
 
     def unchanged(
-        self,
-        earlier: "ReusableRound[State, Answer]",
-        kept: Mapping[int, Kept],
+        self, earlier: "ReusableRound[State, Answer]", kept: Mapping[int, Kept]
     ) -> dict[int, Kept]:
         """Return the kept parts of shards that answer as in an earlier pass."""
         if type(earlier.rule) is not type(self.rule):
@@ -114,11 +108,7 @@ class Sweep(Generic[State, Answer]):
 
 
 def settle(
-    source: Source,
-    rule: Rule[State, Answer],
-    state: State,
-    *,
-    gradually: bool = False,
+    source: Source, rule: Rule[State, Answer], state: State, *, gradually: bool = False
 ) -> Sweep[State, Answer]:
     """Sweep until no row objects.
 

@@ -130,10 +130,7 @@ class Source(Protocol):
         """Where fits save their states; None to save nothing."""
 
     def fold(
-        self,
-        reduction: Reduction[Answer],
-        blocks: range | None = None,
-        name: str = "fold",
+        self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
     ) -> Answer:
         """Reduce all rows, or a run of blocks that is a subtree of the merge tree."""
 
@@ -144,10 +141,7 @@ class Source(Protocol):
         """
 
     def run(
-        self,
-        jobs: Sequence[Callable[[Shared], Answer]],
-        shared: Shared,
-        name: str = "run",
+        self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run"
     ) -> list[Answer]:
         """Run jobs on a value that they share, at the same time if there are workers."""
 
@@ -233,11 +227,7 @@ class Plan:
 
 
 def shard_blocks(
-    n_rows: int,
-    block_rows: int,
-    n_threads: int,
-    most_rows: int,
-    stored_rows: int = 1,
+    n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1
 ) -> int:
     """Return the blocks of a shard, a power of two: about eight shards a thread, of at most `most_rows`.
 

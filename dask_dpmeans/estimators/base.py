@@ -180,10 +180,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         return answer
 
     def _source(
-        self,
-        rows: object,
-        sample_weight: object = None,
-        groups: object = None,
+        self, rows: object, sample_weight: object = None, groups: object = None
     ) -> RowSource:
         """Return rows with the columns, the scale and the features of the fit."""
         return as_source(
@@ -289,11 +286,7 @@ class CentersMixin(NearestCenterMixin):
         )
 
     def _map_rows(
-        self,
-        rows: object,
-        method: Algorithm[Any],
-        groups: object,
-        sample_weight: object,
+        self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object
     ) -> MappedRows:
         """Return the rows as the method sees them."""
         feature_map = self._feature_map()
@@ -313,7 +306,9 @@ class CentersMixin(NearestCenterMixin):
         kernel = given.method.labels(source, state)
         if is_lazy(given.rows):
             groups, features = given.groups, self.features_
-            self.labels_ = lazy_map(given.rows, kernel, None, None, np.int32, None, groups, features)
+            self.labels_ = lazy_map(
+                given.rows, kernel, None, None, np.int32, None, groups, features
+            )
         else:
             self.labels_ = np.empty(given.rows.shape[0], np.int32)
             source.map(kernel, Writer((self.labels_,)), "label")
@@ -340,11 +335,7 @@ def seed_of(random_state: object) -> int:
 
 
 def checked_rows(
-    model: BaseEstimator,
-    X: object,
-    *,
-    reset: bool,
-    names: Names | None = None,
+    model: BaseEstimator, X: object, *, reset: bool, names: Names | None = None
 ) -> Any:
     """Return X as rows, (n, d), after a check of its columns against the fit.
 
@@ -382,11 +373,7 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
     sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
     try:
         rows = check_array(
-            X,
-            accept_sparse=sparse,
-            ensure_all_finite=False,
-            estimator=model,
-            input_name="X",
+            X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"
         )
         if rows.dtype.kind == "O":
             rows = rows.astype(np.float64)

@@ -193,7 +193,9 @@ def first_centers(init: object) -> Float64Array | None:
         result = earlier_run(init)
         if result.manifest.learned_features:
             raise InputError(LEARNED)
-        return in_input_units(result.arrays.get("cluster_centers"), result.arrays.get("feature_scale"), init)
+        return in_input_units(
+            result.arrays.get("cluster_centers"), result.arrays.get("feature_scale"), init
+        )
     checks.no_matrix("init", init)
     if isinstance(init, NearestCenterMixin):
         check_is_fitted(init)
@@ -238,9 +240,7 @@ def earlier_run(init: str | os.PathLike[str] | Location) -> Result:
 
 
 def in_input_units(
-    centers: Float64Array | None,
-    scale: Float64Array | None,
-    init: object,
+    centers: Float64Array | None, scale: Float64Array | None, init: object
 ) -> Float64Array:
     """Return the centers, (k, d), of an earlier run or fit in the units of its input."""
     if centers is None:

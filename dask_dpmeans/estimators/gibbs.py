@@ -214,7 +214,9 @@ def _plain(value: object) -> object:
 
 
 def _predictor(result: Result) -> Kernel:
-    raise InputError("the clusters of the run are a draw given its own rows, whose labels are in it")
+    raise InputError(
+        "the clusters of the run are a draw given its own rows, whose labels are in it"
+    )
 
 
 def _parameters(model: GibbsMixture, method: Method) -> dict[str, Any]:
@@ -224,4 +226,6 @@ def _parameters(model: GibbsMixture, method: Method) -> dict[str, Any]:
 DRAWN = (ArraySpec("variance", ("draw",)), ArraySpec("concentration", ("draw",)))
 """sigma and alpha of the last draw."""
 
-SPEC = MethodSpec(GibbsMixture, (Method,), _predictor, arrays=(*CENTERS, *DRAWN), parameters=_parameters)
+SPEC = MethodSpec(
+    GibbsMixture, (Method,), _predictor, arrays=(*CENTERS, *DRAWN), parameters=_parameters
+)

@@ -238,7 +238,9 @@ def _adjacency(graph: Any) -> csr_array:
 
 
 def _predictor(result: Result) -> Kernel:
-    raise InputError("the clusters of the run are of the nodes of its graph, whose labels are in it")
+    raise InputError(
+        "the clusters of the run are of the nodes of its graph, whose labels are in it"
+    )
 
 
 WEIGHTS = "a graph: its links have weights themselves"

@@ -17,7 +17,12 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, RandomState, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.kernel_maps import FEATURE_ARRAYS, Approximation, approximation_of, restored_features
+from dask_dpmeans.estimators.kernel_maps import (
+    FEATURE_ARRAYS,
+    Approximation,
+    approximation_of,
+    restored_features,
+)
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.hdp import GroupPredictions, PredictedLabels, Prices, Sharing
@@ -196,11 +201,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         return self
 
     def fit_predict(
-        self,
-        X: object,
-        y: object = None,
-        groups: object = None,
-        sample_weight: object = None,
+        self, X: object, y: object = None, groups: object = None, sample_weight: object = None
     ) -> Any:
         """Fit to X, and return the global cluster of each row, (n,) int32."""
         return self.fit(X, y, groups, sample_weight).labels_
@@ -237,7 +238,9 @@ class HDPMeans(CentersMixin, BaseEstimator):
         if not hasattr(self, "local_clusters_"):
             return words
         n_sets, n_local = self.local_clusters_.shape[0], self.n_local_clusters_
-        local = f"{n_local:,} local ones of {counted(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
+        local = (
+            f"{n_local:,} local ones of {counted(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
+        )
         return replace(
             words,
             clusters=f"{self.n_clusters_:,} global; {local}",
@@ -271,11 +274,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self._set_uses(groups, centers, weights, result.manifest.input.n_groups)
 
     def _set_uses(
-        self,
-        groups: Int64Array,
-        centers: Int64Array,
-        weights: Float64Array,
-        n_groups: int,
+        self, groups: Int64Array, centers: Int64Array, weights: Float64Array, n_groups: int
     ) -> None:
         shape = n_groups, self.n_clusters_
         self.local_clusters_ = csr_array((weights, (groups, centers)), shape=shape)

@@ -16,7 +16,12 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, checked_rows
 from dask_dpmeans.estimators.description import Description, radius_or_price
-from dask_dpmeans.estimators.kernel_maps import FEATURE_ARRAYS, Approximation, approximation_of, restored_features
+from dask_dpmeans.estimators.kernel_maps import (
+    FEATURE_ARRAYS,
+    Approximation,
+    approximation_of,
+    restored_features,
+)
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Float64Array

@@ -148,14 +148,18 @@ class Approximation:
     def features(self, source: RowSource, seed: int) -> KernelFeatures:
         """Return the features, fitted to rows drawn by global numbers: the same for any chunks."""
         n = source.plan.n_rows
-        drawn = stream(seed, Stream.FEATURE_SAMPLE, n).choice(n, min(n, self.n_components), replace=False)
+        drawn = stream(seed, Stream.FEATURE_SAMPLE, n).choice(
+            n, min(n, self.n_components), replace=False
+        )
         sample = source.fold(Gather(np.sort(drawn)), name="sample").rows.astype(np.float64)
         transformer = self._transformer(len(sample), sample.shape[1], seed)
         try:
             with one_blas_thread(), np.errstate(all="ignore"):
                 transformer.fit(_scaled_rows(transformer, sample))
         except ValueError as error:  # of what decomposes the matrix of the kernel
-            raise InputError(f"the kernel {self.kernel!r} overflows among the rows drawn: {OVERFLOW_ADVICE}") from error
+            raise InputError(
+                f"the kernel {self.kernel!r} overflows among the rows drawn: {OVERFLOW_ADVICE}"
+            ) from error
         return KernelFeatures.of(self.approximation, transformer)
 
     def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> KernelFeatures:

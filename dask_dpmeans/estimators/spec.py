@@ -90,5 +90,5 @@ class MethodSpec:
         refused = [each for each in self.refuses if given.get(each) is not None]
         if refused:
             raise InputError(
-                f"{' and '.join(refused)} cannot be used on {self.refuses[refused[0]]}",
+                f"{' and '.join(refused)} cannot be used on {self.refuses[refused[0]]}"
             )

@@ -248,7 +248,10 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
             words,
             stored_rows=getattr(self, "embedding_", None),
             settings={**settings, **words.settings},
-            facts={"eigenvalues above the penalty": f"{len(values):,}: {range_}", "relaxed objective": relaxed},
+            facts={
+                "eigenvalues above the penalty": f"{len(values):,}: {range_}",
+                "relaxed objective": relaxed,
+            },
             json={"eigenvalues": values.tolist(), "relaxed_objective": self.relaxed_objective_},
         )
 
@@ -262,11 +265,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
         )
 
     def _map_rows(
-        self,
-        rows: Any,
-        method: Algorithm[Any],
-        groups: object,
-        sample_weight: object,
+        self, rows: Any, method: Algorithm[Any], groups: object, sample_weight: object
     ) -> MappedRows:
         if self.affinity == "precomputed" and not is_lazy(rows):
             return self._feature_map().fit_matrix(rows.astype(np.float64), self.random_state_)
@@ -286,10 +285,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
         self._set_embedding(values, result.manifest.figures["affinity_trace"], rows)
 
     def _set_embedding(
-        self,
-        eigenvalues: Float64Array,
-        trace: float,
-        rows: npt.ArrayLike | None,
+        self, eigenvalues: Float64Array, trace: float, rows: npt.ArrayLike | None
     ) -> None:
         self.eigenvalues_ = eigenvalues
         self.relaxed_objective_ = relaxed_objective(eigenvalues, self.spectrum().penalty)
@@ -315,7 +311,9 @@ def _predictor(result: Result) -> Kernel:
             "the clusters of the run are of the rows that were fitted, whose labels are in it: "
             "for new rows fit with affinity linear or rbf"
         )
-    return Predictions(Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"])
+    return Predictions(
+        Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"]
+    )
 
 
 def _projection(result: Result) -> Projection | None:
@@ -323,14 +321,18 @@ def _projection(result: Result) -> Projection | None:
     if "projection" not in result.arrays:
         return None
     arrays, asked = result.arrays, Spectrum(**result.manifest.parameters["spectrum"])
-    axes = asked.axes(arrays["projection"], arrays.get("landmarks"), result.manifest.input.n_columns)
+    axes = asked.axes(
+        arrays["projection"], arrays.get("landmarks"), result.manifest.input.n_columns
+    )
     return Projection.of(axes, arrays["eigenvalues"])
 
 
 EMBEDDING_ARRAYS = (
     ArraySpec("eigenvalues", ("component",), sizes=("feature",)),
     ArraySpec("landmarks", ("landmark", "column"), np.floating),
-    ArraySpec("projection", ("landmark", "component"), sizes=("landmark", "feature"), beside="landmarks"),
+    ArraySpec(
+        "projection", ("landmark", "component"), sizes=("landmark", "feature"), beside="landmarks"
+    ),
     ArraySpec("projection", ("column", "component"), sizes=("column", "feature")),
     ArraySpec("embedding", ("row", "component"), over_rows=True),
 )

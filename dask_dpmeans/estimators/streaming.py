@@ -232,11 +232,7 @@ class SplitMergeDPMeans(_Stream):
     """
 
     def __init__(
-        self,
-        penalty: float,
-        *,
-        merge: bool = True,
-        max_clusters: int | None = None,
+        self, penalty: float, *, merge: bool = True, max_clusters: int | None = None
     ) -> None:
         self.penalty = penalty
         self.merge = merge

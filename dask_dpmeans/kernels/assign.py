@@ -43,10 +43,7 @@ def scan(block: Block, centers: Centers, penalty: float) -> Scan:
 
 
 def propose(
-    block: Block,
-    squared: Float64Array,
-    penalty: float,
-    divergence: Divergence | None = None,
+    block: Block, squared: Float64Array, penalty: float, divergence: Divergence | None = None
 ) -> Proposals:
     """Return the openers among the rows that object, given their least costs, (height,)."""
     objecting = np.isfinite(penalty) and objects(squared, block.weights, penalty)
@@ -60,10 +57,7 @@ def propose(
 
 
 def merge_scans(
-    left: Scan,
-    right: Scan,
-    penalty: float,
-    divergence: Divergence | None = None,
+    left: Scan, right: Scan, penalty: float, divergence: Divergence | None = None
 ) -> Scan:
     """Return the answer of two neighboring runs of blocks."""
     return Scan(

@@ -46,9 +46,7 @@ def objects(squared: Float64Array, weights: Float64Array | None, penalty: float)
 
 
 def keep_openers(
-    proposals: Proposals,
-    penalty: float,
-    divergence: Divergence | None = None,
+    proposals: Proposals, penalty: float, divergence: Divergence | None = None
 ) -> Proposals:
     """Return the proposals that open clusters when taken in order, starting without centers.
 
@@ -63,10 +61,7 @@ def keep_openers(
 
 
 def merge_openers(
-    left: Proposals,
-    right: Proposals,
-    penalty: float,
-    divergence: Divergence | None = None,
+    left: Proposals, right: Proposals, penalty: float, divergence: Divergence | None = None
 ) -> Proposals:
     """Merge the openers of two neighboring runs: `left`, then the rows of `right` that object."""
     return left.then(keep_objecting(right, left.rows, penalty, divergence))
@@ -86,9 +81,7 @@ def keep_objecting(
 
 
 def _open_in_order(
-    proposals: Proposals,
-    penalty: float,
-    divergence: Divergence | None,
+    proposals: Proposals, penalty: float, divergence: Divergence | None
 ) -> Proposals:
     """Return the openers of a batch."""
     if numba_support.AVAILABLE and divergence is None:
@@ -108,10 +101,7 @@ def _open_in_order(
 
 @compile_loop
 def _open_in_order_compiled(
-    rows: Float64Array,
-    weights: Float64Array,
-    penalty: float,
-    opened: BoolArray,
+    rows: Float64Array, weights: Float64Array, penalty: float, opened: BoolArray
 ) -> None:
     """Fill `opened`, (n,): whether each row, (n, d), objects to all rows opened before it."""
     n, d = rows.shape

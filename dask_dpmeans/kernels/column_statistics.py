@@ -165,10 +165,7 @@ class SparseStatistics(ColumnStatistics):
 
 
 def _column_means(
-    weight: float,
-    sums: Float64Array,
-    lowest: Float64Array,
-    highest: Float64Array,
+    weight: float, sums: Float64Array, lowest: Float64Array, highest: Float64Array
 ) -> Float64Array:
     """Return the column means, (d,), of a block; 0 without weight."""
     if not weight > 0:

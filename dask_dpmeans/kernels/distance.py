@@ -140,10 +140,7 @@ class Ranking:
 
 
 def costs(
-    rows: Rows,
-    centers: Centers,
-    labels: IndexArray,
-    scratch: Scratch | None = None,
+    rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch | None = None
 ) -> Float64Array:
     """Return the cost of each row, (n, d), at the center of its label, (n,) float64."""
     if centers.divergence is not None:
@@ -210,9 +207,7 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
 
 
 def nearest_squared(
-    rows: Rows,
-    centers: Centers,
-    scratch: Scratch | None = None,
+    rows: Rows, centers: Centers, scratch: Scratch | None = None
 ) -> tuple[IndexArray, Float64Array]:
     """Return the number of the nearest center of each row, (n,), and its squared distance, (n,)."""
     if centers.divergence is not None:
@@ -241,11 +236,7 @@ def _nearest(rows: Rows, centers: Centers, scratch: Scratch, squared: Float64Arr
 
 
 def _measure(
-    rows: Rows,
-    centers: Centers,
-    labels: IndexArray,
-    scratch: Scratch,
-    squared: Float64Array,
+    rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch, squared: Float64Array
 ) -> None:
     """Fill `squared`, (n,), unless it is empty."""
     if squared.size:
@@ -253,9 +244,7 @@ def _measure(
 
 
 def nearest_two(
-    rows: Rows,
-    centers: Centers,
-    scratch: Scratch | None = None,
+    rows: Rows, centers: Centers, scratch: Scratch | None = None
 ) -> tuple[IndexArray, IndexArray]:
     """Return the numbers of the two nearest centers of each row, the lower first among equals.
 
@@ -273,7 +262,10 @@ def nearest_two(
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
     if centers.divergence is not None:
         return centers.divergence.nearest_two(rows, centers.values)
-    ranked, scratch = _compiled_two if numba_support.AVAILABLE else _ranked_two, scratch or Scratch()
+    ranked, scratch = (
+        _compiled_two if numba_support.AVAILABLE else _ranked_two,
+        scratch or Scratch(),
+    )
     labels, seconds, unsure = ranked(rows, centers, centers.single, scratch)
     if unsure.size:
         doubles = rows[unsure].astype(np.float64)
@@ -287,7 +279,11 @@ def _compiled_two(
     """As `_ranked_two`, by compiled loops."""
     n = len(rows)
     labels, seconds, sure = np.empty(n, np.intp), np.empty(n, np.intp), np.empty(n, np.bool_)
-    loop = distance_compiled.nearest_two_double if ranking.decides else distance_compiled.nearest_two_single
+    loop = (
+        distance_compiled.nearest_two_double
+        if ranking.decides
+        else distance_compiled.nearest_two_single
+    )
     memory = _memory(rows, ranking, scratch, COMPILED_TILE)
     loop(rows, centers.values, *ranking.parts, *memory, labels, seconds, sure)
     return labels, seconds, np.flatnonzero(~sure)

@@ -19,10 +19,7 @@ With 8, 16, 32 and 64 columns this took 1.1, 0.8, 0.6 and 0.5 of the time.
 
 @compile_loop
 def squared_distances(
-    rows: Rows,
-    centers: Float64Array,
-    labels: IndexArray,
-    squared: Float64Array,
+    rows: Rows, centers: Float64Array, labels: IndexArray, squared: Float64Array
 ) -> None:
     """Fill `squared`, (n,), with the squared distance of each row, (n, d), to the center of its
     label.
@@ -75,11 +72,7 @@ def _squared_norm(row: Rows, d: int) -> np.floating:
 
 @compile_loop
 def _shift(
-    rows: Rows,
-    shift: Rows,
-    left: Rows,
-    bits: IntegerArray,
-    mask: np.signedinteger,
+    rows: Rows, shift: Rows, left: Rows, bits: IntegerArray, mask: np.signedinteger
 ) -> float:
     """Fill `left`, (tile, d + 1), with shifted rows, (n, d), and a column of ones; return a bound
     on the rows' norms.
@@ -242,10 +235,7 @@ def _three_largest(
 
 @compile_loop
 def _nearest_two_among(
-    row: Rows,
-    centers: Float64Array,
-    scores: Rows,
-    floor: float,
+    row: Rows, centers: Float64Array, scores: Rows, floor: float
 ) -> tuple[int, int]:
     """Return the first two nearest centers with a score of at least `floor`."""
     first, second = np.inf, np.inf

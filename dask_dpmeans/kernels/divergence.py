@@ -224,7 +224,9 @@ class Cosine(SquaredEuclidean):
         unit = self.features(centers, Scratch()).astype(np.float64)
         without = np.flatnonzero(np.isnan(unit).any(axis=1))
         if without.size:
-            raise InputError(f"center {without[0]} of the first centers is 0 in every column and has no direction")
+            raise InputError(
+                f"center {without[0]} of the first centers is 0 in every column and has no direction"
+            )
         return unit
 
     def means(self, averages: Float64Array, otherwise: Float64Array) -> Float64Array:

@@ -41,4 +41,6 @@ class Gather(ConcatenatedAnswers):
             rows = rows[:, :0]
         if groups is None:
             groups = np.zeros(n, np.int64)
-        return GatheredRows(np.array(rows[which]), np.array(weights[which]), np.array(groups[which]))
+        return GatheredRows(
+            np.array(rows[which]), np.array(weights[which]), np.array(groups[which])
+        )

@@ -64,7 +64,9 @@ class PartialTotals(NamedTuple):
         positions = np.searchsorted(clusters, self.clusters)
         some, s = self.totals, len(clusters)
         return Totals(
-            _spread(some.kept, positions, s), _spread(some.masses, positions, s), _spread(some.sizes, positions, s)
+            _spread(some.kept, positions, s),
+            _spread(some.masses, positions, s),
+            _spread(some.sizes, positions, s),
         )
 
     def whole(self, k: int) -> Totals:
@@ -72,7 +74,9 @@ class PartialTotals(NamedTuple):
         return self.spread(np.arange(k))
 
 
-def _spread(values: npt.NDArray[Element], positions: IndexArray, length: int) -> npt.NDArray[Element]:
+def _spread(
+    values: npt.NDArray[Element], positions: IndexArray, length: int
+) -> npt.NDArray[Element]:
     spread = np.zeros(length, values.dtype)
     spread[positions] = values
     return spread
@@ -205,7 +209,9 @@ class NodeMoveScan(ConcatenatedAnswers):
         kept, masses = kept_and_masses(graph, graph.diagonal(block.start), self.normalized)
         links = links_to(graph, self.labels, len(self.totals.masses))
         outside = 0.0 if self.normalized else row_sums(graph)
-        targets, gains = best_moves(links, labels, kept, masses, self.totals, self.price, outside, self.within)
+        targets, gains = best_moves(
+            links, labels, kept, masses, self.totals, self.price, outside, self.within
+        )
         nodes = np.flatnonzero(gains > self.least)
         return RowMoves(nodes + block.start, targets[nodes], gains[nodes])
 
@@ -286,7 +292,9 @@ def links_of(block: Block) -> csr_array:
     return graph
 
 
-def kept_and_masses(graph: csr_array, inside: Float64Array, normalized: bool) -> tuple[Float64Array, Float64Array]:
+def kept_and_masses(
+    graph: csr_array, inside: Float64Array, normalized: bool
+) -> tuple[Float64Array, Float64Array]:
     """Return what nodes keep of links inside, (height,), and their masses: (height,) each."""
     degrees = row_sums(graph)
     if normalized:
@@ -377,7 +385,11 @@ def row_maxima(values: Float64Array, indptr: IndexArray) -> tuple[Float64Array, 
 
 
 def merge_partners(
-    graph: csr_array, masses: Float64Array, price: float, ties: int, within: IndexArray | None = None
+    graph: csr_array,
+    masses: Float64Array,
+    price: float,
+    ties: int,
+    within: IndexArray | None = None,
 ) -> tuple[IndexArray, Float64Array]:
     """Return the partner whose merge gains most for each cluster, and the gain.
 

@@ -20,7 +20,15 @@ from scipy.sparse import csr_array, vstack
 
 from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
-from dask_dpmeans.kernels.graph import ALONE, Totals, kept_and_masses, links_of, links_to, row_maxima, row_sums
+from dask_dpmeans.kernels.graph import (
+    ALONE,
+    Totals,
+    kept_and_masses,
+    links_of,
+    links_to,
+    row_maxima,
+    row_sums,
+)
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,7 @@ class HamerlyBounds:
     """Number of next passes without bounds."""
 
     def assign(
-        self,
-        rows: Rows,
-        centers: Centers,
-        scratch: Scratch,
+        self, rows: Rows, centers: Centers, scratch: Scratch
     ) -> tuple[IndexArray, Float64Array]:
         """Return labels and squared distances, (n,) each, of the rows, (n, d), of the last pass."""
         shifts = self._shifts(centers.values)

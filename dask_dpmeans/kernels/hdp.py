@@ -14,7 +14,15 @@ import numpy as np
 
 from dask_dpmeans.kernels import hdp_compiled, numba_support
 from dask_dpmeans.kernels.answers import Records
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, IntegerArray, Labels
+from dask_dpmeans.kernels.block import (
+    Block,
+    BoolArray,
+    Float64Array,
+    IndexArray,
+    Int64Array,
+    IntegerArray,
+    Labels,
+)
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
 from dask_dpmeans.kernels.keyed_sums import UseMoments, use_moments
 
@@ -81,7 +89,9 @@ class Sharing:
         """(n_uses,), group * g + center of each use, ascending."""
         return self.groups * len(self.centers) + self.used
 
-    def with_openings(self, requests: "Requests", kinds: Int64Array, targets: Int64Array) -> "Sharing":
+    def with_openings(
+        self, requests: "Requests", kinds: Int64Array, targets: Int64Array
+    ) -> "Sharing":
         """Return the sharing after openings, (m,) each; see `open_in_order`."""
         new = requests.rows[kinds == hdp_compiled.NEW_CENTER]
         return Sharing.of(
@@ -243,7 +253,9 @@ def requests_of(block: Block, chosen: Choice) -> Requests:
     )
 
 
-def open_in_order(requests: Requests, centers: Float64Array, prices: Prices) -> tuple[Int64Array, Int64Array]:
+def open_in_order(
+    requests: Requests, centers: Float64Array, prices: Prices
+) -> tuple[Int64Array, Int64Array]:
     """Return what each request opens if the rule takes them in order, beside centers, (g, d).
 
     Blocks and the coordinator share this rule.  Without Numba it is a plain Python loop.
@@ -279,7 +291,9 @@ def scan_groups(block: Block, sharing: Sharing, prices: Prices) -> GroupScan:
     return GroupScan(use_moments(block, chosen.uses, chosen.squared), requests)
 
 
-def merge_group_scans(left: GroupScan, right: GroupScan, sharing: Sharing, prices: Prices) -> GroupScan:
+def merge_group_scans(
+    left: GroupScan, right: GroupScan, sharing: Sharing, prices: Prices
+) -> GroupScan:
     """Merge the answers of two neighboring runs."""
     requests = left.requests
     if len(right.requests):

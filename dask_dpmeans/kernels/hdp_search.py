@@ -41,7 +41,9 @@ class SearchScan(GroupScan):
     """
 
 
-def scan_for_search(block: Block, sharing: Sharing, prices: Prices, children: Float64Array) -> SearchScan:
+def scan_for_search(
+    block: Block, sharing: Sharing, prices: Prices, children: Float64Array
+) -> SearchScan:
     """Return the answer of one block.
 
     Children, (h, 2, d), belong to the first h centers, which opened before this sweep.
@@ -69,7 +71,9 @@ def half_moments(block: Block, chosen: Choice, children: Float64Array) -> UseMom
     return use_moments(block, keys, np.where(sides, second, first))
 
 
-def merge_search_scans(left: SearchScan, right: SearchScan, sharing: Sharing, prices: Prices) -> SearchScan:
+def merge_search_scans(
+    left: SearchScan, right: SearchScan, sharing: Sharing, prices: Prices
+) -> SearchScan:
     """Merge the answers of two neighboring runs."""
     merged = merge_group_scans(left, right, sharing, prices)
     return SearchScan(

@@ -8,7 +8,9 @@ from dask_dpmeans.kernels.kernel_centers import scores_of_openers
 from dask_dpmeans.kernels.kernel_functions import GRAM_ROWS, Gram
 
 
-def keep_openers(gram: Gram, norms: Float64Array, proposals: Proposals, penalty: float) -> Proposals:
+def keep_openers(
+    gram: Gram, norms: Float64Array, proposals: Proposals, penalty: float
+) -> Proposals:
     """Return the proposals that open clusters if the rule takes them in order.
 
     There are no centers before.  `norms`, (n,), are the similarities of all fitted rows with
@@ -23,14 +25,18 @@ def keep_openers(gram: Gram, norms: Float64Array, proposals: Proposals, penalty:
     return proposals.take(np.array(kept, np.intp))
 
 
-def merge_openers(gram: Gram, norms: Float64Array, left: Proposals, right: Proposals, penalty: float) -> Proposals:
+def merge_openers(
+    gram: Gram, norms: Float64Array, left: Proposals, right: Proposals, penalty: float
+) -> Proposals:
     """Merge two neighboring runs: all of `left`, and the rows of `right` that object to it; `norms` are (n,)."""
     if not (len(left) and len(right)):
         return left.then(right)
     return left.then(right.take(_object(gram, norms, right, left, penalty)))
 
 
-def _object(gram: Gram, norms: Float64Array, proposals: Proposals, centers: Proposals, penalty: float) -> BoolArray:
+def _object(
+    gram: Gram, norms: Float64Array, proposals: Proposals, centers: Proposals, penalty: float
+) -> BoolArray:
     """Return whether each proposal objects to all centers, which are opened rows."""
     least = np.empty(len(proposals))
     for start in range(0, len(proposals), GRAM_ROWS):

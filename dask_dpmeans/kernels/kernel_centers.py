@@ -9,7 +9,16 @@ from scipy.sparse import csc_array
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, SummedAnswers
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Labels, Rows, tiles
+from dask_dpmeans.kernels.block import (
+    Block,
+    BoolArray,
+    Float64Array,
+    IndexArray,
+    Int64Array,
+    Labels,
+    Rows,
+    tiles,
+)
 from dask_dpmeans.kernels.kernel_functions import GRAM_FITTED, GRAM_ROWS, Gram
 from dask_dpmeans.kernels.moments import total
 
@@ -184,7 +193,13 @@ class ImplicitCenters:
 
 
 def nearest_with_openers(
-    gram: Gram, rows: Rows, labels: Labels, scores: Float64Array, openers: Int64Array, norms: Float64Array, first: int
+    gram: Gram,
+    rows: Rows,
+    labels: Labels,
+    scores: Float64Array,
+    openers: Int64Array,
+    norms: Float64Array,
+    first: int,
 ) -> tuple[Labels, Float64Array]:
     """Return labels and scores of rows once opened rows are centers too.
 
@@ -207,7 +222,9 @@ def nearest_with_openers(
     return labels, scores
 
 
-def scores_of_openers(gram: Gram, rows: Rows, openers: Int64Array, norms: Float64Array) -> Float64Array:
+def scores_of_openers(
+    gram: Gram, rows: Rows, openers: Int64Array, norms: Float64Array
+) -> Float64Array:
     """Return scores, (o, h), of opened rows and their norms, (o,), for rows, (h, columns)."""
     scores: Float64Array = norms[:, np.newaxis] - 2 * gram.columns(rows, openers)
     return scores

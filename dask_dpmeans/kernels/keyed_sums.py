@@ -71,7 +71,11 @@ def union_positions(left: Int64Array, right: Int64Array) -> tuple[Int64Array, Po
 
 
 def add_at(
-    left: npt.NDArray[Number], own: Positions, right: npt.NDArray[Number], others: Positions, size: int
+    left: npt.NDArray[Number],
+    own: Positions,
+    right: npt.NDArray[Number],
+    others: Positions,
+    size: int,
 ) -> npt.NDArray[Number]:
     """Return the sum, (size, ...), of arrays, (m, ...) and (n, ...), at their positions in it."""
     total = np.zeros((size, *left.shape[1:]), left.dtype)

@@ -87,9 +87,7 @@ def _sum_of_squares(counts: Int64Array | Float64Array) -> int:
 
 
 def count_label_pairs(
-    first: Int64Array,
-    second: Int64Array,
-    counts: Int64Array | None = None,
+    first: Int64Array, second: Int64Array, counts: Int64Array | None = None
 ) -> LabelPairs:
     """Return the distinct pairs of labels, (n,) each, n > 0, and how often each pair occurs."""
     weights = np.ones(len(first))

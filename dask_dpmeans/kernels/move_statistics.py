@@ -67,7 +67,9 @@ class MoveScan:
         children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
         if numba_support.AVAILABLE and divergence is None:
             measure = _measure_compiled
-        squared, halves, inertias, transfers = measure(block, self.centers, children, labels, seconds)
+        squared, halves, inertias, transfers = measure(
+            block, self.centers, children, labels, seconds
+        )
         proposals = propose(block, squared, self.penalty, divergence)
         return MoveStatistics(halves, inertias, transfers, proposals)
 
@@ -95,11 +97,7 @@ Measured = tuple[Float64Array, Moments, Float64Array, Transfers]
 
 
 def _measure(
-    block: Block,
-    centers: Centers,
-    children: Centers,
-    labels: IndexArray,
-    seconds: IndexArray,
+    block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray
 ) -> Measured:
     """Return the statistics of rows whose two nearest centers are known."""
     k, rows, scratch = len(centers), block.rows, block.scratch
@@ -117,11 +115,7 @@ def _measure(
 
 
 def _measure_compiled(
-    block: Block,
-    centers: Centers,
-    children: Centers,
-    labels: IndexArray,
-    seconds: IndexArray,
+    block: Block, centers: Centers, children: Centers, labels: IndexArray, seconds: IndexArray
 ) -> Measured:
     """Return the statistics by a compiled loop, which sums the transfers if there are few pairs."""
     n, (k, d) = len(labels), centers.values.shape

@@ -42,7 +42,11 @@ Columns = TypeVar("Columns", MeanColumns, BoxColumns)
 
 
 def online(
-    rows: Float64Array, penalty: float, centers: Float64Array, weights: Float64Array, most: int = ENDLESS
+    rows: Float64Array,
+    penalty: float,
+    centers: Float64Array,
+    weights: Float64Array,
+    most: int = ENDLESS,
 ) -> tuple[Float64Array, Float64Array]:
     """Run Algorithm 2 of Odashima et al. 2016 over rows, (n, d).
 
@@ -88,7 +92,9 @@ def _widen(values: Float64Array, room: int) -> Float64Array:
     return wide
 
 
-def join_or_open(rows: Float64Array, done: int, penalty: float, k: int, clusters: MeanColumns) -> tuple[int, int]:
+def join_or_open(
+    rows: Float64Array, done: int, penalty: float, k: int, clusters: MeanColumns
+) -> tuple[int, int]:
     """Apply Algorithm 2 in place from row number `done` on.
 
     Returned are the numbers of rows done and of clusters.  Rows are (n, d); k clusters are in use.
@@ -107,7 +113,9 @@ def join_or_open(rows: Float64Array, done: int, penalty: float, k: int, clusters
     return len(rows), k
 
 
-def join_split_or_open(rows: Float64Array, done: int, penalty: float, k: int, boxes: BoxColumns) -> tuple[int, int]:
+def join_split_or_open(
+    rows: Float64Array, done: int, penalty: float, k: int, boxes: BoxColumns
+) -> tuple[int, int]:
     """Apply Algorithm 3 in place from row number `done` on.
 
     Returned are the numbers of rows done and of clusters.  Rows are (n, d).  Of the boxes, as
@@ -161,7 +169,9 @@ def _take(row: Float64Array, c: int, centers: Float64Array, weights: Float64Arra
     weights[c] += 1.0
 
 
-def _would_split(row: Float64Array, near: IndexArray, penalty: float, boxes: BoxColumns) -> BoolArray:
+def _would_split(
+    row: Float64Array, near: IndexArray, penalty: float, boxes: BoxColumns
+) -> BoolArray:
     """Return for some clusters, (m,), whether a row, (d,), outside would make them split."""
     _, weights, lows, highs = boxes
     each, low, high = row[:, np.newaxis], lows[:, near], highs[:, near]
@@ -192,7 +202,9 @@ def _cut(c: int, new: int, j: int, boxes: BoxColumns) -> None:
 
 
 @compile_loop
-def squared_to_all_compiled(row: Float64Array, centers: Float64Array, k: int, squared: Float64Array) -> None:
+def squared_to_all_compiled(
+    row: Float64Array, centers: Float64Array, k: int, squared: Float64Array
+) -> None:
     """Fill `squared` with the squared distances of a row, (d,), to the first k centers, (d, room).
 
     `row_exchange` calls this too, which Numba does not notice: after a change here, delete its

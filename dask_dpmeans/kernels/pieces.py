@@ -103,7 +103,9 @@ def least_gain(price: float, rates: Float64Array) -> float:
     return PRICE_ROUNDING * abs(price) + EVALUATION_ROUNDING * fsum(np.abs(rates))
 
 
-def search_partitions(problem: PieceProblem, labels: IndexArray, random: np.random.Generator) -> IndexArray:
+def search_partitions(
+    problem: PieceProblem, labels: IndexArray, random: np.random.Generator
+) -> IndexArray:
     """Return the lowest partition found from `labels`, (m,); `labels` itself if none is lower."""
     best, lowest, failures = labels, problem.objective(labels), 0
     starts = [labels, np.zeros(len(labels), np.intp), np.arange(len(labels))]
@@ -156,7 +158,12 @@ def _move_pieces(problem: PieceProblem, labels: IndexArray) -> IndexArray:
 
 
 def move_gains(
-    links: Float64Array, labels: IndexArray, own: Float64Array, masses: Float64Array, totals: Totals, price: float
+    links: Float64Array,
+    labels: IndexArray,
+    own: Float64Array,
+    masses: Float64Array,
+    totals: Totals,
+    price: float,
 ) -> Float64Array:
     """Return the gains of moving each piece alone to each cluster, and last to a new one.
 
@@ -234,7 +241,9 @@ def relabel(labels: Labels | IndexArray) -> IndexArray:
     return found
 
 
-def _split_clusters(problem: PieceProblem, labels: IndexArray, known: dict[bytes, Halves]) -> IndexArray | None:
+def _split_clusters(
+    problem: PieceProblem, labels: IndexArray, known: dict[bytes, Halves]
+) -> IndexArray | None:
     """Return the labels, (m,), after all splits that gain; None if no split gains."""
     after, k = labels.copy(), int(labels.max()) + 1
     for cluster in range(k):
@@ -322,7 +331,9 @@ def _merge_with_best(problem: PieceProblem, labels: IndexArray, cluster: int) ->
     return merge_two(labels, *sorted((cluster, int(gains.argmax()))))
 
 
-def _split_random(problem: PieceProblem, labels: IndexArray, random: np.random.Generator) -> IndexArray:
+def _split_random(
+    problem: PieceProblem, labels: IndexArray, random: np.random.Generator
+) -> IndexArray:
     """Return the labels, (m,), after a split of a cluster: one half grows from a random piece."""
     piece = int(random.integers(len(labels)))
     members = np.flatnonzero(labels == labels[piece])

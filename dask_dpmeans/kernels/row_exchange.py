@@ -51,7 +51,12 @@ class Exchanged:
 
 
 def exchange(
-    rows: Float64Array, weights: Float64Array, labels: Int64Array, price: Price, most: int, divergence: Divergence
+    rows: Float64Array,
+    weights: Float64Array,
+    labels: Int64Array,
+    price: Price,
+    most: int,
+    divergence: Divergence,
 ) -> Exchanged:
     """Move rows one by one, in order, to the cheapest cluster or to a new one, until no move gains.
 
@@ -72,7 +77,9 @@ def exchange(
     clusters = _clusters(rows, weights, labels, room, spherical)
     passes: int
     if numba_support.AVAILABLE and isinstance(price, LinearPrice) and divergence.general is None:
-        passes = _exchange_rows_compiled(rows, weights, labels, price.penalty, spherical, most, clusters)
+        passes = _exchange_rows_compiled(
+            rows, weights, labels, price.penalty, spherical, most, clusters
+        )
     else:
         passes = exchange_rows(rows, weights, labels, price, divergence, most, clusters)
     centers, _, counts = _clusters(rows, weights, labels, room, spherical)
@@ -122,7 +129,9 @@ def exchange_rows(
         first, count = 0, FEWEST_ROWS
         while first < len(rows):
             part = slice(first, first + count)
-            gaining, targets = _best_moves(rows[part], weights[part], labels[part], price, divergence, clusters)
+            gaining, targets = _best_moves(
+                rows[part], weights[part], labels[part], price, divergence, clusters
+            )
             if not len(gaining):
                 first += len(targets)
                 most_rows = MOST_DIFFERENCES // (rows.shape[1] * np.count_nonzero(counts))
@@ -154,7 +163,9 @@ def _best_moves(
     if divergence.general is None:
         squared = _squared_to_each(rows, centers[:, present])
         gains = _leaving_gains(weights, masses[labels], squared[every, own], divergence.spherical)
-        costs = _joining_costs(weights[:, np.newaxis], masses[present], squared, divergence.spherical)
+        costs = _joining_costs(
+            weights[:, np.newaxis], masses[present], squared, divergence.spherical
+        )
     else:
         gains = divergence.leaving(rows, weights, masses[labels], centers[:, labels].T)
         costs = divergence.joining(rows, weights, masses[present], centers[:, present].T)
@@ -181,14 +192,18 @@ def _squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:
     return np.asarray(sums).reshape(n, k)
 
 
-def _leaving_gains(weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool) -> Float64Array:
+def _leaving_gains(
+    weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool
+) -> Float64Array:
     """Return the decrease of the objective, (n,), when each row leaves a cluster with other rows.
 
     Weights of the rows, masses of their clusters and squared distances to the centers are (n,).
     """
     if not spherical:
         rest = masses - weights
-        shares = np.divide(masses, rest, out=np.zeros(len(rest)), where=rest > EXCHANGE_ROUNDING * masses)
+        shares = np.divide(
+            masses, rest, out=np.zeros(len(rest)), where=rest > EXCHANGE_ROUNDING * masses
+        )
         return weights * shares * squared
     lasting = masses > VANISHING * weights
     shares = np.divide(weights, masses, out=np.ones(len(masses)), where=lasting)
@@ -200,7 +215,9 @@ def _leaving_gains(weights: Float64Array, masses: Float64Array, squared: Float64
     return np.where(lasting, left, 4.0 * weights)
 
 
-def _joining_costs(weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool) -> Float64Array:
+def _joining_costs(
+    weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool
+) -> Float64Array:
     """Return the increase of the objective, (n, k), when each row joins each cluster.
 
     Weights are (n, 1), masses (k,), squared distances (n, k).
@@ -226,7 +243,9 @@ def _turn(row: Float64Array, weight: float, c: int, clusters: MovableClusters) -
 
 
 @compile_loop
-def _take_out(row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters) -> None:
+def _take_out(
+    row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters
+) -> None:
     """Take a row, (d,), out of cluster c."""
     centers, masses, counts = clusters
     counts[c] -= 1
@@ -241,7 +260,9 @@ def _take_out(row: Float64Array, weight: float, c: int, spherical: bool, cluster
 
 
 @compile_loop
-def _put_in(row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters) -> None:
+def _put_in(
+    row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters
+) -> None:
     """Put a row, (d,), into cluster c."""
     centers, masses, counts = clusters
     counts[c] += 1

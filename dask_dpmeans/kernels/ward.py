@@ -80,10 +80,7 @@ def _cheapest_after(
 
 
 def merge_costs(
-    a: int,
-    others: IndexArray,
-    centers: Float64Array,
-    weights: Float64Array,
+    a: int, others: IndexArray, centers: Float64Array, weights: Float64Array
 ) -> Float64Array:
     """Return the rise of the squared error, (m,), by a merge of cluster a with each other, (m,)."""
     squares = np.square(centers[a] - centers[others])

@@ -185,11 +185,7 @@ class Method:
         )
 
     def seats(
-        self,
-        rows: Float64Array,
-        variance: float,
-        concentration: float,
-        random: np.random.Generator,
+        self, rows: Float64Array, variance: float, concentration: float, random: np.random.Generator
     ) -> Seats:
         """Return the choices of rows, (n, d), with a drawn mean for the cluster that each may open.
 
@@ -212,11 +208,7 @@ class Method:
         return drawn
 
     def draw_variance(
-        self,
-        inertias: Float64Array,
-        size: int,
-        variance: float,
-        random: np.random.Generator,
+        self, inertias: Float64Array, size: int, variance: float, random: np.random.Generator
     ) -> float:
         """Draw sigma from an inverse gamma, given squared errors, (k,), of `size` numbers."""
         if self.variance_prior is None:
@@ -225,11 +217,7 @@ class Method:
         return float((scale + math.fsum(inertias) / 2) / random.standard_gamma(shape + size / 2))
 
     def draw_concentration(
-        self,
-        k: int,
-        n: int,
-        concentration: float,
-        random: np.random.Generator,
+        self, k: int, n: int, concentration: float, random: np.random.Generator
     ) -> float:
         """Draw alpha given k, by a beta variable (Escobar & West 1995, eq. 13 and 14)."""
         if self.concentration_prior is None:
@@ -272,10 +260,7 @@ class Method:
 
 
 def limit_concentration(
-    penalty: float,
-    variance: float,
-    n_features: int,
-    mean_variance: float = 100.0,
+    penalty: float, variance: float, n_features: int, mean_variance: float = 100.0
 ) -> float:
     """Return the alpha at which the sampler becomes DP-means as sigma goes to 0.
 
@@ -298,7 +283,9 @@ def limit_concentration(
     mean_variance = checks.number("mean_variance", mean_variance)
     logarithm = n_features / 2 * math.log1p(mean_variance / variance) - penalty / (2 * variance)
     if not logarithm > math.log(np.finfo(np.float64).tiny):
-        raise InputError(f"alpha is exp({logarithm:.0f}), less than float64 can hold: raise the variance {variance:g}")
+        raise InputError(
+            f"alpha is exp({logarithm:.0f}), less than float64 can hold: raise the variance {variance:g}"
+        )
     return math.exp(logarithm)
 
 
@@ -343,5 +330,7 @@ def _checked_prior(name: str, prior: object, second: str) -> Prior:
         numbers = tuple(map(checks.as_float, prior))
     if len(numbers) != 2 or not all(0 < number < math.inf for number in numbers):
         got = checks.shown(prior)
-        raise InputError(f"{name} must be None or (shape, {second}), both finite and > 0, got {got}")
+        raise InputError(
+            f"{name} must be None or (shape, {second}), both finite and > 0, got {got}"
+        )
     return numbers[0], numbers[1]

@@ -27,7 +27,9 @@ def located(manifest: Manifest) -> str | None:
 def rows(manifest: Manifest, row: str = "row") -> dict[str, str]:
     """Return facts about the input, by name; `row` is the word for a row."""
     given = manifest.input
-    facts = {name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None}
+    facts = {
+        name.replace("_", " "): path for name, path in sources(manifest).items() if path is not None
+    }
     n_rows, n_columns = given.shape
     if row == "node":
         facts["nodes"] = f"{n_rows:,}"
@@ -71,7 +73,9 @@ def differing(given: Mapping[str, Any], function: Callable[..., Any]) -> dict[st
     """Return the parameters that differ from the defaults of a function or class."""
     usual = inspect.signature(function).parameters
     return {
-        name: value for name, value in given.items() if isinstance(value, np.ndarray) or value != usual[name].default
+        name: value
+        for name, value in given.items()
+        if isinstance(value, np.ndarray) or value != usual[name].default
     }
 
 

@@ -64,7 +64,9 @@ class Page:
 def html(page: Page) -> str:
     """Return the page as HTML; all text is escaped."""
     template = files("dask_dpmeans.report").joinpath("page.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     return environment.from_string(template).render(page=page, generator=GENERATOR)
 
 

@@ -74,7 +74,9 @@ def warnings_of(path: PenaltyPath) -> list[str]:
     if path.caution:
         found.append(f"{path.caution[0].upper()}{path.caution[1:]}; raise summary_rows.")
     if path.search and path.longest is None:
-        found.append("No interval lies between the largest number of clusters and one cluster: try more penalties.")
+        found.append(
+            "No interval lies between the largest number of clusters and one cluster: try more penalties."
+        )
     return found
 
 
@@ -97,7 +99,9 @@ def _parameters(path: PenaltyPath) -> dict[str, str]:
     asked, penalties = path.asked["parameters"], path.penalties
     facts = {name: str(value) for name, value in asked.items() if value is not None}
     chosen = ", the default ones" * (asked["penalties"] is None)
-    facts["penalties"] = f"{len(penalties):,} from {penalties[0]:.6g} to {penalties[-1]:.6g}{chosen}"
+    facts["penalties"] = (
+        f"{len(penalties):,} from {penalties[0]:.6g} to {penalties[-1]:.6g}{chosen}"
+    )
     return facts | {"random_state": str(path.random_state)}
 
 

@@ -233,7 +233,9 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
     near, beyond = plot_data.edge(source, spec_of(model).predictor(result), penalty)
     found = []
     if beyond:
-        found.append(f"{counted(beyond, 'row')} of weight 1 or more beyond the radius of every cluster.")
+        found.append(
+            f"{counted(beyond, 'row')} of weight 1 or more beyond the radius of every cluster."
+        )
     if near:
         share = near / source.plan.n_rows
         found.append(
@@ -286,7 +288,9 @@ def _tree(model: Model) -> Picture:
     if model.n_clusters_ <= MOST_LEAVES:
         return drawn_tree(cluster_tree(model))
     reason = f"it takes long for more than {MOST_LEAVES} clusters"
-    return Picture("Tree", f"Left out, because {reason}. The command dask-dpmeans tree makes it.", None)
+    return Picture(
+        "Tree", f"Left out, because {reason}. The command dask-dpmeans tree makes it.", None
+    )
 
 
 # How to make it again

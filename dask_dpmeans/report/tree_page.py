@@ -33,7 +33,9 @@ def page(store: AnyPlace) -> Page:
         pictures=[drawn_tree(tree)],
         tables=[_levels(tree), _members(tree)],
         call=call(tree),
-        unknown=None if tree.asked["run"] else "model is the fitted estimator: the tree has no path to a run",
+        unknown=None
+        if tree.asked["run"]
+        else "model is the fitted estimator: the tree has no path to a run",
         command=command(tree),
         versions=tree.asked["versions"],
     )
@@ -61,7 +63,9 @@ def _levels(tree: ClusterTree) -> Table:
     levels = (tree.leaves, *tree.levels)
     columns = [figures([level.penalty for level in levels])]
     columns.append([f"{level.n_clusters:,}" for level in levels])
-    columns += [[f"{getattr(level, name):.9g}" for level in levels] for name in ("objective", "inertia")]
+    columns += [
+        [f"{getattr(level, name):.9g}" for level in levels] for name in ("objective", "inertia")
+    ]
     caption = (
         "The first line is the fit. The objective of all rows is inertia + penalty x clusters. It is exact if the "
         "centers of the fit are the means of their rows, as after a fit with tol 0."
@@ -78,7 +82,9 @@ def _members(tree: ClusterTree) -> Table:
     names = ["cluster", "weight", *(f"at {level.penalty:.4g}" for level in levels)]
     caption = "The heaviest clusters of the fit, and the number of their cluster at each penalty"
     if len(order) > MOST_LINES:
-        caption += f"; {len(order) - MOST_LINES:,} lighter clusters are left out here, but not in the tree"
+        caption += (
+            f"; {len(order) - MOST_LINES:,} lighter clusters are left out here, but not in the tree"
+        )
     if len(tree.levels) > len(levels):
         caption += f"; {counted(len(tree.levels) - len(levels), 'lower level')} left out"
     return Table("Clusters", f"{caption}.", names, lines_of(columns, MOST_LINES))

@@ -65,10 +65,14 @@ def hdp_penalties(
     checks.integer("global_clusters", global_clusters)
     rows, sets, _ = data_sets(data, groups)
     if sets is None:
-        raise InputError("groups are missing: pass the number of each row's data set, or a list of data sets")
+        raise InputError(
+            "groups are missing: pass the number of each row's data set, or a list of data sets"
+        )
     source = as_source(rows, groups=sets, **where)
     check_sets(source.summary.n_groups, source.plan.n_rows)
-    penalties = HDPPenalties(_local_penalty(source, local_clusters), _global_penalty(source, global_clusters))
+    penalties = HDPPenalties(
+        _local_penalty(source, local_clusters), _global_penalty(source, global_clusters)
+    )
     if not min(penalties) > 0:
         wanted = f"{local_clusters} or {global_clusters} clusters"
         raise InputError(f"the data sets have fewer different rows than {wanted}: ask for fewer")

@@ -108,11 +108,15 @@ def partition(
     geometry = metric_of(metric)
     if labels is None:
         raise InputError("labels is None: pass one integer a row")
-    source = as_source(X, sample_weight, groups=labels, groups_are="labels", features=geometry.features, **where)
+    source = as_source(
+        X, sample_weight, groups=labels, groups_are="labels", features=geometry.features, **where
+    )
     found = source.fold(GroupSums(), name="groups")
     alive = found.moments.weights > 0
     numbers, moments = found.uses[alive], found.moments.keep(alive)
-    centers = geometry.means(moments.means, np.eye(1, source.n_features).repeat(len(numbers), axis=0))
+    centers = geometry.means(
+        moments.means, np.eye(1, source.n_features).repeat(len(numbers), axis=0)
+    )
     reaches = source.fold(ClusterSpreads(numbers, centers), name="reaches")
     return Partition(
         numbers,
@@ -207,7 +211,9 @@ def objective_score(
     """
     kind = type(estimator)
     if not hasattr(kind, "method") or hasattr(kind, "cut_") or not hasattr(estimator, "score"):
-        raise InputError(f"estimator must be one of this package with centers and a score, got {kind.__name__}")
+        raise InputError(
+            f"estimator must be one of this package with centers and a score, got {kind.__name__}"
+        )
     own = getattr(estimator.method(), "penalty", None)
     if own is None:
         raise InputError(
@@ -333,15 +339,22 @@ def v_measure_score(
     return agreement(labels_true, labels_pred, **where).v_measure
 
 
-def _counted(labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, where: Where) -> LabelPairs:
+def _counted(
+    labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, where: Where
+) -> LabelPairs:
     pairs = label_pairs(labels_true, labels_pred, ("labels_true", "labels_pred"))
     return as_source(pairs, **where).fold(LabelPairCounts(), name="contingency")
 
 
 def _table(counted: LabelPairs) -> Contingency:
-    (classes, of_classes), (clusters, of_clusters) = rank_numbers(counted.first), rank_numbers(counted.second)
+    (classes, of_classes), (clusters, of_clusters) = (
+        rank_numbers(counted.first),
+        rank_numbers(counted.second),
+    )
     shape = len(classes), len(clusters)
-    return Contingency(csr_array((counted.counts, (of_classes, of_clusters)), shape=shape), classes, clusters)
+    return Contingency(
+        csr_array((counted.counts, (of_classes, of_clusters)), shape=shape), classes, clusters
+    )
 
 
 def _entropy(counts: Float64Array) -> float:

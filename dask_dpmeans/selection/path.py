@@ -134,7 +134,9 @@ class PathParameters:
     @classmethod
     def checked(cls, penalties: ArrayLike | None, options: PathOptions) -> "PathParameters":
         """Return the parameters among the options, checked."""
-        own: Any = {name: value for name, value in options.items() if name in cls.__dataclass_fields__}
+        own: Any = {
+            name: value for name, value in options.items() if name in cls.__dataclass_fields__
+        }
         given = cls(**own)
         return cls(
             penalties=_checked_penalties(penalties),
@@ -154,7 +156,9 @@ class PathParameters:
 
     def describe(self) -> dict[str, object]:
         """Return the parameters for JSON."""
-        return asdict(self) | {"penalties": None if self.penalties is None else list(self.penalties)}
+        return asdict(self) | {
+            "penalties": None if self.penalties is None else list(self.penalties)
+        }
 
 
 def penalty_path(
@@ -270,7 +274,9 @@ def find_path(
     parameters = PathParameters.checked(penalties, options)
     sample_weight = options.get("sample_weight")
     seed = seed_of_job(checkpoint, options.get("random_state"))
-    method = trial_method(search=parameters.search, metric=parameters.metric, max_clusters=parameters.max_clusters)
+    method = trial_method(
+        search=parameters.search, metric=parameters.metric, max_clusters=parameters.max_clusters
+    )
     reading: Any = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
     trial = TrialFits.of(X, sample_weight, method, seed, parameters.summary_rows, reading)
     asked = trial.describe(X, sample_weight, parameters.describe())
@@ -341,5 +347,7 @@ def _checked_penalties(penalties: ArrayLike | None) -> tuple[float, ...] | None:
     except (OverflowError, TypeError, ValueError):
         given = np.empty(0)
     if given.ndim != 1 or not given.size or not ((given > 0) & (given < np.inf)).all():
-        raise InputError(f"penalties must be a list of finite numbers > 0, got {checks.shown(penalties)}")
+        raise InputError(
+            f"penalties must be a list of finite numbers > 0, got {checks.shown(penalties)}"
+        )
     return tuple(np.unique(given).tolist())

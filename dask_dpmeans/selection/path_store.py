@@ -45,7 +45,9 @@ def stored_path(
     Output.at(out).check_target("path", inputs, force=force, resume=resume)
     with locked_checkpoint(out, "path", inputs, resume=resume, force=force) as kept:
         assert kept is not None
-        kept.store.check_target("path", inputs, force=force, resume=resume)  # another job may have finished meanwhile
+        kept.store.check_target(
+            "path", inputs, force=force, resume=resume
+        )  # another job may have finished meanwhile
         path = find_path(kept, X, penalties, options)
         new = NewArrays(kept.store)
         _write_arrays(new, path)
@@ -96,7 +98,9 @@ def _attributes(path: PenaltyPath) -> dict[str, Any]:
 def _write_arrays(new: NewArrays, path: PenaltyPath) -> None:
     numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
     ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
-    figures = dict(zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True))
+    figures = dict(
+        zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True)
+    )
     if path.stability is not None:
         figures["stability"] = path.stability
     for name, values in figures.items():

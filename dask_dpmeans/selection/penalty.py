@@ -106,7 +106,9 @@ def farthest_first(
     checks.integer("k", k)
     source, first = rows_and_mean(X, sample_weight, metric, where)
     found = traverse(source, first, k)
-    return FarthestFirst(float(found.squared[-1]), found.squared, found.numbers, found.rows, found.passes)
+    return FarthestFirst(
+        float(found.squared[-1]), found.squared, found.numbers, found.rows, found.passes
+    )
 
 
 class PenaltyFor(NamedTuple):
@@ -194,7 +196,9 @@ def penalty_for(
     fits_see_summary = search or not full
     with locked_checkpoint(checkpoint, "penalty", [X, sample_weight], resume=True) as kept:
         seed = seed_of_job(kept, random_state)
-        trial = TrialFits.of(X, sample_weight, trial_method(search=search, metric=metric), seed, summary_rows, where)
+        trial = TrialFits.of(
+            X, sample_weight, trial_method(search=search, metric=metric), seed, summary_rows, where
+        )
         parameters = {
             "n_clusters": n_clusters,
             "search": search,
@@ -213,7 +217,11 @@ def penalty_for(
         kept.store.location.remove_empty()
     if fits_see_summary and trial.seen < FEW_ROWS * n_clusters:
         few = f"fits saw a summary of fewer than {FEW_ROWS} rows a cluster"
-        warnings.warn(f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2)
+        warnings.warn(
+            f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2
+        )
     exact = full or trial.whole
     rows_used = trial.source.plan.n_rows if exact else len(trial.rows.rows)
-    return PenaltyFor(found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed)
+    return PenaltyFor(
+        found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed
+    )

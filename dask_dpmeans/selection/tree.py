@@ -91,7 +91,9 @@ class ClusterTree(NamedTuple):
         return brief(self)
 
 
-def cluster_tree(model: Any, penalties: ArrayLike | None = None, *, run: AnyPlace | None = None) -> ClusterTree:
+def cluster_tree(
+    model: Any, penalties: ArrayLike | None = None, *, run: AnyPlace | None = None
+) -> ClusterTree:
     """Build a tree of the clusters of a fit: DP-means on its centers by weight, then on the new
     centers, and so on.
 
@@ -131,7 +133,9 @@ def cluster_tree(model: Any, penalties: ArrayLike | None = None, *, run: AnyPlac
     """
     if not all(hasattr(model, f"cluster_{name}_") for name in ("centers", "weights", "inertias")):
         needed = "a tree needs centers, weights and squared errors of clusters"
-        raise InputError(f"{needed}, and {type(model).__name__} has not all of them: fit it, or use another method")
+        raise InputError(
+            f"{needed}, and {type(model).__name__} has not all of them: fit it, or use another method"
+        )
     weights, inertias = model.cluster_weights_, model.cluster_inertias_
     numbers = np.arange(len(weights), dtype=np.int32)
     leaves = Level(0.0, numbers, np.asarray(model.cluster_centers_), weights, inertias)
@@ -210,7 +214,9 @@ class _Clustering:
             labels[start : start + len(answer[0])] = answer[0]
 
         source.map(method.labels(source, last.state), store)
-        kept = labels[np.sort(np.unique(labels, return_index=True)[1])]  # in the order of their first members
+        kept = labels[
+            np.sort(np.unique(labels, return_index=True)[1])
+        ]  # in the order of their first members
         k, numbers = len(kept), np.empty(labels.max() + 1, np.int32)
         numbers[kept] = np.arange(k)
         parents = numbers[labels]
@@ -253,12 +259,16 @@ def write_tree(
     levels = (tree.leaves, *tree.levels)
     names = (*FIGURES, "clusters", *CLUSTER_FIGURES)
     attributes = {name: getattr(tree, name) for name in ATTRIBUTES}
-    with new_output(Location.at(out, storage_options), "tree", attributes, names, force=force) as new:
+    with new_output(
+        Location.at(out, storage_options), "tree", attributes, names, force=force
+    ) as new:
         for name in FIGURES:
             new.write(name, np.array([getattr(level, name) for level in levels]), ("level",))
         new.write("clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
         for name in CLUSTER_FIGURES:
-            values = np.concatenate([getattr(level, name.removeprefix("cluster_")) for level in levels])
+            values = np.concatenate(
+                [getattr(level, name.removeprefix("cluster_")) for level in levels]
+            )
             new.write(name, values, ("cluster", "feature")[: values.ndim])
 
 
@@ -284,8 +294,17 @@ def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
     check_options(storage_options, path)
     store = Output.at(path, storage_options)
     with store.open("tree") as found:
-        penalties, numbers, clusters = found.read_equally_long(("penalty", "n_clusters", "clusters"))
+        penalties, numbers, clusters = found.read_equally_long(
+            ("penalty", "n_clusters", "clusters")
+        )
         ends = np.cumsum(numbers)[:-1]
-        each = [np.split(values, ends) for values in found.read_equally_long(CLUSTER_FIGURES, int(numbers.sum()))]
-        leaves, *levels = (Level(*parts) for parts in zip(penalties.tolist(), clusters, *each, strict=True))
-        return ClusterTree(leaves, tuple(levels), **{name: found.attributes[name] for name in ATTRIBUTES})
+        each = [
+            np.split(values, ends)
+            for values in found.read_equally_long(CLUSTER_FIGURES, int(numbers.sum()))
+        ]
+        leaves, *levels = (
+            Level(*parts) for parts in zip(penalties.tolist(), clusters, *each, strict=True)
+        )
+        return ClusterTree(
+            leaves, tuple(levels), **{name: found.attributes[name] for name in ATTRIBUTES}
+        )

@@ -78,16 +78,22 @@ class TrialFits:
         """Rows of the summary that the fits see; infinity if they see all rows."""
         return math.inf if self.whole else len(self.rows.rows)
 
-    def describe(self, X: object, sample_weight: object, parameters: dict[str, object]) -> dict[str, Any]:
+    def describe(
+        self, X: object, sample_weight: object, parameters: dict[str, object]
+    ) -> dict[str, Any]:
         """Return the description of a job that a result stores: `parameters`, `sources`, `input`
         and so on."""
         source, weighted = self.source, sample_weight is not None
-        request = request_of(self.method, 0, source, scaled=source.scale is not None, weighted=weighted)
+        request = request_of(
+            self.method, 0, source, scaled=source.scale is not None, weighted=weighted
+        )
         job = request.as_json()
         kept = {name: job[name] for name in ("input", "column_names", "checksummed", "versions")}
         return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
-    def saved_in(self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]) -> "TrialFits":
+    def saved_in(
+        self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]
+    ) -> "TrialFits":
         """Return these fits with a checkpoint: finished fits are saved in it, and read from it
         after a stop."""
         if checkpoint is None:
@@ -119,7 +125,9 @@ class TrialFits:
     def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
         """Return the job that fits at some penalties."""
         for penalty in penalties:
-            replace(self.method, penalty=penalty)  # raises if no row can open a cluster at this penalty
+            replace(
+                self.method, penalty=penalty
+            )  # raises if no row can open a cluster at this penalty
         if isinstance(self.method, batch.Method):
             return Radii(self.method, penalties)
         return Prices(self.method, penalties, 0.0 if self.whole else starts.OPTIMISM)
@@ -173,7 +181,9 @@ class TrialFits:
         refitted = {}
         for number in sorted(last_of.values()):
             end = ends[number]
-            best_at = [penalty for penalty, other in zip(fits.penalties, ends, strict=True) if other is end]
+            best_at = [
+                penalty for penalty, other in zip(fits.penalties, ends, strict=True) if other is end
+            ]
             middle = math.sqrt(best_at[0]) * math.sqrt(best_at[-1])
             refitted[id(end)] = exact.at(self.source, middle, end)
         return [refitted[id(end)] for end in ends]

@@ -26,7 +26,13 @@ from dask_dpmeans.sources.inputs import as_source, featured, open_source
 from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
-from dask_dpmeans.sources.opening import OpenedPath, open_groups, refused_table, unwrapped, working_dtype
+from dask_dpmeans.sources.opening import (
+    OpenedPath,
+    open_groups,
+    refused_table,
+    unwrapped,
+    working_dtype,
+)
 from dask_dpmeans.sources.options import (
     Columns,
     Compute,

@@ -191,7 +191,9 @@ def connect(
         yield None
 
 
-def _client(scheduler: str | None, scheduler_file: str | None, timeout: float, security: Security | None) -> Client:
+def _client(
+    scheduler: str | None, scheduler_file: str | None, timeout: float, security: Security | None
+) -> Client:
     """Return a client of a scheduler.
 
     Raises
@@ -298,7 +300,12 @@ def _security(tls: tuple[str, str, str] | None) -> Security | None:
         if not os.path.isfile(path):
             raise InputError(f"there is no file {path}")
     authority, certificate, key = tls
-    return Security(tls_ca_file=authority, tls_client_cert=certificate, tls_client_key=key, require_encryption=True)
+    return Security(
+        tls_ca_file=authority,
+        tls_client_cert=certificate,
+        tls_client_key=key,
+        require_encryption=True,
+    )
 
 
 def own_threads() -> int:

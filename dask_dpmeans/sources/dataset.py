@@ -97,7 +97,9 @@ class RowSource:
         """Digest that tells these rows from others, as far as their summary does."""
         return digest(self.plan.n_rows, self.plan.block_rows, self.scale, self.summary)
 
-    def fold(self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold") -> Answer:
+    def fold(
+        self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"
+    ) -> Answer:
         """Reduce all rows, or the rows of a run of blocks that is a subtree of the merge tree."""
         job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         whole = blocks is None or len(blocks) == self.plan.n_blocks
@@ -106,7 +108,9 @@ class RowSource:
         parts = min(self.executor.threads, PARTS) if self.resident else 1
         return self.executor.fold(job, self._pieces(blocks, parts), name)
 
-    def _fold_changed(self, job: FoldJob[Answer], reduction: ReusableReduction[Answer], name: str) -> Answer:
+    def _fold_changed(
+        self, job: FoldJob[Answer], reduction: ReusableReduction[Answer], name: str
+    ) -> Answer:
         """Reduce all rows, but read only shards whose answers may have changed."""
         last, standing = self.ledger.last, {}
         if type(last.reduction) is type(reduction) and last.kept:
@@ -122,7 +126,9 @@ class RowSource:
         self.ledger.last = LastPass(reduction, standing | kept)
         return answer
 
-    def carry(self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry") -> Carried:
+    def carry(
+        self, take: Callable[[Carried, Block], Carried], state: Carried, name: str = "carry"
+    ) -> Carried:
         """Take a state through all blocks one after the other, in row order."""
         job = CarryJob(take, self.prepare, self.plan.block_rows)
         return self.executor.carry(job, state, self._pieces(None), name)
@@ -140,7 +146,9 @@ class RowSource:
         with Count.of_jobs(self.executor.on_pass, name, [job]) as count:
             return call_job(job, self, partial(count.say, 0))
 
-    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run") -> list[Answer]:
+    def run(
+        self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str = "run"
+    ) -> list[Answer]:
         """Run jobs on one shared input, side by side if there are workers."""
         given: Any = shared
         if isinstance(shared, InMemoryRows):

@@ -11,7 +11,14 @@ from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources.dataset import Ledger, RowSource
 from dask_dpmeans.sources.layout import column_statistics, lay_out
 from dask_dpmeans.sources.loading import shards_of
-from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements, SourceOptions, check_option_names
+from dask_dpmeans.sources.options import (
+    Columns,
+    Compute,
+    InputArrays,
+    Requirements,
+    SourceOptions,
+    check_option_names,
+)
 from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import FoldJob, Prepare, Shard
 
@@ -93,7 +100,9 @@ def as_source(
     return open_source(arrays, columns, needs, Compute.of(options))
 
 
-def open_source(arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute) -> RowSource:
+def open_source(
+    arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute
+) -> RowSource:
     """Open rows for a method and check them in one pass, as `as_source` does."""
     layout, executor = lay_out(arrays, columns, needs, compute)
     plan = layout.plan

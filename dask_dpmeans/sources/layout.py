@@ -17,19 +17,28 @@ from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
-from dask_dpmeans.sources.cluster import (
-    Resources,
-    cluster_resources,
-    current_client,
-    own_resources,
-)
+from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors.base import Executor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
-from dask_dpmeans.sources.formats.csr import PARTS, StoredCsr, csr_row_bytes, dask_values, is_csr_dask, stored_values
+from dask_dpmeans.sources.formats.csr import (
+    PARTS,
+    StoredCsr,
+    csr_row_bytes,
+    dask_values,
+    is_csr_dask,
+    stored_values,
+)
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.names import Names, check_names, names_of
-from dask_dpmeans.sources.opening import NpyFile, Opener, check_groups, in_memory, lazy_array, working_dtype
+from dask_dpmeans.sources.opening import (
+    NpyFile,
+    Opener,
+    check_groups,
+    in_memory,
+    lazy_array,
+    working_dtype,
+)
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
@@ -45,7 +54,9 @@ CHUNK_SHARE = 0.25
 BLOCK_COPIES = 16
 """Further bytes a number of a block: kernels hold its float64 copy and differences from a mean."""
 NO_ROWS = "Found array with 0 {}(s) (shape={}) while a minimum of 1 is required."
-ONLY_CSR = "sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it"
+ONLY_CSR = (
+    "sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it"
+)
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,9 @@ class Layout:
         return InMemoryRows(prepare(shard.rows, Scratch()), weights, prepare.scale)
 
 
-def lay_out(arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute) -> tuple[Layout, Executor]:
+def lay_out(
+    arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute
+) -> tuple[Layout, Executor]:
     """Open an input and plan the work on it, before any row is read.
 
     Raises
@@ -234,7 +247,9 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     return divisors
 
 
-def _open(arrays: InputArrays, columns: Columns) -> tuple[RowArray, RowArray | None, RowArray | None]:
+def _open(
+    arrays: InputArrays, columns: Columns
+) -> tuple[RowArray, RowArray | None, RowArray | None]:
     """Open the rows, weights and groups."""
     checks.switch("fill_missing", columns.fill_missing)
     reading = columns.fill_missing, columns.storage_options
@@ -245,7 +260,9 @@ def _open(arrays: InputArrays, columns: Columns) -> tuple[RowArray, RowArray | N
     )
 
 
-def _of_one_kind(rows: RowArray, *beside: RowArray | None) -> tuple[RowArray, RowArray | None, RowArray | None]:
+def _of_one_kind(
+    rows: RowArray, *beside: RowArray | None
+) -> tuple[RowArray, RowArray | None, RowArray | None]:
     """Return rows, weights and groups as arrays that are cut alike: all of Dask, or none."""
     weights, groups = beside
     if any(isinstance(array, da.Array) for array in (rows, weights, groups)):
@@ -265,7 +282,9 @@ def _count_values(rows: RowArray, client: Client | None) -> int | None:
     return stored_values(rows)
 
 
-def _prepare_of(rows: RowArray, columns: Columns, needs: Requirements, names: Names | None) -> Prepare:
+def _prepare_of(
+    rows: RowArray, columns: Columns, needs: Requirements, names: Names | None
+) -> Prepare:
     """Return how rows are prepared, after a check of the columns."""
     d = rows.shape[1]
     if columns.names is not None:
@@ -298,7 +317,9 @@ def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, 
             "Dask array, or write it to a Zarr store and pass its path; or leave the client out"
         )
     if client is not None and compute.local:
-        raise InputError("threads and memory_limit are for this process: they cannot go with a client")
+        raise InputError(
+            "threads and memory_limit are for this process: they cannot go with a client"
+        )
     if client is None and not compute.local and not in_process:
         client = current_client()
     if client is None:
@@ -313,7 +334,9 @@ def _executor(layout: Layout, client: Client | None, compute: Compute) -> Execut
     return DaskTasks(client, threads, compute.worker_timeout, compute.on_pass)
 
 
-def _check_shapes(rows: RowArray, weights: RowArray | None, groups: RowArray | None, groups_name: str) -> None:
+def _check_shapes(
+    rows: RowArray, weights: RowArray | None, groups: RowArray | None, groups_name: str
+) -> None:
     n, d = rows.shape
     if n < 1:
         raise InputError(NO_ROWS.format("sample", rows.shape))
@@ -361,7 +384,9 @@ def _check_chunks(rows: RowArray, resources: Resources) -> None:
         _check_chunk(name, array, "chunks", resources)
 
 
-def _check_chunk(name: str, array: "zarr.Array[Any] | ParquetRows", kind: str, resources: Resources) -> None:
+def _check_chunk(
+    name: str, array: "zarr.Array[Any] | ParquetRows", kind: str, resources: Resources
+) -> None:
     height = min(int(array.chunks[0]), array.shape[0])
     size = height * math.prod(array.shape[1:]) * array.dtype.itemsize
     most = CHUNK_SHARE * resources.thread_memory

@@ -58,7 +58,9 @@ def _warn_of_recomputing(layout: Layout) -> None:
         )
 
 
-def _read(beside: tuple[RowArray | None, RowArray | None], start: int, stop: int) -> tuple[Raw | None, Raw | None]:
+def _read(
+    beside: tuple[RowArray | None, RowArray | None], start: int, stop: int
+) -> tuple[Raw | None, Raw | None]:
     """Return the weights and groups of rows in memory."""
     weights, groups = (each if each is None else np.asarray(each[start:stop]) for each in beside)
     return weights, groups
@@ -75,13 +77,17 @@ def _needed(array: RowArray | None, start: int, stop: int) -> RowArray | None:
     return array
 
 
-def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: list[tuple[int, int]]) -> list[Delayed]:
+def _dask_shards(
+    rows: da.Array, beside: tuple[da.Array | None, ...], bounds: list[tuple[int, int]]
+) -> list[Delayed]:
     """Return one delayed `Shard` for each run of rows, whatever the chunks of the input."""
     heights = tuple(stop - start for start, stop in bounds)
     with dask.config.set({"array.rechunk.method": "tasks"}):
         chunks = rows.rechunk((heights, (rows.shape[1],))).to_delayed().ravel()
         others = [
-            [None] * len(bounds) if array is None else array.rechunk((heights,)).to_delayed().ravel()
+            [None] * len(bounds)
+            if array is None
+            else array.rechunk((heights,)).to_delayed().ravel()
             for array in beside
         ]
     keys, make = Keys.of("load"), delayed(_make_shard, pure=False)
@@ -92,7 +98,9 @@ def _dask_shards(rows: da.Array, beside: tuple[da.Array | None, ...], bounds: li
     return shards
 
 
-def _make_shard(sparse: bool, start: int, stop: int, rows: Raw, weights: Raw | None, groups: Raw | None) -> Shard:
+def _make_shard(
+    sparse: bool, start: int, stop: int, rows: Raw, weights: Raw | None, groups: Raw | None
+) -> Shard:
     if sparse:
         rows = csr_chunk(rows, start)
     else:

@@ -82,7 +82,9 @@ def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model
     raise InputError("\n".join([*lines, ""]))
 
 
-def check_centers(names: Sequence[str] | None, rows: Sequence[str] | None, columns: Sequence[int] | None) -> None:
+def check_centers(
+    names: Sequence[str] | None, rows: Sequence[str] | None, columns: Sequence[int] | None
+) -> None:
     """Raise `InputError` if first centers have other columns than the rows, by their names."""
     if names is None or rows is None:
         return

@@ -14,7 +14,14 @@ from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
-from dask_dpmeans.sources.formats.csr import StoredCsr, dask_csr, from_scipy, is_csr_dask, lazy_csr, stored_values
+from dask_dpmeans.sources.formats.csr import (
+    StoredCsr,
+    dask_csr,
+    from_scipy,
+    is_csr_dask,
+    lazy_csr,
+    stored_values,
+)
 from dask_dpmeans.sources.formats.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
@@ -164,7 +171,9 @@ class Opener:
                 what = f"{place.url} does not answer"
             raise InputError(f"{self.name}: {what}: {_reason(place, error)}") from error
 
-    def _group(self, group: zarr.Group, path: str | None, member: Callable[[str], object]) -> StoredCsr:
+    def _group(
+        self, group: zarr.Group, path: str | None, member: Callable[[str], object]
+    ) -> StoredCsr:
         """Open the CSR rows in a group; `path` is None if the group was given open."""
         if self.dimensions == 2 and is_csr_group(group):
             where = path or str(group.store_path)

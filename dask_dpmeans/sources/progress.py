@@ -73,7 +73,9 @@ class Count:
     so that calls never overlap, and an error in the observer interrupts no record.
     """
 
-    def __init__(self, on_pass: OnPass | None, name: str, sizes: Sequence[int], unit: str = "rows") -> None:
+    def __init__(
+        self, on_pass: OnPass | None, name: str, sizes: Sequence[int], unit: str = "rows"
+    ) -> None:
         self.on_pass = on_pass
         self.name = name
         self.sizes = sizes

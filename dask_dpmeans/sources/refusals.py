@@ -14,12 +14,18 @@ from dask_dpmeans.storage.location import Location
 READ = "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of Parquet tables are read"
 OTHER_FILES = {
     (".csv", ".csv.gz", ".txt"): ("CSV", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
-    (".tsv", ".tsv.gz"): ("CSV", "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')"),
+    (".tsv", ".tsv.gz"): (
+        "CSV",
+        "pandas.read_csv({path!r}, sep='\\t').to_parquet('table.parquet')",
+    ),
     (".feather", ".arrow"): ("Arrow", "pandas.read_feather({path!r}).to_parquet('table.parquet')"),
     (".xlsx", ".xls"): ("Excel", "pandas.read_excel({path!r}).to_parquet('table.parquet')"),
     (".nc", ".nc4", ".cdf"): ("NetCDF", "xarray.open_dataset({path!r}).to_zarr('data.zarr')"),
     (".h5ad",): ("AnnData", "anndata.read_h5ad({path!r}).write_zarr('data.zarr')"),
-    (".h5", ".hdf5"): ("HDF5", "dask.array.from_array(h5py.File({path!r})['NAME']).to_zarr('rows.zarr')"),
+    (".h5", ".hdf5"): (
+        "HDF5",
+        "dask.array.from_array(h5py.File({path!r})['NAME']).to_zarr('rows.zarr')",
+    ),
 }
 """Files of other kinds, by their endings: their format, and Python that converts them."""
 TABLES = (".parquet", ".pq")
@@ -30,7 +36,10 @@ OPENED = {
 }
 """Python that opens a file, by its ending."""
 
-IN_MEMORY = {"NetCDF": "xarray.open_dataset({path!r})['NAME'].values", "HDF5": "h5py.File({path!r})['NAME'][:]"}
+IN_MEMORY = {
+    "NetCDF": "xarray.open_dataset({path!r})['NAME'].values",
+    "HDF5": "h5py.File({path!r})['NAME'][:]",
+}
 """Python that reads one variable of a file; for tables it is the first part of the conversion."""
 
 
@@ -44,7 +53,11 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
     text = os.fspath(path)
     ways = [way for end, way in OPENED.items() if text.endswith(end)]
     ways += ["pandas.read_parquet({path!r})"] if text.rstrip("/").endswith(TABLES) else []
-    others = [IN_MEMORY.get(kind, _opened(way)) for ends, (kind, way) in OTHER_FILES.items() if text.endswith(ends)]
+    others = [
+        IN_MEMORY.get(kind, _opened(way))
+        for ends, (kind, way) in OTHER_FILES.items()
+        if text.endswith(ends)
+    ]
     hints = [f"open it first, as {way.format(path=text)} does" for way in (ways + others)[:1]]
     if not others:
         hints.append(
@@ -59,7 +72,9 @@ def refuse_kind(data: object, name: str) -> None:
     """Raise `InputError` for data that look like a table of numbers, but are not one."""
     kind = type(data).__name__
     if kind == "LazyFrame":
-        raise InputError(f"{name} is a LazyFrame, a query that has not run yet: pass {name}.collect()")
+        raise InputError(
+            f"{name} is a LazyFrame, a query that has not run yet: pass {name}.collect()"
+        )
     if hasattr(type(data), "to_dataarray") and hasattr(type(data), "data_vars"):
         raise InputError(
             f"{name} is an xarray Dataset: pass one of its two-dimensional variables, such as "
@@ -112,10 +127,14 @@ def _has(node: "zarr.Array[Any] | zarr.Group", dimensions: int) -> bool:
     return dimensions == 2 and is_csr_group(node)
 
 
-def _stacking(members: "dict[str, zarr.Array[Any] | zarr.Group]", path: str | None, name: str) -> str:
+def _stacking(
+    members: "dict[str, zarr.Array[Any] | zarr.Group]", path: str | None, name: str
+) -> str:
     """Return how to stack the arrays of a group, one a column."""
     columns = {
-        key: node.shape[0] for key, node in members.items() if isinstance(node, zarr.Array) and _is_column(key, node)
+        key: node.shape[0]
+        for key, node in members.items()
+        if isinstance(node, zarr.Array) and _is_column(key, node)
     }
     if not columns:
         return "it holds no arrays of numbers in 2 dimensions"

@@ -13,7 +13,13 @@ from dask_dpmeans.engine.in_memory import go_on
 from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, ReusableReduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
-from dask_dpmeans.sources.formats.csr import dense_rows, float_rows, part_of, row_bytes_of, stored_values
+from dask_dpmeans.sources.formats.csr import (
+    dense_rows,
+    float_rows,
+    part_of,
+    row_bytes_of,
+    stored_values,
+)
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Answer = TypeVar("Answer")
@@ -198,7 +204,13 @@ class StoredShard:
         return list(pairwise(cuts))
 
 
-def _block(start: int, piece: Piece, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None = None) -> Block:
+def _block(
+    start: int,
+    piece: Piece,
+    prepare: Prepare,
+    scratch: Scratch,
+    memory: dict[str, Any] | None = None,
+) -> Block:
     rows, weights, groups = piece
     if weights is not None:
         weights = aligned(weights, np.dtype(np.float64), scratch, "weights")
@@ -208,7 +220,9 @@ def _block(start: int, piece: Piece, prepare: Prepare, scratch: Scratch, memory:
     return Block(start, prepared, weights, scratch, memory, groups)
 
 
-def _prepared(rows: RawRows, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None) -> Rows:
+def _prepared(
+    rows: RawRows, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None
+) -> Rows:
     """Return prepared rows, and keep them in `memory` if they are to be kept."""
     if memory is None or not prepare.keep:
         return prepare(rows, scratch)

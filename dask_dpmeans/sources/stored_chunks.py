@@ -16,7 +16,17 @@ from dask_dpmeans.sources.row_array import RowArray
 MOST_SIZES = 10_000
 """Files or objects of an array whose sizes are requested one by one, at most."""
 COMPRESSORS = {"zstd", "blosc", "lz4", "gzip", "zlib", "bz2", "lzma", "pcodec", "zfpy"}
-CHECKSUMS = {"crc32c", "crc32", "adler32", "fletcher32", "jenkins_lookup3", "gzip", "zlib", "bz2", "lzma"}
+CHECKSUMS = {
+    "crc32c",
+    "crc32",
+    "adler32",
+    "fletcher32",
+    "jenkins_lookup3",
+    "gzip",
+    "zlib",
+    "bz2",
+    "lzma",
+}
 """Codecs that always check the decoded bytes; zstd does so if its settings say it."""
 
 

@@ -59,7 +59,7 @@ class ArraySpec:
         most = sizes[self.below]
         if ((values < self.lowest) | (values >= most)).any():
             raise ValueError(
-                f"the array {self.name} holds numbers that are not from {self.lowest} to below {most:,}",
+                f"the array {self.name} holds numbers that are not from {self.lowest} to below {most:,}"
             )
 
 

@@ -112,7 +112,7 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
         array = zarr.open_array(_store_of(place), mode="r", zarr_format=3)
     except Exception as error:  # whatever is wrong with its metadata
         raise CorruptStoreError(
-            f"{_shown(place)} cannot be opened: {error or type(error).__name__}",
+            f"{_shown(place)} cannot be opened: {error or type(error).__name__}"
         ) from error
     missing = array.nchunks - array.nchunks_initialized
     if array.size and missing:
@@ -128,7 +128,7 @@ def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, An
     said = {key: value for key, value in attributes.items() if key not in ("content", "digest")}
     if content != _content(values, said):
         raise CorruptStoreError(
-            f"{_shown(place)} does not hold what was written there: its content has another digest",
+            f"{_shown(place)} does not hold what was written there: its content has another digest"
         )
     return values, said
 
@@ -193,7 +193,7 @@ def _shown(place: Place) -> str:
 def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
     if attributes != signed(attributes):
         raise CorruptStoreError(
-            f"{_shown(place)}/zarr.json: the attributes do not match their digest",
+            f"{_shown(place)}/zarr.json: the attributes do not match their digest"
         )
     return attributes
 
@@ -245,7 +245,7 @@ class CheckedArray:
             raise
         except (ValueError, RuntimeError) as error:
             raise CorruptStoreError(
-                f"{self.array.store_path}: a chunk does not match its checksum: {error}",
+                f"{self.array.store_path}: a chunk does not match its checksum: {error}"
             ) from error
 
 
@@ -293,10 +293,7 @@ class VerifiedStore(WrapperStore[Store]):
         return await self._store.getsize(key)
 
     async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None = None,
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Return the value of a key."""
         found = await self._store.get(key, prototype, byte_range)
@@ -332,7 +329,9 @@ def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:
         "dtype": np.dtype(array.dtype).str,
         "shape": list(array.shape),
         "chunks": list(array.chunks),
-        "codecs": [[codec["name"], (codec.get("configuration") or {}).get("endian")] for codec in codecs],
+        "codecs": [
+            [codec["name"], (codec.get("configuration") or {}).get("endian")] for codec in codecs
+        ],
     }
 
 
@@ -340,7 +339,7 @@ def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: D
     """Write the table of the digests of the chunks of an array; return the digest of the table."""
     if len(digests) != array.nchunks:
         raise CorruptStoreError(
-            f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written",
+            f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written"
         )
     return write(group / TABLES / name, digests, ("chunk", "byte"), {"layout": layout_of(array)})
 
@@ -350,7 +349,7 @@ def verified(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Arra
     digests, said = read(table, content)
     if said["layout"] != layout_of(array):
         raise CorruptStoreError(
-            f"{array.store_path} holds another array than the one that was written there",
+            f"{array.store_path} holds another array than the one that was written there"
         )
     return through(array, VerifiedStore(array.store, digests))
 
@@ -369,9 +368,7 @@ class Writer:
 
 
 def _write_chunks(
-    array: "zarr.Array[Any] | np.ndarray[Any, Any]",
-    start: int,
-    answer: np.ndarray[Any, Any],
+    array: "zarr.Array[Any] | np.ndarray[Any, Any]", start: int, answer: np.ndarray[Any, Any]
 ) -> Digests:
     """Write whole chunks, and return their digests; an array in memory has none."""
     stop = start + len(answer)
@@ -382,8 +379,7 @@ def _write_chunks(
     through(array, store)[start:stop] = answer
     keys = [_key(array, number) for number in range(start // height, -(-stop // height))]
     return np.frombuffer(b"".join(store.digests[key] for key in keys), np.uint8).reshape(
-        -1,
-        DIGEST_BYTES,
+        -1, DIGEST_BYTES
     )
 
 

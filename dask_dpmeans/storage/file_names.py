@@ -21,7 +21,9 @@ PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 HISTORY = FIGURES
 """Arrays of the history."""
 _ARRAY = r"(zarr\.json|c(/\d+)*)"
-_STEP = rf"{STEPS}/(zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
+_STEP = (
+    rf"{STEPS}/(zarr\.json|{CHECKPOINTS}/[0-9a-f]{{64}}|\d+/(zarr\.json|(state|history)/{_ARRAY}))"
+)
 
 
 def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:

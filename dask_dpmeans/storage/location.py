@@ -106,7 +106,7 @@ class Location:
             ValueError,
         ) as error:  # as the file system connects
             raise InputError(
-                f"{self.shown} cannot be reached with the storage options given: {error}",
+                f"{self.shown} cannot be reached with the storage options given: {error}"
             ) from error
 
     def entries(self) -> Iterator[str]:
@@ -115,7 +115,9 @@ class Location:
         fs, where = self.files()
         if self.remote:
             if self.names():  # raises if the store does not answer
-                yield from (path.rstrip("/")[len(where.rstrip("/")) + 1 :] for path in fs.find(where))
+                yield from (
+                    path.rstrip("/")[len(where.rstrip("/")) + 1 :] for path in fs.find(where)
+                )
             return
         for folder, folders, files in os.walk(self.url):
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -202,7 +204,7 @@ def checked_options(storage_options: Mapping[str, Any] | None) -> dict[str, Any]
     """Return storage options as a dictionary; refuse anything but a mapping or None."""
     if not (storage_options is None or isinstance(storage_options, Mapping)):
         raise InputError(
-            f"storage_options must be a mapping or None, got {checks.shown(storage_options)}",
+            f"storage_options must be a mapping or None, got {checks.shown(storage_options)}"
         )
     return dict(storage_options or {})
 

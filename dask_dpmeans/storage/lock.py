@@ -103,7 +103,7 @@ class Lock:
                 self._beat()
             if not held:
                 sleep(
-                    BEAT / 4,
+                    BEAT / 4
                 )  # another may have begun at the same moment; the last to write has it
             self.check()
         except BaseException:

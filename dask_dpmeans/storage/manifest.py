@@ -62,12 +62,12 @@ class InputDescription:
         """
         shape, columns = given["shape"], given["columns"]
         _require(
-            _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1,
-            "input.shape",
-            shape,
+            _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1, "input.shape", shape
         )
         chosen = columns is None or (_is_list_of(int, columns) and len(columns) > 0)
-        _require(chosen and all(0 <= each < shape[1] for each in columns or ()), "input.columns", columns)
+        _require(
+            chosen and all(0 <= each < shape[1] for each in columns or ()), "input.columns", columns
+        )
         for name in ("scaled", "weighted"):
             _require(type(given[name]) is bool, f"input.{name}", given[name])
         numbers = {"block_rows": given["block_rows"], "n_groups": given.get("n_groups", 0)}
@@ -122,7 +122,9 @@ class Manifest:
 
     def as_json(self) -> dict[str, Any]:
         """Return the attributes as an output keeps them."""
-        found = {"format": FORMAT} | {name: getattr(self, name) for name in Manifest.__dataclass_fields__}
+        found = {"format": FORMAT} | {
+            name: getattr(self, name) for name in Manifest.__dataclass_fields__
+        }
         names = None if self.column_names is None else list(self.column_names)
         found |= {
             "input": self.input.as_json(),
@@ -151,7 +153,10 @@ class Manifest:
         _require(type(seed) is int and seed >= 0, "random_state", seed)
         called = names is None or (_is_list_of(str, names) and len(names) == read.shape[1])
         _require(called, "column_names", names)
-        values = {name: given[name] for name in ("kind", "method", "parameters", "checksummed", "versions")}
+        values = {
+            name: given[name]
+            for name in ("kind", "method", "parameters", "checksummed", "versions")
+        }
         values |= {
             "sources": given.get("sources", {}),
             "learned_features": given.get("learned_features", False),
@@ -166,7 +171,9 @@ class Manifest:
         for name in ("checksummed", "learned_features"):
             _require(type(values[name]) is bool, name, values[name])
         paths = values["sources"].values()
-        _require(all(path is None or type(path) is str for path in paths), "sources", values["sources"])
+        _require(
+            all(path is None or type(path) is str for path in paths), "sources", values["sources"]
+        )
         values |= {
             "random_state": seed,
             "input": read,
@@ -197,13 +204,17 @@ class ResultManifest(Manifest):
     @classmethod
     def _fields_of(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         converged, arrays = given["converged"], given["arrays"]
-        values = super()._fields_of(given) | {name: given[name] for name in ("learned_features", "sources")}
+        values = super()._fields_of(given) | {
+            name: given[name] for name in ("learned_features", "sources")
+        }
         _require(type(converged) is bool, "converged", converged)
         _require(_is_list_of(str, arrays), "arrays", arrays)
         _require(("feature_scale" in arrays) == values["input"].scaled, "arrays", arrays)
         _require("estimator" in values, "estimator", None)
         values |= {"converged": converged, "n_passes": given["n_passes"], "arrays": tuple(arrays)}
-        figures = {name: value for name, value in given.items() if name not in values and name != "format"}
+        figures = {
+            name: value for name, value in given.items() if name not in values and name != "format"
+        }
         for name, value in {"n_passes": given["n_passes"], **figures}.items():
             _require(type(value) in (int, float) and math.isfinite(value), name, value)
         return values | {"figures": figures}

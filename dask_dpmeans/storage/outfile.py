@@ -37,9 +37,11 @@ def checked_target(
         raise InputError(f"{target} lies within {inside}: give another path")
     if not target.exists():
         return target
-    if not (target.is_file() and is_ours(target.read_text(encoding="utf-8", errors="replace")[:HEAD])):
+    if not (
+        target.is_file() and is_ours(target.read_text(encoding="utf-8", errors="replace")[:HEAD])
+    ):
         raise InputError(
-            f"{target} exists and is no {what} of ours, so it is never written over: give another path",
+            f"{target} exists and is no {what} of ours, so it is never written over: give another path"
         )
     if not force:
         raise InputError(f"{target} holds a {what}: --force writes over it")

@@ -98,7 +98,9 @@ class Output:
             return False
         if mark[MARKER].get("kind") != "run":
             return True
-        return mark[MARKER].get("format") == FORMAT and not (self.finished() or self.steps.committed())
+        return mark[MARKER].get("format") == FORMAT and not (
+            self.finished() or self.steps.committed()
+        )
 
     def _mark(self) -> dict[str, Any] | None:
         """Return the attributes that mark an output while it is made or removed."""
@@ -117,12 +119,7 @@ class Output:
             return str(attributes[MARKER]["kind"])
 
     def check_target(
-        self,
-        kind: str,
-        inputs: Sequence[Any],
-        *,
-        force: bool,
-        resume: bool = False,
+        self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False
     ) -> None:
         """Refuse to write over anything but an output of this kind, and that without `force` or
         `resume`.
@@ -140,7 +137,7 @@ class Output:
             return
         if there is None:
             raise InputError(
-                f"{self.path} exists and is no output of ours, so it is never removed: give another path",
+                f"{self.path} exists and is no output of ours, so it is never removed: give another path"
             )
         if there != kind:
             raise InputError(
@@ -170,9 +167,7 @@ class Output:
         """Write the metadata of the root, with which the output is finished; remove the mark of all
         but runs."""
         write_root(
-            self.location,
-            {MARKER: dict(attributes), CONTENTS: arrays.contents},
-            arrays.names,
+            self.location, {MARKER: dict(attributes), CONTENTS: arrays.contents}, arrays.names
         )
         if attributes["kind"] != "run":
             self.steps.remove_checkpoints()
@@ -199,9 +194,7 @@ class Output:
             raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
         with malformed_as_corrupt(self.location, kind):
             yield FinishedOutput(
-                self.location,
-                checked_attributes(attributes, self.path),
-                attributes[CONTENTS],
+                self.location, checked_attributes(attributes, self.path), attributes[CONTENTS]
             )
 
 
@@ -212,12 +205,12 @@ def _check_place(location: Location, inputs: Sequence[Any]) -> None:
         raise InputError(f"{path} cannot be written by that protocol: give another output")
     if location.remote and PATTERN.search(path):
         raise InputError(
-            f"{path} holds one of * ? [, by which more could be removed: give another output",
+            f"{path} holds one of * ? [, by which more could be removed: give another output"
         )
     for each in map(place_of, inputs):
         if each is not None and overlapping(each, location):
             raise InputError(
-                f"{path} and the input {each.url} lie one within the other: give another output",
+                f"{path} and the input {each.url} lie one within the other: give another output"
             )
     if not location.remote and not Path(path).parent.is_dir():
         raise InputError(f"there is no folder {Path(path).parent} to put {Path(path).name} in")
@@ -286,7 +279,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
     if left:
         raise OSError(
-            f"{output.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again",
+            f"{output.shown} could not be removed, {', '.join(left[:MOST_NAMED])} is left: try again"
         )
     output.location.remove([MARK])
 
@@ -300,7 +293,9 @@ def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
         One of them was not written by this package.
     """
     entries = list(output.location.entries())
-    foreign = sorted({top_or_path(entry, names) for entry in entries if not is_written(entry, names)})
+    foreign = sorted(
+        {top_or_path(entry, names) for entry in entries if not is_written(entry, names)}
+    )
     if not foreign:
         return entries
     more = ""
@@ -351,9 +346,7 @@ class NewArrays:
         return create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
 
     def write_digests(
-        self,
-        arrays: "Mapping[str, zarr.Array[Any]]",
-        digests: Sequence[Digests],
+        self, arrays: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
     ) -> None:
         """Write the tables of the digests of all chunks of arrays over the rows, as their `Writer`
         returned them."""
@@ -362,10 +355,7 @@ class NewArrays:
         found = np.concatenate(digests)
         for number, (name, array) in enumerate(arrays.items()):
             content = write_table(
-                self.output.location,
-                name,
-                array,
-                np.ascontiguousarray(found[:, number]),
+                self.output.location, name, array, np.ascontiguousarray(found[:, number])
             )
             self.contents[f"{TABLES}/{name}"] = content
 
@@ -391,9 +381,7 @@ class FinishedOutput:
         return verified(array, self.location / table, self.contents[table])
 
     def read_equally_long(
-        self,
-        names: Sequence[str],
-        length: int | None = None,
+        self, names: Sequence[str], length: int | None = None
     ) -> list[npt.NDArray[Any]]:
         """Return small arrays of one length, by default the length of the first."""
         found = [self.read(name) for name in names]
@@ -401,7 +389,7 @@ class FinishedOutput:
         for name, values in zip(names, found, strict=True):
             if len(values) != wanted:
                 raise CorruptStoreError(
-                    f"{(self.location / name).url} holds {len(values):,} entries, not {wanted:,}",
+                    f"{(self.location / name).url} holds {len(values):,} entries, not {wanted:,}"
                 )
         return found
 

@@ -47,7 +47,9 @@ NamedArrays = Mapping[str, tuple[npt.NDArray[Any], tuple[str, ...]]]
 class RunStore(Output):
     """A run at a path or URL."""
 
-    def finish(self, written: NewArrays, arrays: NamedArrays, history: History, manifest: ResultManifest) -> None:
+    def finish(
+        self, written: NewArrays, arrays: NamedArrays, history: History, manifest: ResultManifest
+    ) -> None:
         """Write the small arrays of the result and the history, then the metadata with which the run is finished."""
         for name, (values, dimensions) in arrays.items():
             written.write(name, values, dimensions)
@@ -92,7 +94,9 @@ def _read_history(found: FinishedOutput) -> History:
     table = np.column_stack([found.read(name) for name in HISTORY])
     finite = table[:, [HISTORY.index(name) for name in FINITE]]
     if not (len(table) and np.isfinite(finite).all()):
-        raise ValueError(f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}")
+        raise ValueError(
+            f"the history holds no steps, or no finite number as one of {', '.join(FINITE)}"
+        )
     return History.from_table(table)
 
 

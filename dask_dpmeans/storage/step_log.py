@@ -12,7 +12,15 @@ from dask_dpmeans.engine.checkpoints import state_of, values_of
 from dask_dpmeans.engine.history import History
 from dask_dpmeans.errors import CorruptStoreError, LockLostError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.storage.arrays import CONTENTS, MARKER, attributes_of, create_group, open_whole, read, write
+from dask_dpmeans.storage.arrays import (
+    CONTENTS,
+    MARKER,
+    attributes_of,
+    create_group,
+    open_whole,
+    read,
+    write,
+)
 from dask_dpmeans.storage.file_names import CHECKPOINTS, STEPS, is_written
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import Holder
@@ -57,7 +65,9 @@ class StepLog:
     def _step(self, number: int) -> Location:
         return self.location / f"{STEPS}/{number:06d}"
 
-    def commit(self, state: Any, history: History, converged: bool, job: str = "", run: str | None = None) -> None:
+    def commit(
+        self, state: Any, history: History, converged: bool, job: str = "", run: str | None = None
+    ) -> None:
         """Write a state and the history up to it, commit them in one write, and remove older states.
 
         Parameters
@@ -87,7 +97,7 @@ class StepLog:
                 self.commit(state, history, converged, job, run)
             elif there != commit:  # if equal, it was written, but the answer was lost
                 raise LockLostError(
-                    f"another job has committed step {state.step} of {self.location.url}",
+                    f"another job has committed step {state.step} of {self.location.url}"
                 ) from None
         if self.run_name() == run:  # else the older steps belong to a new run
             self._remove_older(state.step)
@@ -189,6 +199,8 @@ def _unpacked(packed: Float64Array, layout: dict[str, Any]) -> dict[str, npt.NDA
     """Return the fields of a state from its numbers in a row, and their types and shapes."""
     sizes = [math.prod(shape) for _, shape in layout.values()]
     values = {}
-    for part, (name, (dtype, shape)) in zip(np.split(packed, np.cumsum(sizes)[:-1]), layout.items(), strict=True):
+    for part, (name, (dtype, shape)) in zip(
+        np.split(packed, np.cumsum(sizes)[:-1]), layout.items(), strict=True
+    ):
         values[name] = part.astype(dtype).reshape(shape)
     return values

@@ -106,7 +106,9 @@ def run_and_return(command: click.Command, *arguments: Any, **options: Any) -> A
     return command.main(*arguments, standalone_mode=False, **options)
 
 
-def without_scikit_learn(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+def without_scikit_learn(
+    app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
     """Leave out methods that scikit-learn documents, such as `set_fit_request`."""
     module = getattr(member, "__module__", None) or ""
     return True if module.startswith("sklearn.") else None

@@ -37,7 +37,9 @@ ROWS = table("clouds", (N, 4), np.float32, 0)
 WEIGHTS = np.linspace(0, 2, N)
 CHECKED = (ZstdCodec(checksum=True),)
 MODEL = DPMeans(6.0, random_state=0)
-SAMPLE = Sample(n_rows=128, n_clusters=5, clusters_are="made up", read_seconds=0.5, scan_seconds=1.0)
+SAMPLE = Sample(
+    n_rows=128, n_clusters=5, clusters_are="made up", read_seconds=0.5, scan_seconds=1.0
+)
 SMALL = {"threads": 1, "block_rows": BLOCK_ROWS}
 """Shards of 128 rows."""
 
@@ -98,13 +100,22 @@ def contents_of(folder):
     ],
 )
 @pytest.mark.parametrize("kind", ["zarr", "npy", "numpy"])
-def test_rows_blocks_and_shards_are_those_of_the_source_that_a_fit_uses(rows, run, tmp_path, options, kind):
+def test_rows_blocks_and_shards_are_those_of_the_source_that_a_fit_uses(
+    rows, run, tmp_path, options, kind
+):
     np.save(tmp_path / "rows.npy", ROWS)
     data = {"zarr": rows, "npy": tmp_path / "rows.npy", "numpy": ROWS}[kind]
     found, source = dry_run(data, run, MODEL, **options), as_source(data, **options)
-    assert (found.n_rows, found.n_columns, found.n_features) == (N, source.stored_columns, source.n_features)
+    assert (found.n_rows, found.n_columns, found.n_features) == (
+        N,
+        source.stored_columns,
+        source.n_features,
+    )
     assert (found.block_rows, found.n_blocks) == (source.plan.block_rows, source.plan.n_blocks)
-    assert (found.shard_rows, found.n_shards) == (min(N, source.plan.shard_rows), source.plan.n_shards)
+    assert (found.shard_rows, found.n_shards) == (
+        min(N, source.plan.shard_rows),
+        source.plan.n_shards,
+    )
     assert (found.dtype, found.threads) == ("float32", options["threads"])
     assert len(source.shards) == found.n_shards
 
@@ -151,20 +162,31 @@ def test_clusters_are_the_first_centers_and_those_that_the_sample_opens(tmp_path
 def far_apart(n_rows, k):
     """Rows in random order, of `k` clusters of deviation 1 on a line, far apart."""
     rng = np.random.default_rng(0)
-    return (100.0 * rng.integers(k, size=(n_rows, 1)) + rng.standard_normal((n_rows, 2))).astype(np.float32)
+    return (100.0 * rng.integers(k, size=(n_rows, 1)) + rng.standard_normal((n_rows, 2))).astype(
+        np.float32
+    )
 
 
 def test_clusters_of_directions_are_those_that_the_sample_opens(run):
-    rows = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])[np.arange(3000) % 3] * np.arange(1, 3001)[:, np.newaxis]
+    rows = (
+        np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])[np.arange(3000) % 3]
+        * np.arange(1, 3001)[:, np.newaxis]
+    )
     assert dry_run(rows, run, DPMeans(0.1, metric="cosine")).sample_clusters == 3
     assert dry_run(rows, run, DPMeans(20.0, metric="cosine", search=True)).sample_clusters == 3
     with pytest.raises(InputError, match="data is 0 in every column at row 5"):
-        dry_run(np.where(np.arange(3000)[:, np.newaxis] == 5, 0.0, rows), run, DPMeans(0.1, metric="cosine"))
+        dry_run(
+            np.where(np.arange(3000)[:, np.newaxis] == 5, 0.0, rows),
+            run,
+            DPMeans(0.1, metric="cosine"),
+        )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_rows", [500, 40_000, 400_000])
-def test_clusters_of_a_search_are_about_those_of_all_rows_however_few_of_them_it_sees(run, n_rows, weighted):
+def test_clusters_of_a_search_are_about_those_of_all_rows_however_few_of_them_it_sees(
+    run, n_rows, weighted
+):
     """At a price that only the rows of a whole cluster can pay."""
     rows, weights = far_apart(n_rows, 12), np.full(n_rows, 2.0) if weighted else None
     model = DPMeans(5.0 * n_rows, search=True, random_state=0)
@@ -175,9 +197,15 @@ def test_the_price_of_a_sample_keeps_to_the_data_when_rows_are_repeated(run):
     """Twice the rows at twice the penalty are the same question."""
     rows = table("clouds", (2**15, 4), np.float32, 0)
     for penalty in (300.0, 3000.0):
-        once = dry_run(rows, run, DPMeans(penalty, search=True, random_state=0), threads=1, block_rows=2**12)
+        once = dry_run(
+            rows, run, DPMeans(penalty, search=True, random_state=0), threads=1, block_rows=2**12
+        )
         twice = dry_run(
-            np.tile(rows, (2, 1)), run, DPMeans(2 * penalty, search=True, random_state=0), threads=1, block_rows=2**12
+            np.tile(rows, (2, 1)),
+            run,
+            DPMeans(2 * penalty, search=True, random_state=0),
+            threads=1,
+            block_rows=2**12,
         )
         assert abs(once.sample_clusters - twice.sample_clusters) <= 0.3 * once.sample_clusters
 
@@ -194,12 +222,17 @@ def test_a_search_that_would_take_long_is_stopped_and_the_estimate_says_so(run, 
 def test_a_search_of_a_sample_says_what_a_cluster_cost_there(run):
     model = DPMeans(5e5, search=True, random_state=0)
     found = dry_run(far_apart(100_000, 12), run, model, threads=1, block_rows=BLOCK_ROWS)
-    assert f"a search of {found.sample_rows} rows, a cluster at their share of the penalty, ends" in found.basis
+    assert (
+        f"a search of {found.sample_rows} rows, a cluster at their share of the penalty, ends"
+        in found.basis
+    )
 
 
 @pytest.mark.parametrize("penalty", [1e-300, 1e300])
 def test_a_search_of_a_sample_takes_any_penalty(run, penalty):
-    found = dry_run(far_apart(3000, 12), run, DPMeans(penalty, search=True), threads=1, block_rows=BLOCK_ROWS)
+    found = dry_run(
+        far_apart(3000, 12), run, DPMeans(penalty, search=True), threads=1, block_rows=BLOCK_ROWS
+    )
     assert found.sample_rows < 3000
     assert 1 <= found.sample_clusters <= found.sample_rows
 
@@ -221,7 +254,9 @@ def test_rows_without_weight_at_the_start_are_scanned_all_the_same(rows, run):
 
 
 @pytest.mark.parametrize("store", [Counting, Sized])
-@pytest.mark.parametrize("options", [{}, {"memory_limit": 30_000}, {"force": True}, {"scale": "std"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"memory_limit": 30_000}, {"force": True}, {"scale": "std"}]
+)
 def test_only_the_chunks_of_one_shard_are_read(rows, run, store, options):
     counting = store(rows.store.with_read_only(True))
     found = dry_run(zarr.open_array(counting, mode="r"), run, MODEL, **SMALL, **options)
@@ -237,7 +272,9 @@ def test_no_more_than_a_few_blocks_of_a_large_shard_are_read(run, tmp_path):
     assert found.shard_rows == 2048
     assert found.sample_rows == cost.SAMPLE_BLOCKS * BLOCK_ROWS
     found = dry_run(rows, run, MODEL, threads=1, block_rows=BLOCK_ROWS, memory_limit=10_000)
-    assert found.sample_rows == 3 * BLOCK_ROWS  # 48 rows take 768 of the 1,000 bytes that a thread may hold
+    assert (
+        found.sample_rows == 3 * BLOCK_ROWS
+    )  # 48 rows take 768 of the 1,000 bytes that a thread may hold
 
 
 def test_nothing_is_written(rows, run, tmp_path):
@@ -321,11 +358,15 @@ def test_it_refuses_the_runs_that_a_fit_refuses(rows, run, tmp_path):
             fit(rows, target, model, **options)
         with pytest.raises(InputError) as dry:
             dry_run(rows, target, model, **options)
-        assert str(dry.value) == re.sub(", fingerprint [0-9a-f]+, not [0-9a-f]+", "", str(refused.value))
+        assert str(dry.value) == re.sub(
+            ", fingerprint [0-9a-f]+, not [0-9a-f]+", "", str(refused.value)
+        )
 
 
 def test_dask_arrays_are_refused_unread(run):
-    unread = da.map_blocks(lambda: pytest.fail("computed"), chunks=((N,), (4,)), dtype=np.float32, meta=ROWS[:0])
+    unread = da.map_blocks(
+        lambda: pytest.fail("computed"), chunks=((N,), (4,)), dtype=np.float32, meta=ROWS[:0]
+    )
     for data, weights in ((unread, None), (ROWS, unread[:, 0])):
         with pytest.raises(InputError, match="not what Dask has yet to compute"):
             dry_run(data, run, MODEL, sample_weight=weights)
@@ -350,7 +391,11 @@ def test_seconds_follow_the_shards_and_the_threads():
     assert seconds_of(1024, 1, 128, memory_limit=30_000) == (8, 0.0, 12.0)
     assert seconds_of(1920, 1, 128) == (15, 7.5, 15.0)
     assert seconds_of(4096, 2, 128) == (16, 8.0, 16.0)
-    assert seconds_of(1024, 3, 32) == (32, 1.375, 2.75)  # eleven shards for two threads, ten for the third
+    assert seconds_of(1024, 3, 32) == (
+        32,
+        1.375,
+        2.75,
+    )  # eleven shards for two threads, ten for the third
     assert seconds_of(1024, 4, 32) == (32, 1.0, 2.0)
 
 
@@ -376,14 +421,18 @@ def test_rows_that_a_pass_decodes(n_rows, height, blocks, chunk_rows):
     expected = 0
     for start, stop in plan.shard_bounds():
         touched = {row // chunk_rows for row in range(start, stop)}
-        expected += sum(min(n_rows, (chunk + 1) * chunk_rows) - chunk * chunk_rows for chunk in touched)
+        expected += sum(
+            min(n_rows, (chunk + 1) * chunk_rows) - chunk * chunk_rows for chunk in touched
+        )
     assert decoded_rows(plan, chunk_rows) == expected
 
 
 # ---------------------------------------------------------------- advice
 
 
-def advice_on(chunks, sample=SAMPLE, model=MODEL, n_rows=N, threads=1, memory_limit=10**9, **options):
+def advice_on(
+    chunks, sample=SAMPLE, model=MODEL, n_rows=N, threads=1, memory_limit=10**9, **options
+):
     rows = zarr.create_array({}, shape=(n_rows, 4), chunks=chunks, dtype=np.float32, **options)
     layout = layout_of(rows, threads=threads, memory_limit=memory_limit, block_rows=BLOCK_ROWS)
     return cost.advice(layout, Storage.of(rows), sample, model.method())
@@ -407,8 +456,14 @@ def test_a_good_layout_has_no_advice(layout):
 @pytest.mark.parametrize(
     ("layout", "said"),
     [
-        ({"chunks": (4, 4), "compressors": CHECKED}, "chunks of 64 B are small: 32 reads a shard; rechunk to 128 rows"),
-        ({"chunks": (128, 3), "compressors": CHECKED}, "hold 3 of 4 columns: each row is read from 2 chunks"),
+        (
+            {"chunks": (4, 4), "compressors": CHECKED},
+            "chunks of 64 B are small: 32 reads a shard; rechunk to 128 rows",
+        ),
+        (
+            {"chunks": (128, 3), "compressors": CHECKED},
+            "hold 3 of 4 columns: each row is read from 2 chunks",
+        ),
         (
             {"chunks": (192, 4), "compressors": CHECKED},
             "reach into several shards of 128: each is decoded 1.9 times while rows are loaded",
@@ -417,7 +472,10 @@ def test_a_good_layout_has_no_advice(layout):
             {"chunks": (N, 4), "threads": 2, "compressors": CHECKED},
             "chunks of 1,024 rows make 1 shard for 2 threads",
         ),
-        ({"chunks": (128, 4), "compressors": [ZstdCodec(checksum=False)]}, "no codec has a checksum"),
+        (
+            {"chunks": (128, 4), "compressors": [ZstdCodec(checksum=False)]},
+            "no codec has a checksum",
+        ),
         ({"chunks": (128, 4), "compressors": None}, "no codec has a checksum"),
         ({"chunks": (16, 4), "shards": (128, 4)}, "no codec has a checksum"),
         ({"chunks": (128, 4), "zarr_format": 2}, "no codec has a checksum"),
@@ -457,9 +515,13 @@ def test_an_estimate_of_a_local_store_opens_its_path(rows, run, tmp_path):
 
 def test_processes_are_advised_where_threads_would_wait_for_one_another(rows, run, monkeypatch):
     asked = []
-    monkeypatch.setattr(cost, "why_processes", lambda layout: asked.append(layout) or "threads wait")
+    monkeypatch.setattr(
+        cost, "why_processes", lambda layout: asked.append(layout) or "threads wait"
+    )
     (*_, found) = dry_run(rows, run, MODEL).advice
-    assert re.fullmatch(r"threads wait: pass a client of processes, as Client\(n_workers=\d+, .*=1\)", found)
+    assert re.fullmatch(
+        r"threads wait: pass a client of processes, as Client\(n_workers=\d+, .*=1\)", found
+    )
     assert [layout.plan.n_rows for layout in asked] == [N]
     assert "threads wait" not in " ".join(dry_run(rows, run, MODEL, threads=2).advice)
     assert len(asked) == 1
@@ -467,12 +529,17 @@ def test_processes_are_advised_where_threads_would_wait_for_one_another(rows, ru
 
 def test_sparse_rows_are_estimated_by_the_bytes_that_they_hold(tmp_path):
     rng, ends = np.random.default_rng(0), np.arange(0, 200_001, 10)
-    rows = csr_array((rng.random(200_000, np.float32), rng.integers(0, 5000, 200_000), ends), shape=(20_000, 5000))
+    rows = csr_array(
+        (rng.random(200_000, np.float32), rng.integers(0, 5000, 200_000), ends),
+        shape=(20_000, 5000),
+    )
     group = zarr.create_group(tmp_path / "rows.zarr", attributes={"shape": list(rows.shape)})
     for part in ("data", "indices", "indptr"):
         group.create_array(part, data=getattr(rows, part), config={"write_empty_chunks": True})
     for given_rows in (rows, group, tmp_path / "rows.zarr"):
-        found = dry_run(given_rows, tmp_path / "run.zarr", DPMeans(1e6), threads=1, memory_limit=10**8)
+        found = dry_run(
+            given_rows, tmp_path / "run.zarr", DPMeans(1e6), threads=1, memory_limit=10**8
+        )
         assert (found.n_rows, found.n_columns, found.dtype) == (20_000, 5000, "float32")
         assert found.decoded_bytes == 20_000 * (8 + 10 * (4 + 4))
         assert found.resident

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 
-from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, KernelDPMeans, OnlineDPMeans, SpectralDPMeans, fit, load
+from dask_dpmeans import (
+    DPMeans,
+    GraphCutDPMeans,
+    HDPMeans,
+    KernelDPMeans,
+    OnlineDPMeans,
+    SpectralDPMeans,
+    fit,
+    load,
+)
 from dask_dpmeans.api.export import as_json, as_pipeline, export
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import InputError
@@ -31,7 +40,9 @@ FITS: dict[str, tuple[DPMeans, dict[str, Any]]] = {
 
 def draw(dtype: Any, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    return (rng.uniform(-9, 9, (6, 4))[rng.integers(6, size=500)] + rng.standard_normal((500, 4))).astype(dtype)
+    return (
+        rng.uniform(-9, 9, (6, 4))[rng.integers(6, size=500)] + rng.standard_normal((500, 4))
+    ).astype(dtype)
 
 
 @pytest.fixture(params=FITS)
@@ -99,10 +110,16 @@ def test_a_divisor_that_scikit_learn_would_take_for_zero_is_kept(tmp_path: Path)
 
 def test_a_model_in_memory_and_a_stream_are_exported_too() -> None:
     rows = draw(np.float64)
-    for model in (DPMeans(9.0).fit(rows), OnlineDPMeans(9.0).fit(rows), DPMeans(9.0).fit(csr_array(rows))):
+    for model in (
+        DPMeans(9.0).fit(rows),
+        OnlineDPMeans(9.0).fit(rows),
+        DPMeans(9.0).fit(csr_array(rows)),
+    ):
         for form in (rows, csr_array(rows)):
             np.testing.assert_array_equal(as_pipeline(model).predict(form), model.predict(rows))
-        np.testing.assert_array_equal(labels_of(json.loads(as_json(model)), rows), model.predict(rows))
+        np.testing.assert_array_equal(
+            labels_of(json.loads(as_json(model)), rows), model.predict(rows)
+        )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +136,9 @@ def test_a_model_in_memory_and_a_stream_are_exported_too() -> None:
 )
 def test_a_model_whose_labels_are_no_nearest_centers_is_refused(model: Any) -> None:
     for asked in (as_json, as_pipeline):
-        with pytest.raises(InputError, match=f"{type(model).__name__} does not label a row by the nearest of its"):
+        with pytest.raises(
+            InputError, match=f"{type(model).__name__} does not label a row by the nearest of its"
+        ):
             asked(model)
 
 

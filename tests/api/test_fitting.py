@@ -25,7 +25,11 @@ from dask_dpmeans import DPMeans, HDPMeans, InputError, TooManyClustersError
 def failing(estimator: DPMeans) -> dict[str, str]:
     reason = "a row of its table is 0 in every column, and has no direction"
     sparse = [f"check_estimator_sparse_{form}" for form in ("tag", "array", "matrix")]
-    return dict.fromkeys(["check_estimators_dtypes", *sparse], reason) if estimator.metric == "cosine" else {}
+    return (
+        dict.fromkeys(["check_estimators_dtypes", *sparse], reason)
+        if estimator.metric == "cosine"
+        else {}
+    )
 
 
 # At 3.0 alone: the weight check reorders the rows of one side, and this method follows the order of the rows.
@@ -40,7 +44,9 @@ def test_scikit_learn_checks(estimator: DPMeans, check) -> None:
 @pytest.fixture(scope="module")
 def rows() -> np.ndarray:
     rng = np.random.default_rng(4)
-    return (rng.uniform(-9, 9, (6, 2))[rng.integers(6, size=2000)] + rng.standard_normal((2000, 2))).astype(np.float32)
+    return (
+        rng.uniform(-9, 9, (6, 2))[rng.integers(6, size=2000)] + rng.standard_normal((2000, 2))
+    ).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,9 @@ def same(model: DPMeans, other: DPMeans) -> None:
     assert model.cluster_weights_.tobytes() == other.cluster_weights_.tobytes()
     figures = ("objective", "inertia", "n_clusters", "births", "deaths", "passes")
     for mine, theirs in zip(model.history_, other.history_, strict=True):
-        assert [getattr(mine, name) for name in figures] == [getattr(theirs, name) for name in figures]
+        assert [getattr(mine, name) for name in figures] == [
+            getattr(theirs, name) for name in figures
+        ]
 
 
 def test_what_is_fitted_belongs_together(rows: np.ndarray, fitted: DPMeans) -> None:
@@ -78,7 +86,9 @@ def test_what_is_fitted_belongs_together(rows: np.ndarray, fitted: DPMeans) -> N
     feature_chunks=st.sampled_from([(2,), (1, 1)]),
     dtype=st.sampled_from([np.float32, np.float64]),
 )
-def test_dask_input_in_any_chunks_gives_the_same_bytes(rows, fitted, cuts, feature_chunks, dtype) -> None:
+def test_dask_input_in_any_chunks_gives_the_same_bytes(
+    rows, fitted, cuts, feature_chunks, dtype
+) -> None:
     edges = [0, *sorted(cuts), 2000]
     chunks = (tuple(np.diff(edges).tolist()), feature_chunks)
     array = da.from_array(rows.astype(dtype), chunks=chunks)
@@ -126,13 +136,17 @@ def test_predict_does_not_compute(fitted: DPMeans) -> None:
 
 def test_the_model_is_in_the_graph_once(fitted: DPMeans) -> None:
     graph = dict(fitted.predict(da.zeros((1000, 2), chunks=(10, 2))).__dask_graph__())
-    holders = [key for key, task in graph.items() if "Labels" in repr(task) or "Centers" in repr(task)]
+    holders = [
+        key for key, task in graph.items() if "Labels" in repr(task) or "Centers" in repr(task)
+    ]
     assert len(holders) <= 1
     assert len(list(flatten(list(graph)))) >= 100
 
 
 def test_transform_gives_distances(rows: np.ndarray, fitted: DPMeans) -> None:
-    expected = np.sqrt(((rows[:, np.newaxis].astype(np.float64) - fitted.cluster_centers_) ** 2).sum(axis=2))
+    expected = np.sqrt(
+        ((rows[:, np.newaxis].astype(np.float64) - fitted.cluster_centers_) ** 2).sum(axis=2)
+    )
     np.testing.assert_allclose(fitted.transform(rows), expected, rtol=1e-12)
     names = fitted.get_feature_names_out()
     assert list(names[:2]) == ["dpmeans0", "dpmeans1"]
@@ -161,7 +175,9 @@ def test_integer_weights_equal_repeated_rows_in_equal_order() -> None:
 @pytest.mark.parametrize("init", ["array", "estimator"])
 def test_a_warm_start_ends_where_it_began(rows: np.ndarray, init: str) -> None:
     model = DPMeans(20.0, tol=0).fit(rows)
-    warm = DPMeans(20.0, tol=0, init=model if init == "estimator" else model.cluster_centers_).fit(rows)
+    warm = DPMeans(20.0, tol=0, init=model if init == "estimator" else model.cluster_centers_).fit(
+        rows
+    )
     np.testing.assert_array_equal(warm.cluster_centers_, model.cluster_centers_)
     assert warm.n_iter_ == 1
 
@@ -180,7 +196,9 @@ def test_max_iter_warns_and_keeps_a_whole_state(rows: np.ndarray) -> None:
 
 
 def test_max_clusters_is_an_error_never_a_cap(rows: np.ndarray) -> None:
-    with pytest.raises(TooManyClustersError, match=r"penalty=0.01 makes at least .* more than max_clusters=5"):
+    with pytest.raises(
+        TooManyClustersError, match=r"penalty=0.01 makes at least .* more than max_clusters=5"
+    ):
         DPMeans(0.01, max_clusters=5).fit(rows)
 
 
@@ -200,18 +218,41 @@ def test_random_state_is_drawn_once_and_kept(rows: np.ndarray) -> None:
         ({"penalty": 1.0, "max_iter": 2.5}, "max_iter must be an integer >= 1, got 2.5"),
         ({"penalty": 1.0, "max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
         ({"penalty": 1.0, "tol": -0.1}, "tol must be a finite number >= 0, got -0.1"),
-        ({"penalty": 1.0, "max_clusters": 0}, "max_clusters must be an integer >= 1 or None, got 0"),
-        ({"penalty": 1.0, "metric": "manhattan"}, "metric must be one of 'euclidean', 'cosine', got 'manhattan'"),
-        ({"penalty": 5.0, "metric": "cosine"}, "penalty must be <= 4 where metric='cosine', got 5.0"),
-        ({"penalty": 1.0, "metric": "cosine", "init": [[0.0, 0.0]]}, "center 0 of the first centers is 0 in every"),
-        ({"penalty": 1.0, "init": np.zeros((0, 2))}, "first centers must be finite numbers of shape"),
-        ({"penalty": 1.0, "init": [[np.nan, 0.0]]}, "first centers must be finite numbers of shape"),
+        (
+            {"penalty": 1.0, "max_clusters": 0},
+            "max_clusters must be an integer >= 1 or None, got 0",
+        ),
+        (
+            {"penalty": 1.0, "metric": "manhattan"},
+            "metric must be one of 'euclidean', 'cosine', got 'manhattan'",
+        ),
+        (
+            {"penalty": 5.0, "metric": "cosine"},
+            "penalty must be <= 4 where metric='cosine', got 5.0",
+        ),
+        (
+            {"penalty": 1.0, "metric": "cosine", "init": [[0.0, 0.0]]},
+            "center 0 of the first centers is 0 in every",
+        ),
+        (
+            {"penalty": 1.0, "init": np.zeros((0, 2))},
+            "first centers must be finite numbers of shape",
+        ),
+        (
+            {"penalty": 1.0, "init": [[np.nan, 0.0]]},
+            "first centers must be finite numbers of shape",
+        ),
         ({"penalty": 1.0, "init": [["a", "b"]]}, 'init must be "mean", centers'),
-        ({"penalty": 1.0, "init": np.zeros((1, 3))}, "the first centers have 3 columns, the data has 2"),
+        (
+            {"penalty": 1.0, "init": np.zeros((1, 3))},
+            "the first centers have 3 columns, the data has 2",
+        ),
         ({"penalty": 1.0, "init": "nowhere.zarr"}, "nowhere.zarr holds no run of ours"),
     ],
 )
-def test_parameters_that_cannot_be_used_are_named(rows: np.ndarray, parameters: dict, message: str) -> None:
+def test_parameters_that_cannot_be_used_are_named(
+    rows: np.ndarray, parameters: dict, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         DPMeans(**parameters).fit(rows)
 
@@ -242,11 +283,15 @@ def test_masked_input_is_refused(fitted: DPMeans) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_lazy_predictions_check_values_when_they_are_computed(fitted: DPMeans, value: float) -> None:
+def test_lazy_predictions_check_values_when_they_are_computed(
+    fitted: DPMeans, value: float
+) -> None:
     rows = np.zeros((20, 2))
     rows[13, 1] = value
     for method in (fitted.predict, fitted.transform):
-        with pytest.raises(InputError, match=r"data contains (NaN|infinity) .* at row 3 of a chunk, column 1"):
+        with pytest.raises(
+            InputError, match=r"data contains (NaN|infinity) .* at row 3 of a chunk, column 1"
+        ):
             method(da.from_array(rows, chunks=(10, 1))).compute()
 
 
@@ -285,7 +330,9 @@ def test_directions_are_compared_by_their_cosine(rows: np.ndarray, directed: DPM
     assert directed.n_clusters_ > 5
 
 
-def test_rows_of_any_length_are_predicted_by_their_direction(rows: np.ndarray, directed: DPMeans) -> None:
+def test_rows_of_any_length_are_predicted_by_their_direction(
+    rows: np.ndarray, directed: DPMeans
+) -> None:
     longer = rows * np.float32(1024)
     lazy = da.from_array(longer, chunks=(300, 1))
     assert directed.score(longer) == -directed.inertia_
@@ -295,7 +342,9 @@ def test_rows_of_any_length_are_predicted_by_their_direction(rows: np.ndarray, d
     same(DPMeans(0.1, metric="cosine").fit(lazy), directed)
 
 
-def test_a_fitted_model_predicts_in_the_metric_of_its_fit(rows: np.ndarray, directed: DPMeans) -> None:
+def test_a_fitted_model_predicts_in_the_metric_of_its_fit(
+    rows: np.ndarray, directed: DPMeans
+) -> None:
     model = DPMeans(0.1, metric="cosine").fit(rows)
     expected = model.predict(rows * 3)
     np.testing.assert_array_equal(model.set_params(metric="euclidean").predict(rows * 3), expected)
@@ -306,9 +355,7 @@ def test_a_fitted_model_predicts_in_the_metric_of_its_fit(rows: np.ndarray, dire
 def test_a_row_without_a_direction_is_named(directed: DPMeans) -> None:
     rows = np.ones((20, 2))
     rows[13] = 0.0
-    message = (
-        r"data is 0 in every column at row 13.*: such a row has no direction; remove it, or use metric='euclidean'"
-    )
+    message = r"data is 0 in every column at row 13.*: such a row has no direction; remove it, or use metric='euclidean'"
     for method in (DPMeans(1.0, metric="cosine").fit, directed.predict, directed.score):
         with pytest.raises(InputError, match=message):
             method(rows)
@@ -329,15 +376,21 @@ def counts() -> np.ndarray:
 def csr_group(rows: np.ndarray, path) -> zarr.Group:
     """Rows in the layout of anndata."""
     found = csr_array(rows)
-    group = zarr.create_group(path, attributes={"encoding-type": "csr_matrix", "shape": list(rows.shape)})
+    group = zarr.create_group(
+        path, attributes={"encoding-type": "csr_matrix", "shape": list(rows.shape)}
+    )
     for name in ("data", "indices", "indptr"):
-        group.create_array(name, data=getattr(found, name), chunks=(1000,), config={"write_empty_chunks": True})
+        group.create_array(
+            name, data=getattr(found, name), chunks=(1000,), config={"write_empty_chunks": True}
+        )
     return group
 
 
 @pytest.mark.parametrize("form", ["csr_array", "csc_matrix", "dask", "group"])
 @pytest.mark.parametrize("search", [False, True])
-def test_sparse_rows_are_fitted_as_dense_ones_are(counts: np.ndarray, form: str, search: bool, tmp_path) -> None:
+def test_sparse_rows_are_fitted_as_dense_ones_are(
+    counts: np.ndarray, form: str, search: bool, tmp_path
+) -> None:
     rows = {
         "csr_array": lambda: csr_array(counts),
         "csc_matrix": lambda: csc_matrix(counts),
@@ -345,7 +398,9 @@ def test_sparse_rows_are_fitted_as_dense_ones_are(counts: np.ndarray, form: str,
         "group": lambda: csr_group(counts, tmp_path / "rows.zarr"),
     }[form]()
     lazy, penalty = form in ("dask", "group"), 2e5 if search else 2e3
-    model, dense = (DPMeans(penalty, search=search, random_state=0).fit(each) for each in (rows, counts))
+    model, dense = (
+        DPMeans(penalty, search=search, random_state=0).fit(each) for each in (rows, counts)
+    )
     same(model, dense)
     assert 2 < dense.n_clusters_ < 200
     assert isinstance(model.labels_, da.Array if lazy else np.ndarray)
@@ -359,7 +414,9 @@ def test_sparse_rows_are_fitted_as_dense_ones_are(counts: np.ndarray, form: str,
 
 
 @pytest.mark.parametrize("form", [csc_matrix, bsr_array])
-def test_broken_sparse_rows_are_refused_before_anything_converts_them(counts: np.ndarray, form: type) -> None:
+def test_broken_sparse_rows_are_refused_before_anything_converts_them(
+    counts: np.ndarray, form: type
+) -> None:
     rows, model = form(counts), DPMeans(2e3).fit(counts)
     rows.indices[5] = 3000
     for method in (model.fit, model.predict, lambda X: HDPMeans(1.0, 2.0).fit([X, counts])):
@@ -371,7 +428,9 @@ def test_a_chunk_of_sparse_rows_is_made_dense_in_blocks(counts: np.ndarray) -> N
     model = DPMeans(2e3).fit(counts)
     wide = csr_array((4000, 20_000), dtype=np.float32)
     model.cluster_centers_, model.n_features_in_ = np.zeros((1, 20_000)), 20_000
-    lazy = da.from_delayed(delayed(wide), wide.shape, wide.dtype, meta=csr_array((0, 0), dtype=np.float32))
+    lazy = da.from_delayed(
+        delayed(wide), wide.shape, wide.dtype, meta=csr_array((0, 0), dtype=np.float32)
+    )
 
     def predict() -> None:
         assert model.predict(lazy).compute(scheduler="synchronous").tolist() == [0] * 4000
@@ -383,7 +442,9 @@ def test_the_row_of_a_sparse_chunk_that_cannot_be_used_is_named(counts: np.ndarr
     rows = counts.repeat(10, axis=0)
     rows[20_000, 7] = np.inf
     lazy = da.from_array(rows, chunks=(25_000, 40)).map_blocks(csr_array)
-    with pytest.raises(InputError, match=r"infinity \(inf\) at row 20,000 of a chunk, column 7 of those used"):
+    with pytest.raises(
+        InputError, match=r"infinity \(inf\) at row 20,000 of a chunk, column 7 of those used"
+    ):
         DPMeans(2e3).fit(counts).predict(lazy).compute(scheduler="synchronous")
 
 
@@ -391,10 +452,14 @@ def test_the_dashboard_names_what_lazy_answers_run(rows: np.ndarray) -> None:
     rows = da.from_array(rows, chunks=(700, 1))
     model = DPMeans(20.0).fit(rows)
     for lazy in (model.labels_, model.predict(rows), model.transform(rows)):
-        assert {"dpmeans_predict", "dpmeans-predict-model"} <= {key_split(key) for key in lazy.__dask_graph__()}
+        assert {"dpmeans_predict", "dpmeans-predict-model"} <= {
+            key_split(key) for key in lazy.__dask_graph__()
+        }
 
 
-def test_a_fit_that_was_interrupted_leaves_the_estimator_unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_that_was_interrupted_leaves_the_estimator_unfitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -40,13 +40,20 @@ def points(method, state=None):
 
 
 def test_every_step_is_yielded_up_to_the_one_that_the_method_calls_the_end():
-    assert points(Scripted((5.0, 4.0, 3.0), last=2)) == [(Point(1, 5.0, 14), False), (Point(2, 4.0, 21), True)]
+    assert points(Scripted((5.0, 4.0, 3.0), last=2)) == [
+        (Point(1, 5.0, 14), False),
+        (Point(2, 4.0, 21), True),
+    ]
 
 
 def test_a_step_that_does_not_lower_the_objective_is_not_committed():
     for worse in (4.0, 4.5, np.nan):
         found = points(Scripted((5.0, 4.0, worse, 1.0)))
-        assert found == [(Point(1, 5.0, 14), False), (Point(2, 4.0, 21), False), (Point(2, 4.0, 28), True)]
+        assert found == [
+            (Point(1, 5.0, 14), False),
+            (Point(2, 4.0, 21), False),
+            (Point(2, 4.0, 28), True),
+        ]
 
 
 def test_a_step_that_does_not_lower_the_objective_ends_the_run_though_the_method_calls_it_no_end():
@@ -74,4 +81,6 @@ def test_a_fit_that_goes_on_from_any_step_takes_the_same_steps(rows, data):
     states = [step.state for step in iterate(source, method)][:-1]
     at = data.draw(st.integers(0, len(states)))
     state = replace(states[at - 1]) if at else None
-    assert [(contents(step.state), step.converged) for step in iterate(source, method, state)] == steps[at:]
+    assert [
+        (contents(step.state), step.converged) for step in iterate(source, method, state)
+    ] == steps[at:]

@@ -76,7 +76,9 @@ class Problem:
     def nearest(self) -> npt.NDArray[np.intp]:
         """The label of every row."""
         centers = Centers(self.centers)
-        return np.concatenate([nearest(block.rows, centers, block.scratch) for block in self.blocks()])
+        return np.concatenate(
+            [nearest(block.rows, centers, block.scratch) for block in self.blocks()]
+        )
 
     def scan(self) -> Scan:
         """The answer of a pass."""
@@ -87,7 +89,9 @@ class Problem:
     def lloyd(self, iterations: int) -> KMeans:
         """A fit of so many Lloyd iterations."""
         start = self.centers.astype(np.float32)
-        means = KMeans(len(start), init=start, n_init=1, max_iter=iterations, tol=0, algorithm="lloyd")
+        means = KMeans(
+            len(start), init=start, n_init=1, max_iter=iterations, tol=0, algorithm="lloyd"
+        )
         return means.fit(self.rows)
 
 

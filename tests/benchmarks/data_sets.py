@@ -56,8 +56,13 @@ def stored(path: Path, sets: Sets, at_once: int = 500) -> None:
             raise click.UsageError(f"{path} holds other data sets: remove it, or say where")
         return
     n, chunk = sets.n_sets * sets.set_rows, at_once * sets.set_rows
-    options: dict[str, Any] = {"compressors": [ZstdCodec(checksum=True), Crc32cCodec()], "overwrite": True}
-    rows = zarr.create_array(path / "rows", shape=(n, sets.d), chunks=(chunk, sets.d), dtype=np.float32, **options)
+    options: dict[str, Any] = {
+        "compressors": [ZstdCodec(checksum=True), Crc32cCodec()],
+        "overwrite": True,
+    }
+    rows = zarr.create_array(
+        path / "rows", shape=(n, sets.d), chunks=(chunk, sets.d), dtype=np.float32, **options
+    )
     unfinished = path / "groups.unfinished"
     groups = zarr.create_array(unfinished, shape=(n,), chunks=(chunk,), dtype=np.int32, **options)
     means = 10 * np.random.default_rng(0).standard_normal((CENTERS, sets.d)).astype(np.float32)
@@ -65,7 +70,9 @@ def stored(path: Path, sets: Sets, at_once: int = 500) -> None:
     def write(first: int) -> None:
         rng, some = np.random.default_rng([1, first]), min(at_once, sets.n_sets - first)
         used = np.argsort(rng.random((some, CENTERS)), axis=1)[:, :USED]
-        labels = np.take_along_axis(used, rng.integers(USED, size=(some, sets.set_rows)), axis=1).ravel()
+        labels = np.take_along_axis(
+            used, rng.integers(USED, size=(some, sets.set_rows)), axis=1
+        ).ravel()
         part = slice(first * sets.set_rows, (first + some) * sets.set_rows)
         rows[part] = means[labels] + rng.standard_normal((len(labels), sets.d), np.float32)
         groups[part] = np.repeat(np.arange(first, first + some), sets.set_rows)
@@ -79,7 +86,9 @@ def stored(path: Path, sets: Sets, at_once: int = 500) -> None:
 def opened(path: Path) -> Iterator[tuple[RowSource, Client]]:
     """The store as a source on fresh workers."""
     with same_environment():
-        cluster = LocalCluster(PROCESSES, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=":0")
+        cluster = LocalCluster(
+            PROCESSES, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=":0"
+        )
     with cluster, Client(cluster, set_as_default=False) as client:
         yield as_source(str(path / "rows"), groups=str(path / "groups"), client=client), client
 
@@ -109,7 +118,11 @@ def compare(source: RowSource, method: Method, state: State, repeats: int) -> li
         },
         repeats,
     )
-    return [seconds_line(times, HDP), seconds_line(times, PLAIN), ratio_line(times, HDP, PLAIN, most=MOST)]
+    return [
+        seconds_line(times, HDP),
+        seconds_line(times, PLAIN),
+        ratio_line(times, HDP, PLAIN, most=MOST),
+    ]
 
 
 @click.command(help=__doc__)
@@ -131,7 +144,12 @@ def main(path: Path | None, n_sets: int, rows: int, d: int, repeats: int) -> Non
             peak = max(client.run(peak_memory).values())
     kept = "kept in memory" if source.resident else "read in each pass"
     lines.append(Line("peak memory of a worker", f"{peak / 1e6:.0f} MB; rows are {kept}"))
-    click.echo(table(f"{n_sets:,} data sets of {rows:,} rows, d={d}, float32, {PROCESSES} workers of {MEMORY}", lines))
+    click.echo(
+        table(
+            f"{n_sets:,} data sets of {rows:,} rows, d={d}, float32, {PROCESSES} workers of {MEMORY}",
+            lines,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -60,7 +60,9 @@ def main(path: Path | None, n: int, d: int, k: int, repeats: int) -> None:
         for streamed in (False, True):
             where = "read in each pass" if streamed else "in memory"
             _, lines = compare(rows, k, repeats, streamed=streamed)
-            click.echo(table(f"n={layout.n:,} d={d} k={k}, float32, {THREADS} threads, {where}", lines))
+            click.echo(
+                table(f"n={layout.n:,} d={d} k={k}, float32, {THREADS} threads, {where}", lines)
+            )
 
 
 if __name__ == "__main__":

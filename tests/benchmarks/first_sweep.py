@@ -99,7 +99,9 @@ class Recording:
 def _recorded(work: Callable[[], Scan]) -> Recorded:
     started, cpu = perf_counter(), thread_time()
     answer = work()
-    return Recorded(answer, (Span((os.getpid(), get_ident()), started, perf_counter(), thread_time() - cpu),))
+    return Recorded(
+        answer, (Span((os.getpid(), get_ident()), started, perf_counter(), thread_time() - cpu),)
+    )
 
 
 @dataclass(frozen=True)
@@ -135,20 +137,26 @@ class Watched:
         """What the first pass found."""
         return self.source.summary
 
-    def fold(self, reduction: Reduction[Scan], blocks: range | None = None, name: str = "fold") -> Scan:
+    def fold(
+        self, reduction: Reduction[Scan], blocks: range | None = None, name: str = "fold"
+    ) -> Scan:
         """The answer of the source."""
         seen = range(self.plan.n_blocks) if blocks is None else blocks
         started = perf_counter()
         found = self.source.fold(Recording(reduction), blocks, name)
         births = len(found.answer.proposals)
-        self.rounds.append(Round(self.plan.rows_of(seen), births, started, perf_counter(), found.spans))
+        self.rounds.append(
+            Round(self.plan.rows_of(seen), births, started, perf_counter(), found.spans)
+        )
         return found.answer
 
     def map(self, kernel: Kernel, sink: Sink, name: str = "map") -> None:
         """As the source does."""
         self.source.map(kernel, sink, name)
 
-    def run(self, jobs: Sequence[Callable[[Any], Any]], shared: Any, name: str = "run") -> list[Any]:
+    def run(
+        self, jobs: Sequence[Callable[[Any], Any]], shared: Any, name: str = "run"
+    ) -> list[Any]:
         """As the source does."""
         return self.source.run(jobs, shared, name)
 
@@ -209,17 +217,27 @@ def serial_stretches(spans: Sequence[Span], start: float, stop: float) -> list[t
 def lines(sweep: Sweep) -> Iterator[Line]:
     """What the table says of a sweep."""
     for number, each in enumerate(sweep.rounds, 1):
-        work = sum(span.stop - span.start for span in each.spans) / WORKERS / (each.stop - each.start)
+        work = (
+            sum(span.stop - span.start for span in each.spans) / WORKERS / (each.stop - each.start)
+        )
         text = f"{each.rows:,} rows, {each.births:,} births, {each.stop - each.start:.3f} s, {work:.0%} busy"
         yield Line(f"round {number}", text)
     yield Line("sweep", f"{sweep.seconds:.3f} s, {len(sweep.rounds)} rounds")
     cpu = sum(span.cpu for span in sweep.spans)
-    yield Line("CPU seconds of scans and merges", f"{cpu:.3f}, {cpu / WORKERS / sweep.seconds:.0%} of {WORKERS} CPUs")
+    yield Line(
+        "CPU seconds of scans and merges",
+        f"{cpu:.3f}, {cpu / WORKERS / sweep.seconds:.0%} of {WORKERS} CPUs",
+    )
     start, stop = max(sweep.serial, key=lambda stretch: stretch[1] - stretch[0])
     longest, total = stop - start, sum(stop - start for start, stop in sweep.serial)
     where = f"rounds {sweep.round_at(start)} to {sweep.round_at(stop)}"
     share = longest / sweep.seconds
-    yield judged("longest serial stretch / sweep", share, f"{share:.1%}, {longest:.3f} s, {where}", most=MOST_SERIAL)
+    yield judged(
+        "longest serial stretch / sweep",
+        share,
+        f"{share:.1%}, {longest:.3f} s, {where}",
+        most=MOST_SERIAL,
+    )
     yield Line("all serial time / sweep", f"{total / sweep.seconds:.1%}, {total:.3f} s")
 
 
@@ -227,7 +245,9 @@ def lines(sweep: Sweep) -> Iterator[Line]:
 def two_workers() -> Iterator[Client]:
     """Two Dask worker processes of one thread."""
     with same_environment():
-        cluster = LocalCluster(n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=":0")
+        cluster = LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=":0"
+        )
     with cluster, Client(cluster) as client:
         yield client
 
@@ -239,11 +259,15 @@ def second_sweep(source: Callable[[], RowSource], penalty: float) -> Sweep:
 
 
 @click.command(help=__doc__)
-@click.option("--kind", default=Shape.kind, show_default=True, type=click.Choice(["blobs", "uniform"]))
+@click.option(
+    "--kind", default=Shape.kind, show_default=True, type=click.Choice(["blobs", "uniform"])
+)
 @click.option("--rows", default=Shape.n, show_default=True, help="Rows.")
 @click.option("--columns", default=Shape.d, show_default=True, help="Columns.")
 @click.option("--blobs", default=Shape.blobs, show_default=True, help="Blobs.")
-@click.option("--penalty", default=Shape.penalty, show_default=True, help="Penalty; it decides the births.")
+@click.option(
+    "--penalty", default=Shape.penalty, show_default=True, help="Penalty; it decides the births."
+)
 def main(kind: Kind, rows: int, columns: int, blobs: int, penalty: float) -> None:
     """Both tables."""
     shape = Shape(kind, rows, columns, blobs, penalty)

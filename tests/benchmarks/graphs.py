@@ -50,7 +50,9 @@ class Found:
     """Normalized mutual information with the blocks."""
 
 
-def planted(blocks: int, size: int, inside: float, outside: float, seed: int = 0) -> tuple[csr_array, np.ndarray]:
+def planted(
+    blocks: int, size: int, inside: float, outside: float, seed: int = 0
+) -> tuple[csr_array, np.ndarray]:
     """A graph of blocks of nodes with mean degrees inside and outside a block, and the blocks."""
     rng, n = np.random.default_rng(seed), blocks * size
     within, across = round(n * inside / 2), round(n * outside / 2)
@@ -84,15 +86,26 @@ def on_workers(graph: csr_array, penalty: float, workers: int, memory: str) -> A
     """Our labels of a graph that worker processes read from a store."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "graph.zarr")
-        group = zarr.create_group(path, attributes={"encoding-type": "csr_matrix", "shape": list(graph.shape)})
+        group = zarr.create_group(
+            path, attributes={"encoding-type": "csr_matrix", "shape": list(graph.shape)}
+        )
         for name in ("data", "indices", "indptr"):
-            group.create_array(name, data=getattr(graph, name), chunks=(2**20,), config={"write_empty_chunks": True})
+            group.create_array(
+                name,
+                data=getattr(graph, name),
+                chunks=(2**20,),
+                config={"write_empty_chunks": True},
+            )
         with connect(None, workers, 1, memory, 60) as client:
             run = str(Path(folder, "run.zarr"))
-            return np.asarray(fit(path, run, GraphCutDPMeans(penalty, random_state=0), client=client).labels_)
+            return np.asarray(
+                fit(path, run, GraphCutDPMeans(penalty, random_state=0), client=client).labels_
+            )
 
 
-def methods(penalty: float, blocks: int, n: int, workers: int, memory: str) -> dict[str, Callable[[csr_array], Any]]:
+def methods(
+    penalty: float, blocks: int, n: int, workers: int, memory: str
+) -> dict[str, Callable[[csr_array], Any]]:
     """What gives labels of a graph, by name."""
     ours = partial(on_workers, workers=workers, memory=memory) if workers else in_memory
     found: dict[str, Callable[[csr_array], Any]] = {OURS: partial(ours, penalty=penalty)}
@@ -100,7 +113,9 @@ def methods(penalty: float, blocks: int, n: int, workers: int, memory: str) -> d
         found["Louvain"] = lambda graph: Louvain(random_state=0).fit_predict(csr_matrix(graph))
         found["Leiden"] = lambda graph: Leiden(random_state=0).fit_predict(csr_matrix(graph))
     if n <= MOST_SPECTRAL:
-        spectral = SpectralClustering(blocks, affinity="precomputed", assign_labels="cluster_qr", random_state=0)
+        spectral = SpectralClustering(
+            blocks, affinity="precomputed", assign_labels="cluster_qr", random_state=0
+        )
         found["SpectralClustering, k given"] = spectral.fit_predict
     return found
 
@@ -121,13 +136,21 @@ def compared(
 def lines(found: dict[str, Found]) -> list[Line]:
     """The lines of these, and whether none is lower than ours."""
     each = [
-        Line(name, f"{one.seconds:.1f} s, {one.k:,} clusters, cut {one.cut:.4f}, NMI {one.agreement:.3f}")
+        Line(
+            name,
+            f"{one.seconds:.1f} s, {one.k:,} clusters, cut {one.cut:.4f}, NMI {one.agreement:.3f}",
+        )
         for name, one in found.items()
     ]
     others = {name: one.objective for name, one in found.items() if name != OURS}
     ours, rounding = found[OURS].objective, 1e-9 * found[OURS].k
     beside = [
-        judged(f"cut + penalty k of {OURS}, and of {name}", ours, f"{ours:.4f}, {other:.4f}", most=other + rounding)
+        judged(
+            f"cut + penalty k of {OURS}, and of {name}",
+            ours,
+            f"{ours:.4f}, {other:.4f}",
+            most=other + rounding,
+        )
         for name, other in others.items()
     ]
     return [*each, *beside]
@@ -136,14 +159,22 @@ def lines(found: dict[str, Found]) -> list[Line]:
 @click.command()
 @click.option("--blocks", default=20, show_default=True)
 @click.option("--size", default=500, show_default=True, help="Nodes of a block.")
-@click.option("--inside", default=30.0, show_default=True, help="Mean links of a node inside its block.")
+@click.option(
+    "--inside", default=30.0, show_default=True, help="Mean links of a node inside its block."
+)
 @click.option("--outside", default=19.0, show_default=True, help="Mean links of a node to others.")
 @click.option("--penalty", default=-0.6, show_default=True)
-@click.option("--workers", default=0, help="Processes that read the graph from a store; none for threads in memory.")
+@click.option(
+    "--workers",
+    default=0,
+    help="Processes that read the graph from a store; none for threads in memory.",
+)
 @click.option("--memory", default="2GB", show_default=True, help="Of each worker.")
 def main(**problem: Any) -> None:
     """Print the table of one planted partition."""
-    title = f"{problem['blocks']:,} blocks of {problem['size']:,} nodes, penalty {problem['penalty']}"
+    title = (
+        f"{problem['blocks']:,} blocks of {problem['size']:,} nodes, penalty {problem['penalty']}"
+    )
     click.echo(table(title, lines(compared(**problem))))
 
 

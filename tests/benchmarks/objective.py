@@ -154,8 +154,14 @@ def grid_lines(anchor: Anchor, rows: np.ndarray[Any, Any]) -> Iterator[Line]:
         lowest = min(lowest, means.inertia_ + anchor.penalty * k)
     seconds = perf_counter() - started
     ratio = found.seconds / seconds
-    yield judged(f"{anchor}: search / grid, time", ratio, f"{ratio:.3f}  {found.seconds:.1f} s", most=0.1)
-    yield judged(f"{anchor}: search / grid, objective", found.objective / lowest, f"{found.objective / lowest:.5f}")
+    yield judged(
+        f"{anchor}: search / grid, time", ratio, f"{ratio:.3f}  {found.seconds:.1f} s", most=0.1
+    )
+    yield judged(
+        f"{anchor}: search / grid, objective",
+        found.objective / lowest,
+        f"{found.objective / lowest:.5f}",
+    )
 
 
 def passes_lines(anchor: Anchor, rows: np.ndarray[Any, Any]) -> Iterator[Line]:
@@ -165,12 +171,20 @@ def passes_lines(anchor: Anchor, rows: np.ndarray[Any, Any]) -> Iterator[Line]:
     text = f"{passes:.0f} of {found.passes:.0f}, k={found.n_clusters}, J={found.objective:.8g}, {found.seconds:.1f} s"
     yield judged(f"{anchor}: passes to 0.5 %", passes, text, most=MOST_PASSES)
     if anchor.objective:
-        reached = next(s.state.objective for s in reversed(found.steps) if s.state.rows_read <= MOST_PASSES * len(rows))
+        reached = next(
+            s.state.objective
+            for s in reversed(found.steps)
+            if s.state.rows_read <= MOST_PASSES * len(rows)
+        )
         ratio = reached / anchor.objective
-        yield judged(f"{anchor}: J after {MOST_PASSES} passes / best known", ratio, f"{ratio:.5f}", most=1.01)
+        yield judged(
+            f"{anchor}: J after {MOST_PASSES} passes / best known", ratio, f"{ratio:.5f}", most=1.01
+        )
 
 
-def problems(names: str | None, folder: Path | None, fraction: float) -> Iterator[tuple[Anchor, np.ndarray[Any, Any]]]:
+def problems(
+    names: str | None, folder: Path | None, fraction: float
+) -> Iterator[tuple[Anchor, np.ndarray[Any, Any]]]:
     """The problems whose sets are there."""
     for anchor in ANCHORS if folder else SYNTHETIC:
         if names is None or anchor.name in names.split(","):
@@ -182,12 +196,23 @@ def problems(names: str | None, folder: Path | None, fraction: float) -> Iterato
 
 
 @click.command(help=__doc__)
-@click.option("--data", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Sets.")
+@click.option(
+    "--data", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Sets."
+)
 @click.option("--only", help="Names of sets, with commas between them.")
-@click.option("--part", type=click.Choice(["quality", "time", "passes"]), multiple=True, help="Tables; default all.")
+@click.option(
+    "--part",
+    type=click.Choice(["quality", "time", "passes"]),
+    multiple=True,
+    help="Tables; default all.",
+)
 @click.option("--seeds", default=3, show_default=True, help="Searches of each problem.")
-@click.option("--rows-fraction", default=1.0, show_default=True, help="Fraction of the synthetic rows.")
-def main(folder: Path | None, only: str | None, part: tuple[str, ...], seeds: int, rows_fraction: float) -> None:
+@click.option(
+    "--rows-fraction", default=1.0, show_default=True, help="Fraction of the synthetic rows."
+)
+def main(
+    folder: Path | None, only: str | None, part: tuple[str, ...], seeds: int, rows_fraction: float
+) -> None:
     """Print the tables, a problem at a time."""
     if not find_spec("bkmeans"):
         click.echo("bkmeans is not installed: the times are left out")

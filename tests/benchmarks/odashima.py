@@ -63,20 +63,26 @@ def methods(penalty: float) -> dict[str, Any]:
     }
 
 
-def orders(rows: npt.NDArray[np.float32], seeds: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
+def orders(
+    rows: npt.NDArray[np.float32], seeds: Sequence[int]
+) -> Iterator[npt.NDArray[np.float32]]:
     """The rows in a random order for each seed."""
     for seed in seeds:
         yield rows[np.random.default_rng(seed).permutation(len(rows))]
 
 
-def results(rows: npt.NDArray[np.float32], penalty: float, seeds: Sequence[int]) -> dict[str, list[Result]]:
+def results(
+    rows: npt.NDArray[np.float32], penalty: float, seeds: Sequence[int]
+) -> dict[str, list[Result]]:
     """What each method makes of each order."""
     found: dict[str, list[Result]] = {name: [] for name in methods(penalty)}
     for ordered in orders(rows, seeds):
         for name, model in methods(penalty).items():
             started = process_time()
             model.fit(ordered)
-            found[name].append(Result(model.objective_, model.n_clusters_, process_time() - started))
+            found[name].append(
+                Result(model.objective_, model.n_clusters_, process_time() - started)
+            )
     return found
 
 
@@ -97,7 +103,9 @@ def lines(found: dict[str, list[Result]], published: dict[str, str]) -> list[Lin
     shown = []
     for name, each in found.items():
         mean, width = interval([result.cost / UNIT for result in each])
-        k, seconds = (fmean(values) for values in zip(*((one.k, one.seconds) for one in each), strict=True))
+        k, seconds = (
+            fmean(values) for values in zip(*((one.k, one.seconds) for one in each), strict=True)
+        )
         paper = f"published {published[name]}" if name in published else ""
         shown.append(Line(name, f"{mean:.3f} ± {width:.3f}", paper, f"k {k:,.0f}, {seconds:.1f} s"))
     return shown
@@ -109,7 +117,9 @@ def synthetic(n: int = 70_000, d: int = 10) -> npt.NDArray[np.float32]:
 
 
 @click.command(help=__doc__)
-@click.option("--data", type=click.Path(path_type=Path), default=DATA, help="An .npz file with an array X.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=DATA, help="An .npz file with an array X."
+)
 @click.option("--rows", "n_rows", type=click.IntRange(1), help="The first rows alone.")
 @click.option("--orders", "n_orders", type=click.IntRange(1), default=len(SEEDS), show_default=True)
 def main(data: Path, n_rows: int | None, n_orders: int) -> None:
@@ -118,9 +128,13 @@ def main(data: Path, n_rows: int | None, n_orders: int) -> None:
     rows = np.load(data)["X"] if there else synthetic()
     comparable = there and n_rows is None and rows.shape == (70_000, 10)
     rows = rows[:n_rows]
-    click.echo(f"{len(rows):,} rows of {data.name if there else 'a normal distribution'}; cost in 1e5")
+    click.echo(
+        f"{len(rows):,} rows of {data.name if there else 'a normal distribution'}; cost in 1e5"
+    )
     for column, penalty in enumerate(PENALTIES):
-        published = {name: values[column] for name, values in PUBLISHED.items()} if comparable else {}
+        published = (
+            {name: values[column] for name, values in PUBLISHED.items()} if comparable else {}
+        )
         with threadpool_limits(1):
             found = results(rows, penalty, range(n_orders))
         click.echo(table(f"penalty {penalty:g}, {n_orders} orders", lines(found, published)))

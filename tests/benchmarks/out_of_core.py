@@ -28,7 +28,16 @@ import click
 import numpy as np
 import zarr
 from distributed import Client, LocalCluster
-from ratios import Line, interleaved, judged, ratio_line, same_environment, seconds_line, table, timed
+from ratios import (
+    Line,
+    interleaved,
+    judged,
+    ratio_line,
+    same_environment,
+    seconds_line,
+    table,
+    timed,
+)
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from dask_dpmeans.engine.occ import Round, round_of
@@ -86,7 +95,9 @@ def stored(path: Path, layout: Layout) -> "zarr.Array[Any]":
     if path.exists():
         array = zarr.open_array(path, mode="r")
         if array.shape != (layout.n, layout.d) or array.chunks != (layout.chunk_rows, layout.d):
-            raise click.UsageError(f"{path} holds {array.shape} in chunks of {array.chunks}: remove it, or say where")
+            raise click.UsageError(
+                f"{path} holds {array.shape} in chunks of {array.chunks}: remove it, or say where"
+            )
         return array
     unfinished = path.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -100,7 +111,9 @@ def stored(path: Path, layout: Layout) -> "zarr.Array[Any]":
 
     def write(start: int) -> None:
         shape = (layout.chunk_rows, layout.d)
-        array[start : start + layout.chunk_rows] = np.random.default_rng([0, start]).standard_normal(shape, np.float32)
+        array[start : start + layout.chunk_rows] = np.random.default_rng(
+            [0, start]
+        ).standard_normal(shape, np.float32)
 
     with ThreadPoolExecutor(PROCESSES) as pool:
         list(pool.map(write, layout.starts))
@@ -120,7 +133,10 @@ def sum_part(path: Path, start: int, stop: int) -> float:
 @contextmanager
 def reading(path: Path) -> Iterator[Callable[[], float]]:
     """The sum of a store, by processes that read a part each."""
-    n, chunk_rows = zarr.open_array(path, mode="r").shape[0], zarr.open_array(path, mode="r").chunks[0]
+    n, chunk_rows = (
+        zarr.open_array(path, mode="r").shape[0],
+        zarr.open_array(path, mode="r").chunks[0],
+    )
     chunks = -(-n // chunk_rows)
     cuts = [min(n, chunk_rows * (chunks * part // PROCESSES)) for part in range(PROCESSES + 1)]
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
@@ -131,17 +147,19 @@ def reading(path: Path) -> Iterator[Callable[[], float]]:
 def opened(path: Path) -> Iterator[tuple[RowSource, Client]]:
     """The store as a source on fresh workers."""
     with same_environment():
-        cluster = LocalCluster(PROCESSES, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=":0")
-    with (
-        cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+        cluster = LocalCluster(
+            PROCESSES, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=":0"
+        )
+    with cluster, Client(cluster, set_as_default=False) as client:
         yield as_source(str(path), client=client), client
 
 
 def sweep_of(path: Path, k: int) -> Round[Centers, Scan]:
     """A pass against the first k rows."""
-    return round_of(Openings(LinearPrice(1e9), None), Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)))
+    return round_of(
+        Openings(LinearPrice(1e9), None),
+        Centers(zarr.open_array(path, mode="r")[:k].astype(np.float64)),
+    )
 
 
 def anew(source: RowSource) -> RowSource:
@@ -161,7 +179,9 @@ def peak_memory() -> int:
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return 1024 * int(line.split()[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def worker_memory(path: Path, k: int) -> int:
@@ -177,7 +197,9 @@ def memory_lines(eighth: Path, whole: Path, k: int) -> list[Line]:
     return [
         Line("peak of a worker, 1/8 of the rows", f"{small / 1e6:.0f} MB"),
         Line("peak of a worker, all rows", f"{large / 1e6:.0f} MB"),
-        judged("all rows / 1/8 of the rows", large / small, f"{large / small:.3f}", most=MOST_GROWTH),
+        judged(
+            "all rows / 1/8 of the rows", large / small, f"{large / small:.3f}", most=MOST_GROWTH
+        ),
     ]
 
 
@@ -194,8 +216,13 @@ def compare(path: Path, k: int, repeats: int) -> Comparison:
     """One pass over a store against reading it."""
     sweep = sweep_of(path, k)
     with opened(path) as (source, _), reading(path) as total:
-        times = interleaved({READING: timed(total), PASS: timed(partial(passed, source, sweep))}, repeats)
-        lines = [*(seconds_line(times, name) for name in times), ratio_line(times, PASS, READING, most=MOST_READING)]
+        times = interleaved(
+            {READING: timed(total), PASS: timed(partial(passed, source, sweep))}, repeats
+        )
+        lines = [
+            *(seconds_line(times, name) for name in times),
+            ratio_line(times, PASS, READING, most=MOST_READING),
+        ]
         return Comparison(passed(source, sweep), total(), lines)
 
 
@@ -206,7 +233,9 @@ def beside_memory(path: Path, k: int, repeats: int) -> list[Line]:
         IN_MEMORY: as_source(rows[:], threads=PROCESSES),
         STREAMED: as_source(rows, threads=PROCESSES, memory_limit=decoded_bytes(rows)),
     }
-    times = interleaved({name: timed(partial(passed, source, sweep)) for name, source in sources.items()}, repeats)
+    times = interleaved(
+        {name: timed(partial(passed, source, sweep)) for name, source in sources.items()}, repeats
+    )
     lines = [seconds_line(times, name) for name in times]
     return [*lines, ratio_line(times, STREAMED, IN_MEMORY, most=MOST_STREAMING)]
 
@@ -241,11 +270,15 @@ def main(path: Path | None, gigabytes: float, d: int, k: int, repeats: int) -> N
         stored(whole, layout)
         stored(eighth, layout.eighth())
         lines = [*memory_lines(eighth, whole, k), *compare(whole, k, repeats).lines]
-        click.echo(table(f"n={layout.n:,} d={d} k={k}, float32, {PROCESSES} workers of {MEMORY}", lines))
+        click.echo(
+            table(f"n={layout.n:,} d={d} k={k}, float32, {PROCESSES} workers of {MEMORY}", lines)
+        )
         narrow = Layout.of(gigabytes / 16, NARROW)
         stored(place / "narrow.zarr", narrow)
         lines = beside_memory(place / "narrow.zarr", MANY, repeats)
-        click.echo(table(f"n={narrow.n:,} d={NARROW} k={MANY:,}, float32, {PROCESSES} threads", lines))
+        click.echo(
+            table(f"n={narrow.n:,} d={NARROW} k={MANY:,}, float32, {PROCESSES} threads", lines)
+        )
 
 
 if __name__ == "__main__":

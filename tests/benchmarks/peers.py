@@ -149,7 +149,9 @@ class Outcome:
         return f"{found.seconds:.3f} s; J {self.objective:.7g}; {size}"
 
 
-def timed_fit(fit: Callable[[Any], Any], warm: Any, rows: Any, ready: Callable[[], None]) -> tuple[Any, float]:
+def timed_fit(
+    fit: Callable[[Any], Any], warm: Any, rows: Any, ready: Callable[[], None]
+) -> tuple[Any, float]:
     """What a fit of the rows answers, and its seconds, after one of a few rows."""
     fit(warm)
     ready()
@@ -160,7 +162,10 @@ def timed_fit(fit: Callable[[Any], Any], warm: Any, rows: Any, ready: Callable[[
 
 def ours_of(task: Task, ready: Callable[[], None], search: bool) -> Fitted:
     """DPMeans in memory."""
-    rows, method = task.rows(), DPMeans(task.penalty, search=search, max_iter=MOST_ITERATIONS, random_state=0)
+    rows, method = (
+        task.rows(),
+        DPMeans(task.penalty, search=search, max_iter=MOST_ITERATIONS, random_state=0),
+    )
     model, seconds = timed_fit(method.fit, rows[:WARM_ROWS], rows, ready)
     return Fitted(seconds, model.cluster_centers_, model.n_passes_, peak_memory(), model.n_iter_)
 
@@ -178,19 +183,25 @@ def searched(task: Task, ready: Callable[[], None]) -> Fitted:
 def pdc(task: Task, ready: Callable[[], None]) -> Fitted:
     """The other Python's `pdc-dp-means`."""
     command = [str(task.pdc_python), "-I", "-c", PDC_SCRIPT, str(task.path), repr(task.penalty)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise RuntimeError("pdc-dp-means did not start")
         ready()
         answer = json.loads(process.stdout.read())
-    return Fitted(answer["seconds"], np.array(answer["centers"]), answer["passes"], answer["memory"])
+    return Fitted(
+        answer["seconds"], np.array(answer["centers"]), answer["passes"], answer["memory"]
+    )
 
 
 def scikit_learn(make: Callable[[int], Any], task: Task, ready: Callable[[], None]) -> Fitted:
     """A k-means of scikit-learn's."""
     rows = task.rows()
-    model, seconds = timed_fit(lambda rows: make(min(task.k, len(rows))).fit(rows), rows[:WARM_ROWS], rows, ready)
+    model, seconds = timed_fit(
+        lambda rows: make(min(task.k, len(rows))).fit(rows), rows[:WARM_ROWS], rows, ready
+    )
     return Fitted(seconds, model.cluster_centers_.astype(np.float64), model.n_iter_, peak_memory())
 
 
@@ -218,7 +229,11 @@ def faiss_kmeans(task: Task, ready: Callable[[], None]) -> Fitted:
     def fit(rows: npt.NDArray[np.float32]) -> Any:
         k = min(task.k, len(rows))
         model = faiss.Kmeans(
-            rows.shape[1], k, seed=0, min_points_per_centroid=1, max_points_per_centroid=ceil(len(rows) / k)
+            rows.shape[1],
+            k,
+            seed=0,
+            min_points_per_centroid=1,
+            max_points_per_centroid=ceil(len(rows) / k),
         )
         model.train(rows)
         return model
@@ -231,7 +246,10 @@ def faiss_kmeans(task: Task, ready: Callable[[], None]) -> Fitted:
 def workers() -> Iterator[Client]:
     """Fresh ones, of one thread each."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    with LocalCluster(CORES, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(CORES, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
         yield client
 
 
@@ -251,7 +269,9 @@ def resident_chunks(path: Path, chunk_rows: int, client: Client) -> da.Array:
     return array
 
 
-def on_dask(fit: Callable[[Any], Any], task: Task, ready: Callable[[], None]) -> tuple[Any, float, int]:
+def on_dask(
+    fit: Callable[[Any], Any], task: Task, ready: Callable[[], None]
+) -> tuple[Any, float, int]:
     """A fit on workers that hold the rows, its seconds, and the peak of all processes together."""
     with workers() as client:
         n = np.load(task.path, mmap_mode="r").shape[0]
@@ -262,7 +282,9 @@ def on_dask(fit: Callable[[Any], Any], task: Task, ready: Callable[[], None]) ->
 
 def births_on_dask(task: Task, ready: Callable[[], None]) -> Fitted:
     """Births only."""
-    model, seconds, memory = on_dask(DPMeans(task.penalty, max_iter=MOST_ITERATIONS).fit, task, ready)
+    model, seconds, memory = on_dask(
+        DPMeans(task.penalty, max_iter=MOST_ITERATIONS).fit, task, ready
+    )
     return Fitted(seconds, model.cluster_centers_, model.n_passes_, memory, model.n_iter_)
 
 
@@ -329,7 +351,9 @@ def outcome(competitor: Competitor, task: Task, limit: float) -> Outcome:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid or 0, signal.SIGKILL)
-    rows = np.load(task.path) if task.path.suffix == ".npy" else zarr.open_array(task.path, mode="r")
+    rows = (
+        np.load(task.path) if task.path.suffix == ".npy" else zarr.open_array(task.path, mode="r")
+    )
     inertia = inertia_of(as_source(rows), fitted.centers)
     return Outcome(fitted.seconds, fitted, inertia + task.penalty * len(fitted.centers))
 
@@ -380,7 +404,9 @@ def blobs(fraction: float, n_rows: int = 2_000_000) -> tuple[Synthetic, Problem]
     n = int(n_rows * fraction)
     k = min(1_000, ceil(n / 20))
     price = BLOB_ROW_PRICE * n / k
-    return Synthetic("blobs", n, 16, k, 0), Problem("blobs", BLOB_PENALTY, price, least_pdc=10.0, most_one=2.0)
+    return Synthetic("blobs", n, 16, k, 0), Problem(
+        "blobs", BLOB_PENALTY, price, least_pdc=10.0, most_one=2.0
+    )
 
 
 def in_memory(problem: Problem, task: Task, peers: Sequence[str], limit: float) -> Outcomes:
@@ -394,11 +420,20 @@ def in_memory(problem: Problem, task: Task, peers: Sequence[str], limit: float) 
     if problem.price is not None:
         priced = replace(task, penalty=problem.price)
         found[SEARCH] = outcome(searched, priced, limit)
-        found.update(told(found[SEARCH], priced, {key: value for key, value in KMEANS.items() if key in peers}, limit))
+        found.update(
+            told(
+                found[SEARCH],
+                priced,
+                {key: value for key, value in KMEANS.items() if key in peers},
+                limit,
+            )
+        )
     return found
 
 
-def told(ours: Outcome, task: Task, peers: Mapping[str, tuple[str, Competitor]], limit: float) -> dict[str, Outcome]:
+def told(
+    ours: Outcome, task: Task, peers: Mapping[str, tuple[str, Competitor]], limit: float
+) -> dict[str, Outcome]:
     """Peers that are told our clusters and iterations; none where ours did not end."""
     if ours.fitted is None:
         return {}
@@ -410,7 +445,10 @@ def on_chunks(penalty: float, task: Task, peers: Sequence[str], limit: float) ->
     """Births only and dask-ml, on workers that hold the rows."""
     task = replace(task, penalty=penalty)
     ours = outcome(births_on_dask, task, limit)
-    return {BIRTHS: ours, **told(ours, task, {"dask-ml": (DASK_ML, dask_ml)} if "dask-ml" in peers else {}, limit)}
+    return {
+        BIRTHS: ours,
+        **told(ours, task, {"dask-ml": (DASK_ML, dask_ml)} if "dask-ml" in peers else {}, limit),
+    }
 
 
 def on_store(penalty: float, task: Task, peers: Sequence[str], limit: float) -> Outcomes:
@@ -432,16 +470,26 @@ def time_lines(found: Outcomes, above: str, below: str, **target: float | None) 
     bound = ">" if upper.fitted is None else "<" if lower.fitted is None else ""
     line = judged(f"{above} / {below}, time", ratio, f"{bound} {ratio:.3f}".strip(), **target)
     proven = {">": ("at least met", "at most missed"), "<": ("at most met", "at least missed")}
-    certain = not bound or not line.verdict or f"{line.target[:8].strip()} {line.verdict}" in proven[bound]
+    certain = (
+        not bound
+        or not line.verdict
+        or f"{line.target[:8].strip()} {line.verdict}" in proven[bound]
+    )
     yield line if certain else replace(line, verdict="open")
 
 
-def objective_lines(found: Outcomes, above: str, below: str, *, strictly: bool = False) -> Iterator[Line]:
+def objective_lines(
+    found: Outcomes, above: str, below: str, *, strictly: bool = False
+) -> Iterator[Line]:
     """The objective of one over that of another, which has to be no higher, or lower."""
     if above in found and below in found and found[above].fitted and found[below].fitted:
         ratio = found[above].objective / found[below].objective
         line = judged(f"{above} / {below}, J", ratio, f"{ratio:.5f}", most=1.0)
-        yield replace(line, target="below 1", verdict="met" if ratio < 1.0 else "missed") if strictly else line
+        yield (
+            replace(line, target="below 1", verdict="met" if ratio < 1.0 else "missed")
+            if strictly
+            else line
+        )
 
 
 def lines(problem: Problem, found: Outcomes) -> list[Line]:
@@ -465,13 +513,18 @@ def present(names: Sequence[str], pdc_python: str | None) -> list[str]:
     for name in names:
         if name == "pdc":
             command = [str(pdc_python), "-I", "-c", "import pdc_dp_means"]
-            there = pdc_python is not None and subprocess.run(command, capture_output=True).returncode == 0
+            there = (
+                pdc_python is not None
+                and subprocess.run(command, capture_output=True).returncode == 0
+            )
         else:
             there = name not in MODULES or find_spec(MODULES[name]) is not None
         if there:
             found.append(name)
         else:
-            click.echo(f"{name} is not installed{' where --pdc-python says' * (name == 'pdc')}: left out")
+            click.echo(
+                f"{name} is not installed{' where --pdc-python says' * (name == 'pdc')}: left out"
+            )
     return found
 
 
@@ -502,7 +555,9 @@ def synthetic_tables(
     if "blobs" in wanted:
         yield title(problem, shape), lines(problem, in_memory(problem, task, peers, limit))
     if "chunks" in wanted:
-        chunks = replace(problem, name=f"blobs in {task.chunks:,} chunks on {CORES} workers", price=None)
+        chunks = replace(
+            problem, name=f"blobs in {task.chunks:,} chunks on {CORES} workers", price=None
+        )
         yield title(chunks, shape), lines(chunks, on_chunks(BLOB_PENALTY, task, peers, limit))
     if "store" in wanted:
         data, _ = blobs(fraction, STORE_ROWS)
@@ -516,7 +571,9 @@ def synthetic_tables(
 def title(problem: Problem, shape: tuple[int, ...]) -> str:
     """What a table is about."""
     penalties = {"births": problem.births, "search and k-means": problem.price}
-    shown = "; ".join(f"{name} at penalty {value:g}" for name, value in penalties.items() if value is not None)
+    shown = "; ".join(
+        f"{name} at penalty {value:g}" for name, value in penalties.items() if value is not None
+    )
     return f"{problem.name}, {shape[0]:,} x {shape[1]}; {shown}"
 
 
@@ -526,7 +583,9 @@ def names(default: Sequence[str]) -> Callable[[Any, Any, str | None], list[str]]
     def read(context: Any, parameter: Any, value: str | None) -> list[str]:
         given = list(default) if value is None else value.split(",")
         if unknown := set(given) - set(default):
-            raise click.BadParameter(f"got {', '.join(sorted(unknown))}, knows {', '.join(default)}")
+            raise click.BadParameter(
+                f"got {', '.join(sorted(unknown))}, knows {', '.join(default)}"
+            )
         return given
 
     return read
@@ -534,12 +593,22 @@ def names(default: Sequence[str]) -> Callable[[Any, Any, str | None], list[str]]
 
 @click.command(help=__doc__)
 @click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Sets.")
-@click.option("--only", callback=names((*(each.name for each in PROBLEMS), *SYNTHETIC)), help="Names of sets.")
+@click.option(
+    "--only", callback=names((*(each.name for each in PROBLEMS), *SYNTHETIC)), help="Names of sets."
+)
 @click.option("--peers", "wanted", callback=names(PEERS), help=f"Some of {','.join(PEERS)}.")
-@click.option("--rows-fraction", default=1.0, show_default=True, help="Fraction of the synthetic rows.")
-@click.option("--pdc-python", type=click.Path(exists=True, dir_okay=False), help="The Python that has pdc-dp-means.")
+@click.option(
+    "--rows-fraction", default=1.0, show_default=True, help="Fraction of the synthetic rows."
+)
+@click.option(
+    "--pdc-python",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The Python that has pdc-dp-means.",
+)
 @click.option("--chunks", default=Task.chunks, show_default=True, help="Of the Dask array.")
-@click.option("--limit", default=600.0, show_default=True, help="Seconds after which a fit is stopped.")
+@click.option(
+    "--limit", default=600.0, show_default=True, help="Seconds after which a fit is stopped."
+)
 def main(
     data: Path | None,
     only: list[str],

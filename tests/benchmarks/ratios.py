@@ -39,7 +39,9 @@ def same_environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-def timed(function: Callable[[], Any], clock: Callable[[], float] = perf_counter) -> Callable[[], float]:
+def timed(
+    function: Callable[[], Any], clock: Callable[[], float] = perf_counter
+) -> Callable[[], float]:
     """What `function` takes, in seconds of a clock, each time that it is called."""
 
     def seconds() -> float:
@@ -54,7 +56,9 @@ def interleaved(competitors: Mapping[str, Callable[[], float]], repeats: int) ->
     """The seconds that each competitor reports, in rounds of one call each; a first round warms up, uncounted."""
     for competitor in competitors.values():
         competitor()
-    rounds = [{name: competitor() for name, competitor in competitors.items()} for _ in range(repeats)]
+    rounds = [
+        {name: competitor() for name, competitor in competitors.items()} for _ in range(repeats)
+    ]
     return {name: [each[name] for each in rounds] for name in competitors}
 
 
@@ -75,14 +79,24 @@ def seconds_line(times: Times, name: str) -> Line:
     return Line(name, f"{quartiles(times[name])[1]:.4f} s")
 
 
-def ratio_line(times: Times, above: str, below: str, *, most: float | None = None, least: float | None = None) -> Line:
+def ratio_line(
+    times: Times, above: str, below: str, *, most: float | None = None, least: float | None = None
+) -> Line:
     """The median over the rounds of one competitor's time over another's, and its quartiles."""
     values = [upper / lower for upper, lower in zip(times[above], times[below], strict=True)]
     low, middle, high = quartiles(values)
-    return judged(f"{above} / {below}", middle, f"{middle:.2f} ({low:.2f} to {high:.2f})", most=most, least=least)
+    return judged(
+        f"{above} / {below}",
+        middle,
+        f"{middle:.2f} ({low:.2f} to {high:.2f})",
+        most=most,
+        least=least,
+    )
 
 
-def judged(what: str, value: float, text: str, *, most: float | None = None, least: float | None = None) -> Line:
+def judged(
+    what: str, value: float, text: str, *, most: float | None = None, least: float | None = None
+) -> Line:
     """A line that says whether a value is as it has to be."""
     if most is not None:
         return Line(what, text, f"at most {most:g}", "met" if value <= most else "missed")
@@ -101,5 +115,8 @@ def table(title: str, lines: Sequence[Line]) -> str:
     """
     rows = [(line.what, line.value, line.target, line.verdict) for line in lines]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    padded = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     return "\n".join([title, *(f"  {row}".rstrip() for row in padded)])

@@ -52,21 +52,29 @@ class Rows:
 
     def chunk(self, number: int) -> npt.NDArray[np.float32]:
         """(chunk_rows, d)."""
-        return np.random.default_rng([0, number]).standard_normal((self.chunk_rows, self.d), np.float32)
+        return np.random.default_rng([0, number]).standard_normal(
+            (self.chunk_rows, self.d), np.float32
+        )
 
     def array(self) -> da.Array:
         """All rows, as a Dask array."""
         chunks = ((self.chunk_rows,) * self.chunks, (self.d,))
-        return da.map_blocks(_chunk, self, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0), np.float32))
+        return da.map_blocks(
+            _chunk, self, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0), np.float32)
+        )
 
     def part(self, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Some of the rows."""
         numbers = range(start // self.chunk_rows, -(-stop // self.chunk_rows))
         first = numbers.start * self.chunk_rows
-        return np.concatenate([self.chunk(number) for number in numbers])[start - first : stop - first]
+        return np.concatenate([self.chunk(number) for number in numbers])[
+            start - first : stop - first
+        ]
 
 
-def _chunk(rows: Rows, block_info: dict[None, dict[str, tuple[int, int]]]) -> npt.NDArray[np.float32]:
+def _chunk(
+    rows: Rows, block_info: dict[None, dict[str, tuple[int, int]]]
+) -> npt.NDArray[np.float32]:
     return rows.chunk(block_info[None]["chunk-location"][0])
 
 
@@ -78,7 +86,9 @@ def scan_part(rows: Rows, start: int, stop: int, sweep: Round[Centers, Scan]) ->
     """The kernel alone on the blocks of a part of the rows that starts with a block."""
     shard, height = Shard(start, _held(rows, start, stop), None), block_height(rows.d)
     with threadpool_limits(1):
-        blocks = shard.blocks(Prepare(np.dtype(np.float32)), height, range(-(-(stop - start) // height)))
+        blocks = shard.blocks(
+            Prepare(np.dtype(np.float32)), height, range(-(-(stop - start) // height))
+        )
         return merge_tree(map(sweep.chunk, blocks), sweep.combine)
 
 
@@ -90,12 +100,16 @@ def kernel_alone(rows: Rows, sweep: Round[Centers, Scan]) -> Iterator[Callable[[
     cuts = [min(rows.n, height * (blocks * part // PROCESSES)) for part in range(PROCESSES + 1)]
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn"))) for _ in range(PROCESSES)
+            stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
+            for _ in range(PROCESSES)
         ]
 
         def answer() -> Scan:
             parts = zip(processes, cuts, cuts[1:], strict=False)
-            running = [process.submit(scan_part, rows, start, stop, sweep) for process, start, stop in parts]
+            running = [
+                process.submit(scan_part, rows, start, stop, sweep)
+                for process, start, stop in parts
+            ]
             return merge_tree([future.result() for future in running], sweep.combine)
 
         yield answer
@@ -106,10 +120,7 @@ def resident_source(rows: Rows) -> Iterator[tuple[RowSource, float]]:
     """The rows as a source on worker processes, and the seconds it took to build from the array in their memory."""
     with same_environment():
         cluster = LocalCluster(n_workers=PROCESSES, threads_per_worker=1, dashboard_address=":0")
-    with (
-        cluster,
-        Client(cluster) as client,
-    ):
+    with cluster, Client(cluster) as client:
         array = client.persist(rows.array())
         wait(array)
         started = perf_counter()

@@ -15,7 +15,17 @@ from time import perf_counter
 import click
 import numpy as np
 from distributed import Client, LocalCluster
-from ratios import Line, Times, interleaved, judged, quartiles, ratio_line, same_environment, table, timed
+from ratios import (
+    Line,
+    Times,
+    interleaved,
+    judged,
+    quartiles,
+    ratio_line,
+    same_environment,
+    table,
+    timed,
+)
 
 from dask_dpmeans.engine.occ import Round, round_of
 from dask_dpmeans.engine.plan import Plan, block_height, merge_tree, shard_blocks
@@ -67,7 +77,9 @@ class Pass:
         """Its answer; nothing is known from passes before."""
         for shard in self.source.shards:
             shard.memories.clear()
-        return self.source.fold(round_of(Openings(LinearPrice(PENALTY)), Centers(self.centers.values)))
+        return self.source.fold(
+            round_of(Openings(LinearPrice(PENALTY)), Centers(self.centers.values))
+        )
 
 
 def costs(small: Size, repeats: int) -> Iterator[Line]:
@@ -81,7 +93,9 @@ def costs(small: Size, repeats: int) -> Iterator[Line]:
     times: Times = interleaved({what: timed(size.run()) for what, size in sizes.items()}, repeats)
     for what in list(sizes)[1:]:
         yield ratio_line(times, what, "pass")
-    middle = quartiles([more / less for more, less in zip(times["8 x the rows"], times["pass"], strict=True)])[1]
+    middle = quartiles(
+        [more / less for more, less in zip(times["8 x the rows"], times["pass"], strict=True)]
+    )[1]
     yield judged("8 x the rows, linear", middle, f"{middle:.2f}", most=LINEAR[1])
     yield judged("8 x the rows, no less", middle, f"{middle:.2f}", least=LINEAR[0])
 
@@ -104,7 +118,9 @@ class MadeUp:
         moments = Moments(np.full(k, shard), np.ones(k), np.ones((k, d)), np.ones(k))
         rows = np.zeros((self.proposals, d))
         return Scan(
-            moments, Proposals(shard * 10**6 + np.arange(self.proposals), rows, np.ones(self.proposals)), np.ones(k)
+            moments,
+            Proposals(shard * 10**6 + np.arange(self.proposals), rows, np.ones(self.proposals)),
+            np.ones(k),
         )
 
     def merge(self, answers: list[Scan]) -> Scan:
@@ -132,7 +148,9 @@ def coordinated(client: Client, shards: int, k: int, d: int) -> Borne:
     started = perf_counter()
     answer = executor.fold(job, pieces, "simulated")
     job.sweep.rule.validate(job.centers, answer)
-    return Borne(shards, perf_counter() - started, len(pickle.dumps(job)), len(pickle.dumps(answer)))
+    return Borne(
+        shards, perf_counter() - started, len(pickle.dumps(job)), len(pickle.dumps(answer))
+    )
 
 
 def planned_shards(n: int, d: int, workers: int) -> int:
@@ -144,12 +162,15 @@ def planned_shards(n: int, d: int, workers: int) -> int:
 def coordinator(shards: Sequence[int], k: int, d: int) -> Iterator[Line]:
     """Passes with so many shards, run; and those of larger clusters, reckoned."""
     with same_environment():
-        cluster = LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0")
+        cluster = LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+        )
     with cluster, Client(cluster) as client:
         full = coordinated(client, 10, k, d)
         borne = [coordinated(client, each, 1, d) for each in shards]
     yield Line(
-        "centers out, an answer in", f"{full.sent / 1e6:.2f} MB, {full.received / 1e6:.2f} MB each of up to {FAN_IN}"
+        "centers out, an answer in",
+        f"{full.sent / 1e6:.2f} MB, {full.received / 1e6:.2f} MB each of up to {FAN_IN}",
     )
     for each in borne:
         text = f"{each.seconds:.2f} s, {1e3 * each.seconds / each.shards:.2f} ms a shard"
@@ -159,20 +180,27 @@ def coordinator(shards: Sequence[int], k: int, d: int) -> Iterator[Line]:
         for rows in (10**9, 10**12):
             number = planned_shards(rows, d, workers)
             what = f"{rows:.0e} rows, {workers:,} workers of {THREADS} threads"
-            yield Line(what, f"{number:,} shards of {rows / number:,.0f} rows: {number * a_shard:,.1f} s a pass")
+            yield Line(
+                what,
+                f"{number:,} shards of {rows / number:,.0f} rows: {number * a_shard:,.1f} s a pass",
+            )
 
 
 @click.command(help=__doc__)
 @click.option("--rows", default=2**17, show_default=True, help="Rows of the smallest pass.")
 @click.option("--repeats", default=5, show_default=True, help="Rounds.")
 @click.option("--shards", default="500,2000", show_default=True, help="Numbers of shards to run.")
-@click.option("--clusters", default=1000, show_default=True, help="Clusters of the coordinator's pass.")
+@click.option(
+    "--clusters", default=1000, show_default=True, help="Clusters of the coordinator's pass."
+)
 def main(rows: int, repeats: int, shards: str, clusters: int) -> None:
     """Both tables."""
     small = Size(rows)
     click.echo(table(f"a pass, {small}", list(costs(small, repeats))))
     numbers = [int(each) for each in shards.split(",")]
-    click.echo(table(f"the coordinator, k={clusters:,} d=16", list(coordinator(numbers, clusters, 16))))
+    click.echo(
+        table(f"the coordinator, k={clusters:,} d=16", list(coordinator(numbers, clusters, 16)))
+    )
 
 
 if __name__ == "__main__":

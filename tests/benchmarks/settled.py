@@ -17,7 +17,11 @@ from dask_dpmeans.kernels.assign import Scan, merge_scans, scan
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.sources.shards import Prepare, Shard
 
-SHAPES = (Shape(200_000, 16, 512, 0.3, 0.0), Shape(200_000, 16, 2048, 0.3, 0.0), Shape(200_000, 2, 512, 0.3, 0.0))
+SHAPES = (
+    Shape(200_000, 16, 512, 0.3, 0.0),
+    Shape(200_000, 16, 2048, 0.3, 0.0),
+    Shape(200_000, 2, 512, 0.3, 0.0),
+)
 MOVED = 5
 """Centers that move."""
 STEP = 0.1
@@ -85,7 +89,13 @@ def lines(shape: Shape, times: Times) -> list[Line]:
 def main(rows_fraction: float, repeats: int) -> None:
     """All problems."""
     for full in SHAPES:
-        shape = Shape(max(2 * full.k, int(full.n * rows_fraction)), full.d, full.k, full.most_gemm, full.least_lloyd)
+        shape = Shape(
+            max(2 * full.k, int(full.n * rows_fraction)),
+            full.d,
+            full.k,
+            full.most_gemm,
+            full.least_lloyd,
+        )
         click.echo(table(f"{shape}, float32, one thread", lines(shape, compare(shape, repeats))))
 
 

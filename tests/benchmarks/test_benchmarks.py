@@ -36,7 +36,10 @@ SMALL = assignment.Shape(n=1500, d=6, k=9, most_gemm=1.6, least_lloyd=2.0)
 
 def brute_force(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """The nearest center of each row, by definition."""
-    each = [squared_distances(rows, centers, np.full(len(rows), center)) for center in range(len(centers))]
+    each = [
+        squared_distances(rows, centers, np.full(len(rows), center))
+        for center in range(len(centers))
+    ]
     return np.argmin(each, axis=0)
 
 
@@ -52,7 +55,9 @@ def test_the_assignment_is_the_one_that_brute_force_finds() -> None:
     problem = assignment.Problem.of(SMALL)
     labels = problem.nearest()
     np.testing.assert_array_equal(labels, brute_force(problem.rows, problem.centers))
-    np.testing.assert_array_equal(problem.scan().moments.counts, np.bincount(labels, minlength=SMALL.k))
+    np.testing.assert_array_equal(
+        problem.scan().moments.counts, np.bincount(labels, minlength=SMALL.k)
+    )
 
 
 def test_the_assignment_is_the_one_that_lloyd_makes() -> None:
@@ -60,13 +65,19 @@ def test_the_assignment_is_the_one_that_lloyd_makes() -> None:
     lloyd = problem.lloyd(2)
     ours = assignment.Problem(problem.rows, lloyd.cluster_centers_.astype(np.float64))
     # scikit-learn ranks by float32: its labels may differ from the definition's in near-ties alone.
-    distances = [squared_distances(ours.rows, ours.centers, labels) for labels in (ours.nearest(), lloyd.labels_)]
+    distances = [
+        squared_distances(ours.rows, ours.centers, labels)
+        for labels in (ours.nearest(), lloyd.labels_)
+    ]
     np.testing.assert_allclose(*distances, rtol=1e-4)
 
 
 def test_a_lloyd_iteration_is_timed_over_iterations_that_were_made() -> None:
     problem = assignment.Problem.of(SMALL)
-    assert tuple(problem.lloyd(each).n_iter_ for each in assignment.LLOYD_ITERATIONS) == assignment.LLOYD_ITERATIONS
+    assert (
+        tuple(problem.lloyd(each).n_iter_ for each in assignment.LLOYD_ITERATIONS)
+        == assignment.LLOYD_ITERATIONS
+    )
 
 
 def test_the_table_of_assignments_has_its_lines() -> None:
@@ -85,7 +96,9 @@ def test_the_table_of_assignments_has_its_lines() -> None:
 
 def test_parts_of_the_resident_rows_are_those_of_the_array() -> None:
     rows = resident.Rows(chunks=5, chunk_rows=30, d=3)
-    np.testing.assert_array_equal(rows.part(20, 130), rows.array()[20:130].compute(scheduler="sync"))
+    np.testing.assert_array_equal(
+        rows.part(20, 130), rows.array()[20:130].compute(scheduler="sync")
+    )
 
 
 @pytest.mark.timeout(120)
@@ -107,15 +120,22 @@ def test_a_pass_out_of_core_sums_what_zarr_reads(tmp_path: Path) -> None:
     array = out_of_core.stored(tmp_path / "whole.zarr", layout)
     comparison = out_of_core.compare(tmp_path / "whole.zarr", k=4, repeats=1)
     assert comparison.answer.moments.counts.sum() == layout.n
-    np.testing.assert_allclose(comparison.answer.moments.sums.sum(axis=0), array[:].sum(axis=0, dtype=np.float64))
+    np.testing.assert_allclose(
+        comparison.answer.moments.sums.sum(axis=0), array[:].sum(axis=0, dtype=np.float64)
+    )
     assert comparison.total == pytest.approx(float(array[:].sum(dtype=np.float64)), rel=1e-3)
-    assert [line.what for line in comparison.lines] == ["reading and summing", "pass", "pass / reading and summing"]
+    assert [line.what for line in comparison.lines] == [
+        "reading and summing",
+        "pass",
+        "pass / reading and summing",
+    ]
 
 
 def test_a_pass_over_a_store_stands_beside_one_in_memory(tmp_path: Path) -> None:
     out_of_core.stored(tmp_path / "narrow.zarr", out_of_core.Layout(n=4000, d=3, chunk_rows=500))
     streamed, in_memory = (
-        as_source(str(tmp_path / "narrow.zarr"), threads=2, memory_limit=limit) for limit in (48_000, 10**9)
+        as_source(str(tmp_path / "narrow.zarr"), threads=2, memory_limit=limit)
+        for limit in (48_000, 10**9)
     )
     assert (streamed.resident, in_memory.resident) == (False, True)
     sweep = out_of_core.sweep_of(tmp_path / "narrow.zarr", 200)
@@ -125,7 +145,11 @@ def test_a_pass_over_a_store_stands_beside_one_in_memory(tmp_path: Path) -> None
     assert not out_of_core.anew(streamed).ledger.last.kept
     assert not any(shard.memories for shard in out_of_core.anew(in_memory).shards)
     lines = out_of_core.beside_memory(tmp_path / "narrow.zarr", k=4, repeats=1)
-    assert [line.what for line in lines] == ["pass in memory", "streamed pass", "streamed pass / pass in memory"]
+    assert [line.what for line in lines] == [
+        "pass in memory",
+        "streamed pass",
+        "streamed pass / pass in memory",
+    ]
 
 
 @pytest.mark.timeout(120)
@@ -187,7 +211,9 @@ def test_a_folder_that_nobody_named_is_gone_afterwards(tmp_path: Path) -> None:
 
 def test_what_starts_later_does_not_inherit_what_dask_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "1")
-    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # as an earlier test may have left it
+    monkeypatch.delenv(
+        "MALLOC_TRIM_THRESHOLD_", raising=False
+    )  # as an earlier test may have left it
     with ratios.same_environment():
         os.environ.update(KEPT="2", MALLOC_TRIM_THRESHOLD_="65536")
     assert os.environ["KEPT"] == "1"
@@ -201,7 +227,9 @@ def test_competitors_take_turns_after_a_warm_up() -> None:
         calls.append(name)
         return seconds
 
-    times = ratios.interleaved({"a": lambda: competitor("a", 3.0), "b": lambda: competitor("b", 2.0)}, repeats=2)
+    times = ratios.interleaved(
+        {"a": lambda: competitor("a", 3.0), "b": lambda: competitor("b", 2.0)}, repeats=2
+    )
     assert calls == ["a", "b"] * 3
     assert ratios.ratio_line(times, "a", "b", most=1.4) == ratios.Line(
         "a / b", "1.50 (1.50 to 1.50)", "at most 1.4", "missed"
@@ -211,14 +239,27 @@ def test_competitors_take_turns_after_a_warm_up() -> None:
 
 def test_the_command_prints_a_table_for_each_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignment, "SHAPES", (SMALL,))
-    result = CliRunner().invoke(assignment.main, ["--rows-fraction", "0.5", "--repeats", "1"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        assignment.main, ["--rows-fraction", "0.5", "--repeats", "1"], catch_exceptions=False
+    )
     first, *lines = result.output.splitlines()
     assert first == "n=750 d=6 k=9, float32, one thread"
     assert len(lines) == 8
 
 
 def test_the_tables_of_the_objective_have_all_lines() -> None:
-    options = ["--rows-fraction", "0.01", "--seeds", "2", "--only", "blobs-20", "--part", "quality", "--part", "passes"]
+    options = [
+        "--rows-fraction",
+        "0.01",
+        "--seeds",
+        "2",
+        "--only",
+        "blobs-20",
+        "--part",
+        "quality",
+        "--part",
+        "passes",
+    ]
     result = CliRunner().invoke(objective.main, options, catch_exceptions=False)
     for line in ("penalty 2000: worst", "penalty 2000: best", "passes to 0.5 %"):
         assert line in result.stdout
@@ -241,9 +282,14 @@ def test_the_settled_pass_answers_as_the_full_one_and_its_table_has_its_lines() 
     for _ in range(4):
         one, other = (each() for each in passes)
         assert_same(one, other)
-    assert [bool(each) for each in passes[0].shard.memories.values()] == [True]  # something is kept of the one block
+    assert [bool(each) for each in passes[0].shard.memories.values()] == [
+        True
+    ]  # something is kept of the one block
     lines = settled.lines(shape, settled.compare(shape, repeats=2))
-    assert [line.what for line in lines][-2:] == ["settled pass / full pass", "settled pass / bare GEMM"]
+    assert [line.what for line in lines][-2:] == [
+        "settled pass / full pass",
+        "settled pass / bare GEMM",
+    ]
 
 
 def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_their_lines() -> None:
@@ -252,7 +298,11 @@ def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_the
     np.testing.assert_array_equal(answer.moments.counts, [10, 10, 10])
     np.testing.assert_array_equal(answer.moments.weights, [5, 5, 5])
     lines = list(scaling.coordinator([6, 20], 5, 3))
-    assert [line.what for line in lines[:3]] == ["centers out, an answer in", "6 shards, run", "20 shards, run"]
+    assert [line.what for line in lines[:3]] == [
+        "centers out, an answer in",
+        "6 shards, run",
+        "20 shards, run",
+    ]
     assert len(lines) == 3 + 6
     costs = [line.what for line in scaling.costs(scaling.Size(2000, 2, 4), repeats=2)]
     assert costs[:3] == ["8 x the rows / pass", "8 x the clusters / pass", "8 x the columns / pass"]
@@ -261,7 +311,10 @@ def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_the
 def test_a_picture_of_rows_that_are_read_is_that_of_rows_in_memory(tmp_path: Path) -> None:
     out_of_core.stored(tmp_path / "rows.zarr", out_of_core.Layout(n=12_000, d=3, chunk_rows=1500))
     pictures, tables = zip(
-        *(density.compare(tmp_path / "rows.zarr", k=5, repeats=1, streamed=streamed) for streamed in (False, True)),
+        *(
+            density.compare(tmp_path / "rows.zarr", k=5, repeats=1, streamed=streamed)
+            for streamed in (False, True)
+        ),
         strict=True,
     )
     assert len(pictures[0].centers) == 5
@@ -274,7 +327,8 @@ def test_a_picture_of_rows_that_are_read_is_that_of_rows_in_memory(tmp_path: Pat
 
 def test_what_no_two_workers_do_at_once_is_serial() -> None:
     spans = [
-        first_sweep.Span((worker, 0), start, stop, 0.0) for worker, start, stop in [(1, 2, 6), (2, 4, 7), (1, 6, 8)]
+        first_sweep.Span((worker, 0), start, stop, 0.0)
+        for worker, start, stop in [(1, 2, 6), (2, 4, 7), (1, 6, 8)]
     ]
     assert first_sweep.serial_stretches(spans, 0.0, 10.0) == [(0.0, 4), (7, 10.0)]
     assert first_sweep.serial_stretches([], 0.0, 10.0) == [(0.0, 10.0)]
@@ -292,7 +346,9 @@ def test_a_watched_sweep_is_the_first_of_a_fit_and_all_its_work_is_noted() -> No
     assert sum(each.rows for each in sweep.rounds) == after.rows_read - len(rows)
     assert sweep.n_clusters == len(after.centers)
     for each in sweep.rounds:
-        assert len(each.spans) == 2 * -(-each.rows // 64) - 1  # each block is scanned, any two neighbors merge
+        assert (
+            len(each.spans) == 2 * -(-each.rows // 64) - 1
+        )  # each block is scanned, any two neighbors merge
         assert all(each.start <= span.start <= span.stop <= each.stop for span in each.spans)
     assert sweep.start <= sweep.serial[0][0] < sweep.serial[-1][1] <= sweep.stop
 
@@ -301,12 +357,23 @@ def test_a_watched_sweep_is_the_first_of_a_fit_and_all_its_work_is_noted() -> No
 def test_the_tables_of_the_first_sweep_have_their_lines() -> None:
     options = ["--rows", "40000", "--columns", "3", "--blobs", "30", "--penalty", "25"]
     result = CliRunner().invoke(first_sweep.main, options, catch_exceptions=False)
-    threads, workers = re.findall(r"^40,000 x 3 blobs, penalty 25, two (.*): k=([0-9,]+)$", result.output, re.MULTILINE)
+    threads, workers = re.findall(
+        r"^40,000 x 3 blobs, penalty 25, two (.*): k=([0-9,]+)$", result.output, re.MULTILINE
+    )
     assert (threads[0], workers[0]) == ("threads", "Dask workers")
     assert threads[1] == workers[1]
     for line in ("round 1", "sweep", "CPU seconds of scans and merges", "all serial time / sweep"):
         assert len(re.findall(f"^  {line} ", result.output, re.MULTILINE)) == 2
-    assert len(re.findall(r"^  longest serial stretch / sweep .* at most 0.1 +(met|missed)$", result.output, re.M)) == 2
+    assert (
+        len(
+            re.findall(
+                r"^  longest serial stretch / sweep .* at most 0.1 +(met|missed)$",
+                result.output,
+                re.M,
+            )
+        )
+        == 2
+    )
 
 
 @pytest.fixture(scope="module")
@@ -326,15 +393,24 @@ def peers_output() -> str:
 
 
 @pytest.mark.timeout(600)
-def test_each_peer_that_is_installed_has_its_line_and_a_missing_one_is_named(peers_output: str) -> None:
+def test_each_peer_that_is_installed_has_its_line_and_a_missing_one_is_named(
+    peers_output: str,
+) -> None:
     installed = [peers.BIRTHS, peers.SEARCH, peers.TEN, peers.ONE, "MiniBatchKMeans", peers.BATCHES]
-    for name, line, module in (("faiss", "faiss Kmeans", "faiss"), ("dask-ml", peers.DASK_ML, "dask_ml")):
+    for name, line, module in (
+        ("faiss", "faiss Kmeans", "faiss"),
+        ("dask-ml", peers.DASK_ML, "dask_ml"),
+    ):
         if find_spec(module):
             installed.append(line)
         else:
             assert f"{name} is not installed: left out" in peers_output
     for line in installed:
-        assert re.search(rf"^  {line} +[0-9.]+ s; J [0-9.]+; k [0-9]+; .* passes; .* MB$", peers_output, re.MULTILINE)
+        assert re.search(
+            rf"^  {line} +[0-9.]+ s; J [0-9.]+; k [0-9]+; .* passes; .* MB$",
+            peers_output,
+            re.MULTILINE,
+        )
     assert "pdc is not installed where --pdc-python says: left out" in peers_output
     assert "failed" not in peers_output
 
@@ -343,11 +419,18 @@ def test_each_peer_that_is_installed_has_its_line_and_a_missing_one_is_named(pee
 def test_the_objectives_beside_the_peers_are_what_the_library_finds(peers_output: str) -> None:
     data, problem = peers.blobs(0.0005)
     rows = np.concatenate([part for _, part, _ in data.parts()])
-    for name, penalty, search in ((peers.BIRTHS, problem.births, False), (peers.SEARCH, problem.price, True)):
-        (objective,) = re.findall(rf"^  {name} .* J ([0-9.]+);", peers_output.split(" chunks on ")[0], re.MULTILINE)
+    for name, penalty, search in (
+        (peers.BIRTHS, problem.births, False),
+        (peers.SEARCH, problem.price, True),
+    ):
+        (objective,) = re.findall(
+            rf"^  {name} .* J ([0-9.]+);", peers_output.split(" chunks on ")[0], re.MULTILINE
+        )
         model = DPMeans(penalty, search=search, random_state=0).fit(rows)
         assert float(objective) == pytest.approx(model.objective_, rel=1e-6)
-        inertia = ((rows[:, np.newaxis] - model.cluster_centers_) ** 2).sum(axis=2).min(axis=1).sum()
+        inertia = (
+            ((rows[:, np.newaxis] - model.cluster_centers_) ** 2).sum(axis=2).min(axis=1).sum()
+        )
         assert model.objective_ == pytest.approx(inertia + penalty * model.n_clusters_, rel=1e-9)
 
 
@@ -366,13 +449,21 @@ def test_a_peer_that_was_stopped_counts_as_the_time_until_then() -> None:
 
 @pytest.mark.timeout(120)
 def test_a_fit_that_takes_longer_than_the_limit_is_stopped(tmp_path: Path) -> None:
-    np.save(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((200_000, 8), np.float32))
-    stopped = peers.outcome(peers.kmeans_10, peers.Task(tmp_path / "rows.npy", 1.0, k=200), limit=0.01)
+    np.save(
+        tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((200_000, 8), np.float32)
+    )
+    stopped = peers.outcome(
+        peers.kmeans_10, peers.Task(tmp_path / "rows.npy", 1.0, k=200), limit=0.01
+    )
     assert stopped == peers.Outcome(0.01)
 
 
 def test_the_table_of_graph_cuts_has_each_method_and_none_is_lower_than_ours() -> None:
-    output = CliRunner().invoke(graphs.main, ["--blocks", "6", "--size", "40"], catch_exceptions=False).output
+    output = (
+        CliRunner()
+        .invoke(graphs.main, ["--blocks", "6", "--size", "40"], catch_exceptions=False)
+        .output
+    )
     names = [
         "planted",
         graphs.OURS,

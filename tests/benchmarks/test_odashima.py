@@ -52,7 +52,10 @@ def test_every_method_has_a_published_cost_for_every_penalty() -> None:
 
 def test_the_command_prints_a_block_for_each_penalty(tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", X=SMALL)
-    for path, title in ((tmp_path / "rows.npz", "rows.npz"), (tmp_path / "nowhere.npz", "a normal distribution")):
+    for path, title in (
+        (tmp_path / "rows.npz", "rows.npz"),
+        (tmp_path / "nowhere.npz", "a normal distribution"),
+    ):
         arguments = ["--data", str(path), "--rows", "150", "--orders", "1"]
         result = CliRunner().invoke(odashima.main, arguments, catch_exceptions=False)
         first, *blocks = result.output.splitlines()

@@ -98,7 +98,9 @@ def test_a_warning_stands_above_the_line_of_a_terminal(capsys, loud):
     said = Said(capsys, "err")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = before = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
+        warnings.showwarning = before = lambda message, *_, **__: print(
+            f"Warning: {message}", file=sys.stderr
+        )
         with TerminalLine() as shown:
             warnings.warn("nothing is shown yet", stacklevel=1)
             shown.step(1, RECORD, 1000)
@@ -203,7 +205,9 @@ def test_an_error_of_who_watches_leaves_a_run_that_goes_on(tmp_path):
         resumed, whole = fitted(run, resume=True), fitted(tmp_path / "whole.zarr")
     assert resumed.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
     assert np.asarray(resumed.labels_).tobytes() == np.asarray(whole.labels_).tobytes()
-    assert [record.objective for record in resumed.history_] == [record.objective for record in whole.history_]
+    assert [record.objective for record in resumed.history_] == [
+        record.objective for record in whole.history_
+    ]
 
 
 @pytest.fixture

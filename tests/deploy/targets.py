@@ -70,7 +70,9 @@ class Machine:
     folder: Path
     """What /data and /scratch are folders of."""
     environment: dict[str, str]
-    ports: dict[str, str] = field(default_factory=lambda: dict(zip(PORTS, free_ports(2), strict=True)))
+    ports: dict[str, str] = field(
+        default_factory=lambda: dict(zip(PORTS, free_ports(2), strict=True))
+    )
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def local(self, words: list[str], number: int = 0) -> list[str]:
@@ -79,7 +81,9 @@ class Machine:
         text = "\0".join(words)
         text = re.sub(r"(?<=\0)[a-z-]*scheduler:8786", f"127.0.0.1:{port}", text)
         text = text.replace("\0008786", f"\0{port}").replace("\0:8787", f"\000127.0.0.1:{figures}")
-        text = re.sub(r"\0/(data|scratch)", rf"\0{self.folder}/\1", text).replace("$(DASK_WORKER_NAME)", f"w{number}")
+        text = re.sub(r"\0/(data|scratch)", rf"\0{self.folder}/\1", text).replace(
+            "$(DASK_WORKER_NAME)", f"w{number}"
+        )
         host = ["--host", "127.0.0.1"] if words[0] == "dask" else []
         return [*text.split("\0"), *host]
 
@@ -134,7 +138,16 @@ def machine(folder: Path, environment: dict[str, str]) -> Iterator[Machine]:
 
 def download(requirement: str, folder: Path) -> Path:
     """The wheel of a package; the test is skipped where none can be had."""
-    words = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), requirement]
+    words = [
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        requirement,
+    ]
     if subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True).returncode:
         pytest.skip(f"{requirement} cannot be had here")
     (wheel,) = folder.glob("*.whl")
@@ -153,6 +166,10 @@ def free_ports(number: int) -> list[str]:
 def write_rows(store: Path) -> None:
     """Rows that take a fit some ten steps."""
     draw = np.random.default_rng(0)
-    blobs = draw.uniform(-9, 9, (12, 2))[draw.integers(12, size=20_000)] + draw.normal(scale=0.5, size=(20_000, 2))
-    rows = zarr.open_group(store, mode="w").create_array("rows", shape=blobs.shape, chunks=(5000, 2), dtype="f4")
+    blobs = draw.uniform(-9, 9, (12, 2))[draw.integers(12, size=20_000)] + draw.normal(
+        scale=0.5, size=(20_000, 2)
+    )
+    rows = zarr.open_group(store, mode="w").create_array(
+        "rows", shape=blobs.shape, chunks=(5000, 2), dtype="f4"
+    )
     rows[:] = blobs

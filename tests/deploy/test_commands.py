@@ -55,7 +55,8 @@ def assert_undisturbed(run: Path, data: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "number", "code"), [("compose.yaml", signal.SIGTERM, 3), ("daskjob.yaml", signal.SIGKILL, -9)]
+    ("target", "number", "code"),
+    [("compose.yaml", signal.SIGTERM, 3), ("daskjob.yaml", signal.SIGKILL, -9)],
 )
 def test_the_same_command_begins_a_fit_goes_on_with_one_that_was_killed_and_tells_of_one_that_is_done(
     target: str, number: signal.Signals, code: int, tmp_path: Path
@@ -76,11 +77,20 @@ def test_the_same_command_begins_a_fit_goes_on_with_one_that_was_killed_and_tell
         assert "input.zarr" in here.said("fit-0")
 
 
-def test_compose_and_kubernetes_ask_the_scheduler_for_its_health_and_the_operator_for_workers(tmp_path: Path) -> None:
-    environment = {each["name"]: each["value"] for each in containers("daskcluster.yaml")["scheduler"]["env"]}
+def test_compose_and_kubernetes_ask_the_scheduler_for_its_health_and_the_operator_for_workers(
+    tmp_path: Path,
+) -> None:
+    environment = {
+        each["name"]: each["value"] for each in containers("daskcluster.yaml")["scheduler"]["env"]
+    }
     with machine(tmp_path, ENVIRONMENT) as here:
         here.start(commands("daskcluster.yaml")["scheduler"], **environment)
-        assert here.figures(containers("daskcluster.yaml")["scheduler"]["livenessProbe"]["httpGet"]["path"]) == "ok"
+        assert (
+            here.figures(
+                containers("daskcluster.yaml")["scheduler"]["livenessProbe"]["httpGet"]["path"]
+            )
+            == "ok"
+        )
         assert json.loads(here.figures("/api/v1/adaptive_target")) == {"workers": 0}
         _, program, *words = services()["scheduler"]["healthcheck"]["test"]
         probe = [str(BIN / program), *(word.replace("8787", here.ports["8787"]) for word in words)]

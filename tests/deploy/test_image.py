@@ -23,22 +23,35 @@ EXTRAS = ("fast", "plot", "parquet", "deploy")
 
 def instructions() -> list[tuple[str, str]]:
     """The instructions of the Dockerfile and what follows each."""
-    lines = [line for line in (DEPLOY / "Dockerfile").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (DEPLOY / "Dockerfile").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     joined = "\n".join(lines).replace("\\\n", " ")
-    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.splitlines()) if word]
+    return [
+        (word, rest.strip())
+        for word, _, rest in (line.partition(" ") for line in joined.splitlines())
+        if word
+    ]
 
 
 def pins() -> dict[str, str]:
     """The version of each package in the constraints."""
     lines = (DEPLOY / "constraints.txt").read_text().split()
-    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    return {
+        canonicalize_name(name): version for name, version in (line.split("==") for line in lines)
+    }
 
 
 def requirements() -> list[Requirement]:
     """What the package in the image needs, as pyproject.toml has it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    return [Requirement(each) for each in project["dependencies"] + [one for name in EXTRAS for one in extras[name]]]
+    return [
+        Requirement(each)
+        for each in project["dependencies"] + [one for name in EXTRAS for one in extras[name]]
+    ]
 
 
 def test_every_requirement_of_the_image_is_pinned_within_its_bounds() -> None:
@@ -51,7 +64,10 @@ def test_every_requirement_of_the_image_is_pinned_within_its_bounds() -> None:
 
 def test_the_image_has_these_requirements_and_its_user_is_nobody() -> None:
     said = instructions()
-    assert any(f'".[{",".join(EXTRAS)}]"' in rest and "--constraint constraints.txt" in rest for _, rest in said)
+    assert any(
+        f'".[{",".join(EXTRAS)}]"' in rest and "--constraint constraints.txt" in rest
+        for _, rest in said
+    )
     assert ("USER", "10001:10001") in said
     bases = {rest.split()[0] for word, rest in said if word == "FROM"}
     assert len(bases) == 1
@@ -59,8 +75,16 @@ def test_the_image_has_these_requirements_and_its_user_is_nobody() -> None:
 
 
 def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
-    kept = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
-    copied = [rest.split()[:-1] for word, rest in instructions() if word == "COPY" and "--from" not in rest]
+    kept = {
+        line[1:]
+        for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+        if line[0] == "!"
+    }
+    copied = [
+        rest.split()[:-1]
+        for word, rest in instructions()
+        if word == "COPY" and "--from" not in rest
+    ]
     assert {source for sources in copied for source in sources} == kept
 
 
@@ -89,7 +113,14 @@ class Image:
         path = shutil.which(words[0], path=self.environment["PATH"])
         assert path is not None, words[0]
         command = [path, *words[1:]]
-        return subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, **options)
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            **options,
+        )
 
     def _from(self, rest: str) -> None:
         self.folder = self.root
@@ -105,7 +136,9 @@ class Image:
     def _copy(self, rest: str) -> None:
         *sources, target = rest.split()
         if sources[0].startswith("--from="):
-            assert sources[1:] == [target], "an environment works where it was made, and nowhere else"
+            assert sources[1:] == [target], (
+                "an environment works where it was made, and nowhere else"
+            )
             return
         for source in sources:
             path, to = ROOT / source, self.folder / target
@@ -158,14 +191,18 @@ def test_the_image_holds_the_pins_no_more_no_less(image: Image) -> None:
 def test_nothing_that_installs_is_left_in_the_image(image: Image) -> None:
     for python in (image.python, image.root / "opt" / "dpmeans" / "bin" / "python"):
         for module in ("pip", "setuptools"):
-            done = subprocess.run([python, "-c", f"import {module}"], capture_output=True, text=True)
+            done = subprocess.run(
+                [python, "-c", f"import {module}"], capture_output=True, text=True
+            )
             assert f"No module named '{module}'" in done.stderr
 
 
 def test_a_fit_in_the_image_compiles_and_writes_to_its_two_folders_alone(image: Image) -> None:
     np.save(image.root / "data" / "rows.npy", np.arange(3000.0).reshape(1000, 3) % 7)
     before = written(image.root)
-    done = image.call("dask-dpmeans", "fit", "rows.npy", "run.zarr", "--penalty", "4", "--threads", "1")
+    done = image.call(
+        "dask-dpmeans", "fit", "rows.npy", "run.zarr", "--penalty", "4", "--threads", "1"
+    )
     assert done.returncode == 0, done.stderr
     assert image.folder == image.root / "data"
     assert {path.parts[0] for path in written(image.root) - before} == {"data", "scratch"}

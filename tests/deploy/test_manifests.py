@@ -12,7 +12,17 @@ import kubernetes_validate
 import pytest
 import yaml
 from dask.utils import parse_bytes
-from targets import BIN, DEPLOY, MANIFESTS, commands, containers, documents, download, pod_specs, services
+from targets import (
+    BIN,
+    DEPLOY,
+    MANIFESTS,
+    commands,
+    containers,
+    documents,
+    download,
+    pod_specs,
+    services,
+)
 
 from dask_dpmeans import __version__
 
@@ -48,7 +58,13 @@ CHECKS = [
     ("shellcheck", ("-",), "tls/certificates.sh", 'cd "$folder"', "cd $folder"),
     ("yamllint", YAML_RULES, "compose.yaml", "  scheduler:\n", "  scheduler:  \n"),
     ("yamllint", YAML_RULES, "tls/compose.yaml", "services:", "services :"),
-    ("yamllint", YAML_RULES, "kubernetes/daskjob.yaml", "kind: DaskJob", "kind: DaskJob\nkind: DaskJob"),
+    (
+        "yamllint",
+        YAML_RULES,
+        "kubernetes/daskjob.yaml",
+        "kind: DaskJob",
+        "kind: DaskJob\nkind: DaskJob",
+    ),
     ("yamllint", YAML_RULES, "kubernetes/daskcluster.yaml", "  minimum: 2", "   minimum: 2"),
     ("yamllint", YAML_RULES, "kubernetes/shared.yaml", "metadata:\n", "metadata: \n"),
     ("check-jsonschema", COMPOSE, "compose.yaml", "mem_limit", "memlimit"),
@@ -56,7 +72,9 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "words", "file", "right", "wrong"), CHECKS, ids=lambda each: str(each)[:20])
+@pytest.mark.parametrize(
+    ("name", "words", "file", "right", "wrong"), CHECKS, ids=lambda each: str(each)[:20]
+)
 def test_a_checker_finds_nothing_but_what_is_planted(
     name: str, words: tuple[str, ...], file: str, right: str, wrong: str
 ) -> None:
@@ -76,7 +94,9 @@ def core_objects() -> list[dict[str, Any]]:
     """What Kubernetes itself is given, and what the operator makes of its own kinds."""
     found = []
     for manifest in ("shared.yaml", *MANIFESTS):
-        found += [each for each in documents(f"kubernetes/{manifest}") if each["apiVersion"] != CUSTOM]
+        found += [
+            each for each in documents(f"kubernetes/{manifest}") if each["apiVersion"] != CUSTOM
+        ]
     metadata = {"name": "any"}
     for manifest in MANIFESTS:
         found += [
@@ -107,7 +127,10 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if "/crds/" in name]
         definitions = [yaml.load(archive.read(name), yaml.CSafeLoader)["spec"] for name in names]
-    return {each["names"]["kind"]: strict(each["versions"][0]["schema"]["openAPIV3Schema"]) for each in definitions}
+    return {
+        each["names"]["kind"]: strict(each["versions"][0]["schema"]["openAPIV3Schema"])
+        for each in definitions
+    }
 
 
 def strict(schema: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +157,12 @@ def _closed(schema: Any) -> Any:
 
 def custom_objects() -> list[dict[str, Any]]:
     """What the operator is given."""
-    return [each for name in MANIFESTS for each in documents(f"kubernetes/{name}") if each["apiVersion"] == CUSTOM]
+    return [
+        each
+        for name in MANIFESTS
+        for each in documents(f"kubernetes/{name}")
+        if each["apiVersion"] == CUSTOM
+    ]
 
 
 def test_the_operator_takes_its_objects_and_no_misspelled_field(schemas: dict[str, Any]) -> None:
@@ -153,7 +181,11 @@ def innermost(document: dict[str, Any]) -> dict[str, Any]:
     spec = document["spec"]
     cluster = spec.get("cluster")
     workers = cluster["spec"] if isinstance(cluster, dict) else spec
-    return workers["worker"]["spec"]["containers"][0]["securityContext"] if "worker" in workers else spec
+    return (
+        workers["worker"]["spec"]["containers"][0]["securityContext"]
+        if "worker" in workers
+        else spec
+    )
 
 
 # What the manifests say twice
@@ -183,13 +215,18 @@ def test_a_worker_of_compose_keeps_to_the_limits_of_its_container() -> None:
 
 def test_scheduler_workers_and_job_are_of_one_image_of_this_version() -> None:
     images = {service["image"] for service in services().values()}
-    images |= {container["image"] for manifest in MANIFESTS for container in containers(manifest).values()}
+    images |= {
+        container["image"] for manifest in MANIFESTS for container in containers(manifest).values()
+    }
     assert images == {f"dask-dpmeans:{__version__}"}
 
 
 def test_both_manifests_give_the_same_commands_to_other_hosts() -> None:
     one, other = (commands(manifest) for manifest in MANIFESTS)
-    renamed = {name: [word.replace("dpmeans-pool-", "dpmeans-") for word in words] for name, words in other.items()}
+    renamed = {
+        name: [word.replace("dpmeans-pool-", "dpmeans-") for word in words]
+        for name, words in other.items()
+    }
     assert one == renamed
 
 
@@ -208,7 +245,11 @@ def test_jobs_are_tried_again_but_not_for_ever_and_not_where_the_input_is_wrong(
     assert once["activeDeadlineSeconds"] > 0
     job = documents("kubernetes/daskcluster.yaml")[-1]["spec"]
     rules = {rule["action"]: rule for rule in job["podFailurePolicy"]["rules"]}
-    assert rules["FailJob"]["onExitCodes"] == {"containerName": "job", "operator": "In", "values": [2]}
+    assert rules["FailJob"]["onExitCodes"] == {
+        "containerName": "job",
+        "operator": "In",
+        "values": [2],
+    }
     assert job["template"]["spec"]["restartPolicy"] == "Never"
     assert 0 < job["backoffLimit"] <= 20
     assert job["podReplacementPolicy"] == "Failed"
@@ -241,7 +282,11 @@ def test_the_policy_covers_every_pod_and_the_service_finds_the_scheduler(manifes
     policy = documents("kubernetes/shared.yaml")[1]["spec"]
     wanted = policy["podSelector"]["matchLabels"]
     for each in documents(f"kubernetes/{manifest}"):
-        if each["kind"] in ("DaskJob", "DaskCluster", "Job"):  # the operator passes labels on to pods
+        if each["kind"] in (
+            "DaskJob",
+            "DaskCluster",
+            "Job",
+        ):  # the operator passes labels on to pods
             labels = each["spec"].get("template", each)["metadata"]["labels"]
             assert labels.items() >= wanted.items()
     cluster = documents(f"kubernetes/{manifest}")[0]
@@ -265,13 +310,20 @@ def test_no_manifest_names_a_secret_that_it_holds() -> None:
 
 def test_the_readme_tells_how_to_start_watch_and_resume_each_target() -> None:
     text = (DEPLOY / "README.md").read_text()
-    for title in ("Compose", "Kubernetes, a cluster for one fit", "Kubernetes, a cluster that grows", "Slurm"):
+    for title in (
+        "Compose",
+        "Kubernetes, a cluster for one fit",
+        "Kubernetes, a cluster that grows",
+        "Slurm",
+    ):
         section = re.split(r"^## ", text.split(f"\n## {title}")[1], flags=re.M)[0]
         (block,) = re.findall(r"```bash\n(# start.*?)```", section, flags=re.S)
         assert re.findall(r"^# (\w+)", block, flags=re.M) == ["start", "watch", "resume"], title
 
 
-def test_compose_resumes_with_as_many_workers_as_it_started() -> None:  # without --scale it would end some of them
+def test_compose_resumes_with_as_many_workers_as_it_started() -> (
+    None
+):  # without --scale it would end some of them
     scales = re.findall(r"compose\.yaml up .*--detach(.*)", (DEPLOY / "README.md").read_text())
     assert scales[:2] == [" --scale worker=4"] * 2
 

@@ -60,7 +60,9 @@ class Job:
     folder: Path
 
     def __post_init__(self) -> None:
-        rows = zarr.create_array(self.folder / "rows.zarr", shape=(100_000, 2), chunks=(20_000, 2), dtype="f4")
+        rows = zarr.create_array(
+            self.folder / "rows.zarr", shape=(100_000, 2), chunks=(20_000, 2), dtype="f4"
+        )
         rows[:] = np.random.default_rng(0).uniform(-12, 12, rows.shape)
 
     @property
@@ -75,7 +77,11 @@ class Job:
 
     def steps(self) -> list[int]:
         """The numbers of the steps that were told."""
-        return [json.loads(line)["step"] for line in self.log().splitlines() if line.startswith('{"event": "step"')]
+        return [
+            json.loads(line)["step"]
+            for line in self.log().splitlines()
+            if line.startswith('{"event": "step"')
+        ]
 
     def check(self) -> None:
         """The run is whole, and no step was made twice; one may go untold that was committed as the signal came."""
@@ -105,7 +111,12 @@ STAND_INS = {
     "squeue": "date --date '+600 seconds' +%FT%T",
     "scontrol": 'echo "$@" >>scontrol.log',
 }
-SET = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "3", "SLURM_CPUS_PER_TASK": "1", "SLURM_MEM_PER_CPU": "1000"}
+SET = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_NTASKS": "3",
+    "SLURM_CPUS_PER_TASK": "1",
+    "SLURM_MEM_PER_CPU": "1000",
+}
 
 
 @pytest.fixture
@@ -115,7 +126,11 @@ def stand_ins(tmp_path: Path) -> dict[str, str]:
     for name, text in STAND_INS.items():
         (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o755)
-    return dict(os.environ) | SET | {"PATH": f"{tmp_path}/bin:{BIN}:{os.environ['PATH']}", "INTERFACE": "lo"}
+    return (
+        dict(os.environ)
+        | SET
+        | {"PATH": f"{tmp_path}/bin:{BIN}:{os.environ['PATH']}", "INTERFACE": "lo"}
+    )
 
 
 def kill_group(leader: int) -> None:
@@ -136,7 +151,12 @@ def test_a_fit_that_is_told_to_stop_goes_back_into_the_queue_and_then_goes_on(
     def start(**environment: str) -> subprocess.Popen[bytes]:
         with (tmp_path / "job.log").open("a") as log:
             process = subprocess.Popen(
-                words, cwd=tmp_path, env=stand_ins | environment, stdout=log, stderr=log, start_new_session=True
+                words,
+                cwd=tmp_path,
+                env=stand_ins | environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         request.addfinalizer(lambda: kill_group(process.pid))
         return process
@@ -162,7 +182,9 @@ def test_what_is_wrong_with_the_input_does_not_go_back_into_the_queue(
 ) -> None:
     words = ["bash", str(SCRIPT), "nothing.zarr", "run.zarr", "--penalty", "4"]
     one_worker = stand_ins | {"SLURM_NTASKS": "2"}
-    done = subprocess.run(words, cwd=tmp_path, env=one_worker, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=one_worker, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 2, done.stderr
     assert "nothing.zarr" in done.stderr
     assert not (tmp_path / "scontrol.log").exists()
@@ -182,7 +204,11 @@ class Slurm:
     def environment(self) -> dict[str, str]:
         """What Slurm's commands are called with, and the job."""
         path = f"{BIN}:{os.environ['PATH']}:/usr/sbin"
-        return dict(os.environ) | {"SLURM_CONF": f"{self.folder}/slurm.conf", "PATH": path, "INTERFACE": "lo"}
+        return dict(os.environ) | {
+            "SLURM_CONF": f"{self.folder}/slurm.conf",
+            "PATH": path,
+            "INTERFACE": "lo",
+        }
 
     def start(self) -> None:
         """Write the configuration and start the three."""
@@ -191,18 +217,30 @@ class Slurm:
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        (self.folder / "slurm.conf").write_text(CONFIGURATION.format(folder=self.folder, ports=free_ports(2)))
-        files = {"socket": "munge.sock", "pid-file": "munge.pid", "log-file": "munge.log", "seed-file": "munge.seed"}
+        (self.folder / "slurm.conf").write_text(
+            CONFIGURATION.format(folder=self.folder, ports=free_ports(2))
+        )
+        files = {
+            "socket": "munge.sock",
+            "pid-file": "munge.pid",
+            "log-file": "munge.log",
+            "seed-file": "munge.seed",
+        }
         options = [f"--{name}={self.folder}/{file}" for name, file in files.items()]
         self._start("munged", "--foreground", "--force", f"--key-file={key}", *options)
         wait_until((self.folder / "munge.sock").exists, 20)
         self._start("slurmctld", "-D", "-c")
         self._start("slurmd", "-D", "-N", "localhost")
-        wait_until(lambda: self.call("sinfo", "--noheader", "--format=%T", check=False).strip() == "idle", 60)
+        wait_until(
+            lambda: self.call("sinfo", "--noheader", "--format=%T", check=False).strip() == "idle",
+            60,
+        )
 
     def _start(self, *words: str) -> None:
         with (self.folder / f"{words[0]}.out").open("w") as log:
-            self.processes.append(subprocess.Popen(words, env=self.environment, stdout=log, stderr=log))
+            self.processes.append(
+                subprocess.Popen(words, env=self.environment, stdout=log, stderr=log)
+            )
 
     def call(self, *words: str, check: bool = True, cwd: Path | None = None) -> str:
         """What a command of Slurm's says."""
@@ -213,7 +251,9 @@ class Slurm:
     def said(self) -> str:
         """The last line of each daemon."""
         logs = sorted(self.folder.glob("*.out"))
-        return "; ".join(f"{log.stem}: {(log.read_text().splitlines() or ['nothing'])[-1]}" for log in logs)
+        return "; ".join(
+            f"{log.stem}: {(log.read_text().splitlines() or ['nothing'])[-1]}" for log in logs
+        )
 
     def about(self, job: str) -> dict[str, str]:
         """What Slurm knows of a job."""
@@ -234,7 +274,11 @@ class Slurm:
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Slurm]:
     """A Slurm of one node, where it is installed and may be run."""
-    missing = [name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name, path="/usr/sbin")]
+    missing = [
+        name
+        for name in ("munged", "slurmctld", "slurmd")
+        if not shutil.which(name, path="/usr/sbin")
+    ]
     if missing or os.geteuid() != 0:
         pytest.skip(f"Slurm cannot be run here: {', '.join(missing) or 'not as this user'}")
     folder = tmp_path / "slurm"
@@ -251,10 +295,20 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
 
 
 @pytest.mark.timeout(900)
-def test_under_slurm_a_fit_that_is_told_to_stop_is_requeued_and_goes_on(slurm: Slurm, tmp_path: Path) -> None:
+def test_under_slurm_a_fit_that_is_told_to_stop_is_requeued_and_goes_on(
+    slurm: Slurm, tmp_path: Path
+) -> None:
     job = Job(tmp_path)
-    sizes = ["--ntasks=3", "--cpus-per-task=1", "--mem-per-cpu=1000", "--time=20", "--output=job.log"]
-    number = slurm.call("sbatch", "--parsable", *sizes, str(SCRIPT), *job.words, cwd=tmp_path).strip()
+    sizes = [
+        "--ntasks=3",
+        "--cpus-per-task=1",
+        "--mem-per-cpu=1000",
+        "--time=20",
+        "--output=job.log",
+    ]
+    number = slurm.call(
+        "sbatch", "--parsable", *sizes, str(SCRIPT), *job.words, cwd=tmp_path
+    ).strip()
     wait_until(lambda: len(job.steps()) > 1)
     assert slurm.about(number)["JobState"] == "RUNNING"
     slurm.call("scancel", "--batch", "--signal=TERM", number)  # as before the time is up

@@ -30,13 +30,19 @@ def client(tmp_path_factory):
 
 @pytest.mark.parametrize("resident", [True, False])
 @pytest.mark.parametrize("form", ["zarr", "dask"])
-def test_a_state_that_travels_through_workers_is_that_of_one_process(client, tmp_path, monkeypatch, form, resident):
+def test_a_state_that_travels_through_workers_is_that_of_one_process(
+    client, tmp_path, monkeypatch, form, resident
+):
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.4 if resident else 0.0)
-    stored = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
+    stored = zarr.create_array(
+        tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype
+    )
     stored[:] = ROWS
     data = stored if form == "zarr" else da.from_array(ROWS, chunks=((0, 7, 500, 0, 2493), (1, 1)))
     source = as_source(data, client=client, block_rows=16)
     expected = carried(as_source(ROWS))
     assert [each.tobytes() for each in carried(source)] == [each.tobytes() for each in expected]
-    with pytest.raises(TooManyClustersError, match="makes at least 3 clusters, more than max_clusters=2"):
+    with pytest.raises(
+        TooManyClustersError, match="makes at least 3 clusters, more than max_clusters=2"
+    ):
         carried(source, Method(6.0, max_clusters=2))

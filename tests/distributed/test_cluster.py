@@ -51,7 +51,9 @@ def expected():
 
 @pytest.fixture
 def path(tmp_path):
-    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
+    made = zarr.create_array(
+        tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype
+    )
     made[:] = ROWS
     return tmp_path / "rows.zarr"
 
@@ -63,7 +65,9 @@ def as_npy(path):
 
 def as_csr_group(path):
     found, name = csr_array(ROWS), path.with_name("csr.zarr")
-    group = zarr.create_group(name, attributes={"encoding-type": "csr_matrix", "shape": list(ROWS.shape)})
+    group = zarr.create_group(
+        name, attributes={"encoding-type": "csr_matrix", "shape": list(ROWS.shape)}
+    )
     for part in ("data", "indices", "indptr"):
         group.create_array(part, data=getattr(found, part), chunks=(100,))
     return name
@@ -97,7 +101,9 @@ def test_a_fit_on_workers_gives_the_bytes_of_threads(client, path, expected, for
 
 
 @pytest.mark.parametrize("form", ["zarr path", "npy", "csr group"])
-def test_rows_that_workers_read_again_each_pass_give_the_same_bytes(client, path, expected, form, monkeypatch):
+def test_rows_that_workers_read_again_each_pass_give_the_same_bytes(
+    client, path, expected, form, monkeypatch
+):
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
     monkeypatch.setattr(layout, "shard_blocks", lambda *_: 2)
     assert trace(on_cluster(FORMS[form](path), client), **METHOD) == expected
@@ -120,7 +126,9 @@ def test_the_current_client_is_taken_unless_threads_are_asked_for(client, path):
 
 def test_a_bad_number_that_a_worker_finds_is_named(client, path):
     zarr.open_array(path, mode="r+")[1134, 1] = np.nan
-    with pytest.raises(InputError, match=r"NaN \(nan\) at row 1,134 \(chunk 22, its row 34\), column 1"):
+    with pytest.raises(
+        InputError, match=r"NaN \(nan\) at row 1,134 \(chunk 22, its row 34\), column 1"
+    ):
         on_cluster(path, client)
 
 
@@ -134,7 +142,9 @@ def test_a_map_on_workers_hands_on_every_row_once(client, path, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["zarr path", "dask of zarr"])
-def test_a_fit_that_loses_a_worker_between_passes_ends_in_the_same_bytes(client, path, expected, form):
+def test_a_fit_that_loses_a_worker_between_passes_ends_in_the_same_bytes(
+    client, path, expected, form
+):
     client.wait_for_workers(2, timeout=60)
     steps = iterate(on_cluster(FORMS[form](path), client), Method(**METHOD))
     found = [next(steps)]
@@ -222,7 +232,11 @@ def test_an_error_of_who_watches_is_not_taken_for_a_lost_cluster(client, path, t
 def test_fits_of_a_job_are_told_from_the_worker_that_runs_it(client, path):
     told = []
     found = penalty_path(
-        zarr.open_array(path, mode="r"), [2.0, 20.0], random_state=0, client=client, on_pass=told.append
+        zarr.open_array(path, mode="r"),
+        [2.0, 20.0],
+        random_state=0,
+        client=client,
+        on_pass=told.append,
     )
     assert told[-1].unit == "fits"
     assert told[-1].done == told[-1].total == 2
@@ -256,7 +270,13 @@ def test_workers_of_an_adaptive_cluster_come_and_go_during_a_fit(path, tmp_path)
             wait_until(lambda: len(client.scheduler_info()["workers"]) == wanted)
             numbers.append(wanted)
 
-        model = fit(path, tmp_path / "run.zarr", DPMeans(6.0, random_state=0), client=client, on_step=on_step)
+        model = fit(
+            path,
+            tmp_path / "run.zarr",
+            DPMeans(6.0, random_state=0),
+            client=client,
+            on_step=on_step,
+        )
         cluster.adapt(minimum=0, maximum=0).stop()
     assert {1, 2} <= set(numbers)
     alone = DPMeans(6.0, random_state=0).fit(ROWS)

@@ -18,7 +18,10 @@ RNG = np.random.default_rng(0)
 ROWS = RNG.normal(0, 4, (12, 2))[RNG.integers(12, size=900)] + RNG.normal(0, 0.5, (900, 2))
 GROUPS = RNG.integers(0, 30, 900)
 WEIGHTS = RNG.choice([0.0, 0.3, 1.0, 2.7], 900)
-METHODS = {"plain": batch.Method(3.0, 20.0, max_iter=12), "search": search.Method(3.0, 20.0, max_iter=12)}
+METHODS = {
+    "plain": batch.Method(3.0, 20.0, max_iter=12),
+    "search": search.Method(3.0, 20.0, max_iter=12),
+}
 
 
 def without_numba():
@@ -37,9 +40,13 @@ def client(tmp_path):
 
 
 def test_a_fit_of_data_sets_survives_a_worker(client, tmp_path):
-    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
+    made = zarr.create_array(
+        tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype
+    )
     made[:] = ROWS
-    sets = zarr.create_array(tmp_path / "sets.zarr", shape=GROUPS.shape, chunks=(70,), dtype=np.uint16, fill_value=9)
+    sets = zarr.create_array(
+        tmp_path / "sets.zarr", shape=GROUPS.shape, chunks=(70,), dtype=np.uint16, fill_value=9
+    )
     sets[:] = GROUPS
     on_threads = as_source(ROWS, WEIGHTS, groups=GROUPS, threads=2, block_rows=64)
     for name, method in METHODS.items():

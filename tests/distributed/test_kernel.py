@@ -39,13 +39,20 @@ def client(tmp_path):
 
 
 def test_a_fit_in_the_space_of_a_kernel_survives_a_worker(client, tmp_path):
-    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
+    made = zarr.create_array(
+        tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype
+    )
     made[:] = ROWS
     on_threads = as_source(ROWS, WEIGHTS, threads=2, block_rows=64)
-    on_workers = as_source(tmp_path / "rows.zarr", WEIGHTS, client=client, block_rows=64, fill_missing=True)
+    on_workers = as_source(
+        tmp_path / "rows.zarr", WEIGHTS, client=client, block_rows=64, fill_missing=True
+    )
     features = Approximation("nystroem", gamma=0.1, n_components=25).features(on_threads, 0)
     assert Approximation("nystroem", gamma=0.1, n_components=25).features(on_workers, 0) == features
-    seen = [featured(source, features).fold(Gather()).rows.tobytes() for source in (on_threads, on_workers)]
+    seen = [
+        featured(source, features).fold(Gather()).rows.tobytes()
+        for source in (on_threads, on_workers)
+    ]
     assert seen[0] == seen[1]
     method = Method(0.4, gamma=0.1)
     wanted = [contents(step.state) for step in iterate(on_threads, method)]
@@ -57,7 +64,10 @@ def test_a_fit_in_the_space_of_a_kernel_survives_a_worker(client, tmp_path):
     assert found == wanted
     assert len(found) > 2
     search = kernel_search.Method(20.0, gamma=0.1, tol=1e-2)
-    there, here = ([contents(step.state) for step in iterate(rows, search)] for rows in (on_workers, on_threads))
+    there, here = (
+        [contents(step.state) for step in iterate(rows, search)]
+        for rows in (on_workers, on_threads)
+    )
     assert there == here
     with pytest.raises(InputError, match="the kernel gives infinity or NaN"):
         list(iterate(on_workers, Method(1.0, "poly", gamma=1e300)))

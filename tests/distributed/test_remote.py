@@ -20,7 +20,13 @@ from dask_dpmeans import load
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import InputError, NoWorkersError, VersionsDifferError
 from dask_dpmeans.sources import cluster
-from dask_dpmeans.sources.cluster import PACKAGES, check_versions, cluster_resources, connect, workers_of
+from dask_dpmeans.sources.cluster import (
+    PACKAGES,
+    check_versions,
+    cluster_resources,
+    connect,
+    workers_of,
+)
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 
 LACKING = """
@@ -51,9 +57,30 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a scheduler on loopback with two workers, all of them ended afterwards."""
     folder = tmp_path_factory.mktemp("cluster")
     file = folder / "scheduler.json"
-    processes = [start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file)]
-    options = ("--nthreads", "1", "--memory-limit", "2GB", "--no-dashboard", "--local-directory", folder)
-    processes += [start("worker", "--scheduler-file", file, "--host", "127.0.0.1", *options) for _ in range(2)]
+    processes = [
+        start(
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            file,
+        )
+    ]
+    options = (
+        "--nthreads",
+        "1",
+        "--memory-limit",
+        "2GB",
+        "--no-dashboard",
+        "--local-directory",
+        folder,
+    )
+    processes += [
+        start("worker", "--scheduler-file", file, "--host", "127.0.0.1", *options) for _ in range(2)
+    ]
     try:
         with Client(scheduler_file=file, timeout=60, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=60)
@@ -67,7 +94,9 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def fit(data: str, run: Path, *options: str) -> None:
-    result = CliRunner().invoke(main, ["fit", data, str(run), "--penalty", "30", "--seed", "0", *options])
+    result = CliRunner().invoke(
+        main, ["fit", data, str(run), "--penalty", "30", "--seed", "0", *options]
+    )
     assert result.exit_code == 0, result.output
 
 
@@ -83,39 +112,72 @@ def test_a_remote_scheduler_gives_the_same_bytes_as_threads(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    rows = (rng.uniform(-9, 9, (20, 3))[rng.integers(20, size=100_000)] + rng.standard_normal((100_000, 3))) + 1e4
-    array = zarr.create_array("data.zarr", shape=rows.shape, chunks=(chunk_rows, 3), dtype=np.float32)
+    rows = (
+        rng.uniform(-9, 9, (20, 3))[rng.integers(20, size=100_000)]
+        + rng.standard_normal((100_000, 3))
+    ) + 1e4
+    array = zarr.create_array(
+        "data.zarr", shape=rows.shape, chunks=(chunk_rows, 3), dtype=np.float32
+    )
     array[:] = rows
     fit("data.zarr", tmp_path / "one.zarr", "--threads", "1")
-    fit("data.zarr", tmp_path / "two.zarr", "--threads", "2", "--memory-limit", "2MB" if chunk_rows < 9999 else "11MB")
+    fit(
+        "data.zarr",
+        tmp_path / "two.zarr",
+        "--threads",
+        "2",
+        "--memory-limit",
+        "2MB" if chunk_rows < 9999 else "11MB",
+    )
     fit("data.zarr", tmp_path / "remote.zarr", "--scheduler", scheduler)
     same_bytes(tmp_path / "one.zarr", tmp_path / "two.zarr")
     same_bytes(tmp_path / "one.zarr", tmp_path / "remote.zarr")
-    out = CliRunner().invoke(main, ["predict", "remote.zarr", "data.zarr", "out.zarr", "--scheduler", scheduler])
+    out = CliRunner().invoke(
+        main, ["predict", "remote.zarr", "data.zarr", "out.zarr", "--scheduler", scheduler]
+    )
     assert out.exit_code == 0, out.output
-    np.testing.assert_array_equal(zarr.open_array("out.zarr/label")[:], load("one.zarr").labels_.compute())
+    np.testing.assert_array_equal(
+        zarr.open_array("out.zarr/label")[:], load("one.zarr").labels_.compute()
+    )
 
 
 def test_worker_processes_of_this_machine_give_the_same_bytes(tmp_path: Path) -> None:
-    array = zarr.create_array(tmp_path / "data.zarr", shape=(50_000, 3), chunks=(7777, 2), dtype=np.float64)
+    array = zarr.create_array(
+        tmp_path / "data.zarr", shape=(50_000, 3), chunks=(7777, 2), dtype=np.float64
+    )
     array[:] = np.random.default_rng(1).uniform(-9, 9, (50_000, 3))
     fit(str(tmp_path / "data.zarr"), tmp_path / "one.zarr", "--threads", "1")
-    fit(str(tmp_path / "data.zarr"), tmp_path / "processes.zarr", "--workers", "2", "--threads", "1")
+    fit(
+        str(tmp_path / "data.zarr"), tmp_path / "processes.zarr", "--workers", "2", "--threads", "1"
+    )
     same_bytes(tmp_path / "one.zarr", tmp_path / "processes.zarr")
 
 
 def test_a_scheduler_without_workers_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
-    process = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file)
+    process = start(
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+        file,
+    )
     try:
         with Client(scheduler_file=file, timeout=60, set_as_default=False) as client:
             address = client.scheduler.address
         array = zarr.create_array(tmp_path / "data.zarr", shape=(5, 1), dtype=np.float64)
         array[:] = 1.0
         options = ["--penalty", "1", "--scheduler", address, "--worker-timeout", "1"]
-        result = CliRunner().invoke(main, ["fit", str(tmp_path / "data.zarr"), str(tmp_path / "run.zarr"), *options])
+        result = CliRunner().invoke(
+            main, ["fit", str(tmp_path / "data.zarr"), str(tmp_path / "run.zarr"), *options]
+        )
         assert result.exit_code == 3
-        assert f"the scheduler at {address} has had no worker for 1 s" in " ".join(result.output.split())
+        assert f"the scheduler at {address} has had no worker for 1 s" in " ".join(
+            result.output.split()
+        )
         assert not (tmp_path / "run.zarr").exists()
     finally:
         process.terminate()
@@ -124,7 +186,9 @@ def test_a_scheduler_without_workers_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    array = zarr.create_array(tmp_path / "data.zarr", shape=(5000, 3), chunks=(777, 3), dtype=np.float64)
+    array = zarr.create_array(
+        tmp_path / "data.zarr", shape=(5000, 3), chunks=(777, 3), dtype=np.float64
+    )
     array[:] = np.random.default_rng(2).uniform(-9, 9, (5000, 3))
     return str(tmp_path / "data.zarr")
 
@@ -139,7 +203,9 @@ def test_a_scheduler_is_found_by_its_file_and_by_the_configuration_of_dask(
     with pytest.MonkeyPatch.context() as patch:
         made = Client.__init__
         patch.setattr(
-            Client, "__init__", lambda self, *given, **more: (watched.append(given), made(self, *given, **more))[1]
+            Client,
+            "__init__",
+            lambda self, *given, **more: (watched.append(given), made(self, *given, **more))[1],
         )
         fit(data, tmp_path / "threads.zarr", "--threads", "2")
         assert watched == []
@@ -156,7 +222,8 @@ def test_a_scheduler_file_that_is_half_written_is_read_once_it_is_whole(tmp_path
     file = tmp_path / "scheduler.json"
     file.write_text('{"address": "tcp://127')
     with pytest.raises(
-        InputError, match=r"no scheduler can be reached at .*json: the file holds no address of a sched"
+        InputError,
+        match=r"no scheduler can be reached at .*json: the file holds no address of a sched",
     ):
         connect(None, None, None, None, 0.3, scheduler_file=str(file)).__enter__()
     whole = Timer(0.2, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])
@@ -170,12 +237,19 @@ def test_a_scheduler_file_that_is_half_written_is_read_once_it_is_whole(tmp_path
     ("options", "message"),
     [
         (["--scheduler", "nowhere"], "no scheduler can be reached at nowhere: missing port number"),
-        (["--scheduler-file", "a", "--scheduler", "b"], "--scheduler and --scheduler-file both name a scheduler"),
+        (
+            ["--scheduler-file", "a", "--scheduler", "b"],
+            "--scheduler and --scheduler-file both name a scheduler",
+        ),
         (["--scheduler-file", "a", "--workers", "2"], "--scheduler names a cluster that is there"),
     ],
 )
-def test_wrong_use_of_the_scheduler_exits_2(tmp_path: Path, data: str, options: list[str], message: str) -> None:
-    result = CliRunner().invoke(main, ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "30", *options])
+def test_wrong_use_of_the_scheduler_exits_2(
+    tmp_path: Path, data: str, options: list[str], message: str
+) -> None:
+    result = CliRunner().invoke(
+        main, ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "30", *options]
+    )
     assert result.exit_code == 2, result.output
     assert message in " ".join(result.output.split())
     assert not (tmp_path / "run.zarr").exists()
@@ -185,7 +259,17 @@ def test_wrong_use_of_the_scheduler_exits_2(tmp_path: Path, data: str, options: 
     "command",
     [
         ["fit", "{data}", "out.zarr", "--penalty", "30"],
-        ["hdp", "{data}", "out.zarr", "--groups", "{data}", "--local-penalty", "3", "--global-penalty", "3"],
+        [
+            "hdp",
+            "{data}",
+            "out.zarr",
+            "--groups",
+            "{data}",
+            "--local-penalty",
+            "3",
+            "--global-penalty",
+            "3",
+        ],
         ["kernel", "{data}", "out.zarr", "--penalty", "3"],
         ["spectral", "{data}", "out.zarr", "--penalty", "3"],
         ["graph", "{data}", "out.zarr", "--penalty", "-0.5"],
@@ -193,7 +277,9 @@ def test_wrong_use_of_the_scheduler_exits_2(tmp_path: Path, data: str, options: 
         ["path", "{data}", "out.zarr"],
     ],
 )
-@pytest.mark.parametrize("where", [["--scheduler", "tcp://127.0.0.1:1"], ["--scheduler-file", "nowhere.json"]])
+@pytest.mark.parametrize(
+    "where", [["--scheduler", "tcp://127.0.0.1:1"], ["--scheduler-file", "nowhere.json"]]
+)
 def test_a_scheduler_that_is_not_there_yet_is_exit_code_3_and_writes_nothing(
     tmp_path: Path, data: str, monkeypatch: pytest.MonkeyPatch, command: list[str], where: list[str]
 ) -> None:
@@ -205,7 +291,9 @@ def test_a_scheduler_that_is_not_there_yet_is_exit_code_3_and_writes_nothing(
     assert not Path("out.zarr").exists()
 
 
-@pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.0 400 Bad Request\r\n\r\n" + b"x" * 999])
+@pytest.mark.parametrize(
+    "said", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.0 400 Bad Request\r\n\r\n" + b"x" * 999]
+)
 def test_what_answers_and_is_no_scheduler_is_waited_for_no_longer_than_one(said: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -235,7 +323,9 @@ def test_what_answers_and_is_no_scheduler_is_waited_for_no_longer_than_one(said:
 def test_an_address_that_no_client_can_use_is_refused_before_one_is_made(
     monkeypatch: pytest.MonkeyPatch, address: str, why: str
 ) -> None:
-    monkeypatch.setattr(cluster, "Client", None)  # what fails as it is made says so again, in a traceback, at the end
+    monkeypatch.setattr(
+        cluster, "Client", None
+    )  # what fails as it is made says so again, in a traceback, at the end
     with pytest.raises(InputError, match=f"no scheduler can be reached at {address}: {why}"):
         connect(address, None, None, None, 1.0).__enter__()
 
@@ -244,12 +334,40 @@ def test_a_worker_without_the_package_is_named_at_once(tmp_path: Path, data: str
     (tmp_path / "lacking").mkdir()
     (tmp_path / "lacking/sitecustomize.py").write_text(LACKING)
     file = tmp_path / "scheduler.json"
-    processes = [start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file)]
-    options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", file)
+    processes = [
+        start(
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            file,
+        )
+    ]
+    options = (
+        "--nthreads",
+        "1",
+        "--no-nanny",
+        "--no-dashboard",
+        "--host",
+        "127.0.0.1",
+        "--scheduler-file",
+        file,
+    )
     options += ("--local-directory", tmp_path)
     processes.append(start("worker", *options, PYTHONPATH=str(tmp_path / "lacking")))
     try:
-        command = ["fit", data, str(tmp_path / "run.zarr"), "--penalty", "30", "--scheduler-file", str(file)]
+        command = [
+            "fit",
+            data,
+            str(tmp_path / "run.zarr"),
+            "--penalty",
+            "30",
+            "--scheduler-file",
+            str(file),
+        ]
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 2, result.output
         said = " ".join(result.output.split())
@@ -296,7 +414,9 @@ def test_versions_that_differ_are_refused(
         changed = found[where] if where == "scheduler" else next(iter(found[where].values()))
         changed["packages"][package] = version
         patch.setattr(client, "get_versions", lambda packages: found)
-        with nullcontext() if message is None else pytest.raises(VersionsDifferError, match=message):
+        with (
+            nullcontext() if message is None else pytest.raises(VersionsDifferError, match=message)
+        ):
             check_versions(client)
 
 

@@ -67,7 +67,9 @@ def test_penalties_chosen_on_workers_are_those_of_threads(client, tmp_path, sear
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_search_on_workers_gives_the_bytes_of_threads(client, tmp_path, name):
-    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype)
+    made = zarr.create_array(
+        tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(50, 1), dtype=ROWS.dtype
+    )
     made[:] = ROWS
     on_workers = as_source(tmp_path / "rows.zarr", WEIGHTS, client=client, block_rows=64)
     assert isinstance(on_workers.executor, DaskTasks)
@@ -79,10 +81,22 @@ def test_a_search_on_workers_gives_the_bytes_of_threads(client, tmp_path, name):
 
 
 def command(run, *options):
-    return ["fit", "data.zarr/rows", run, "--penalty", "900", "--search", "--threads", "1", *options]
+    return [
+        "fit",
+        "data.zarr/rows",
+        run,
+        "--penalty",
+        "900",
+        "--search",
+        "--threads",
+        "1",
+        *options,
+    ]
 
 
-def test_a_search_of_the_command_line_that_is_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch):
+def test_a_search_of_the_command_line_that_is_stopped_goes_on_to_the_same_end(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     write_synthetic(Synthetic("uniform", 20_000, 3, 1, 0), "data.zarr")
     process = subprocess.Popen(
@@ -98,7 +112,10 @@ def test_a_search_of_the_command_line_that_is_stopped_goes_on_to_the_same_end(tm
     _, said = process.communicate(timeout=60)
     assert process.returncode == 3, said
     most = ("--max-iter", "14")
-    for arguments in (command("run.zarr", "--resume", *most), command("whole.zarr", "--seed", "3", *most)):
+    for arguments in (
+        command("run.zarr", "--resume", *most),
+        command("whole.zarr", "--seed", "3", *most),
+    ):
         done = CliRunner().invoke(main, arguments)
         assert done.exit_code == 0, done.output
     assert load("run.zarr").get_params()["search"] is True

@@ -34,6 +34,13 @@ def test_workers_give_the_same_bytes(tmp_path):
             wanted = fit(ROWS, tmp_path / "threads.zarr", threads=2, **same)
             found = fit(tmp_path / "rows.zarr", tmp_path / "workers.zarr", client=client, **same)
             assert found.n_clusters_ == 6
-            for name in ("labels_", "cluster_centers_", "eigenvalues_", "objective_", "affinity_trace_", "n_iter_"):
+            for name in (
+                "labels_",
+                "cluster_centers_",
+                "eigenvalues_",
+                "objective_",
+                "affinity_trace_",
+                "n_iter_",
+            ):
                 one, other = (np.asarray(getattr(each, name)) for each in (wanted, found))
                 assert one.tobytes() == other.tobytes(), (model, name)

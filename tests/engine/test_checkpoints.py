@@ -47,7 +47,11 @@ def bytes_of(answer):
     if isinstance(answer, list):
         return [bytes_of(each) for each in answer]
     state = answer.end if hasattr(answer, "end") and answer.end is not None else answer
-    return [np.asarray(getattr(state, each.name)).tobytes() for each in fields(state) if each.name != "end"]
+    return [
+        np.asarray(getattr(state, each.name)).tobytes()
+        for each in fields(state)
+        if each.name != "end"
+    ]
 
 
 def crossovers():
@@ -101,7 +105,9 @@ def test_a_fit_that_is_stopped_after_its_last_step_is_at_its_end(monkeypatch):
         last_state(InMemoryRows(ROWS, None, checkpoints=store), method)
     monkeypatch.undo()
     assert store.keys() == whole.keys()
-    assert bytes_of(last_state(InMemoryRows(ROWS, None, checkpoints=store), method)) == bytes_of(wanted)
+    assert bytes_of(last_state(InMemoryRows(ROWS, None, checkpoints=store), method)) == bytes_of(
+        wanted
+    )
 
 
 def interrupted_after(steps):
@@ -109,7 +115,11 @@ def interrupted_after(steps):
     raise KeyboardInterrupt
 
 
-@given(seed=st.integers(0, 3), penalty=st.sampled_from([1.0, 2.0]), weights=st.sampled_from([None, 1.0, 2.0]))
+@given(
+    seed=st.integers(0, 3),
+    penalty=st.sampled_from([1.0, 2.0]),
+    weights=st.sampled_from([None, 1.0, 2.0]),
+)
 @settings(max_examples=20, deadline=None)
 def test_a_checkpoint_serves_the_very_same_fit_alone(seed, penalty, weights):
     store = Memory()
@@ -168,7 +178,9 @@ def test_fits_of_which_a_field_is_missing_begin_anew(name):
             if content is None:
                 return None
             values = checkpoints._unpack(content)
-            return checkpoints._pack({key: value for key, value in values.items() if not key.endswith("centers")})
+            return checkpoints._pack(
+                {key: value for key, value in values.items() if not key.endswith("centers")}
+            )
 
     store, wanted = Lacking(), bytes_of(JOBS[name](InMemoryRows(ROWS, None)))
     for _ in range(2):
@@ -186,8 +198,28 @@ def test_files_keep_what_they_are_told_on_disks_and_in_object_stores(tmp_path):
 
 
 def test_a_digest_tells_values_types_and_shapes_apart():
-    parts = [0, 0.0, -0.0, False, None, "0", (), (0,), ((0,),), (0, 0), math.inf, METHOD, replace(METHOD, tol=0.5)]
-    arrays = [np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.float32), np.zeros((1, 2)), -np.zeros(2)]
+    parts = [
+        0,
+        0.0,
+        -0.0,
+        False,
+        None,
+        "0",
+        (),
+        (0,),
+        ((0,),),
+        (0, 0),
+        math.inf,
+        METHOD,
+        replace(METHOD, tol=0.5),
+    ]
+    arrays = [
+        np.zeros(2),
+        np.zeros((2, 1)),
+        np.zeros(2, np.float32),
+        np.zeros((1, 2)),
+        -np.zeros(2),
+    ]
     found = [digest(part) for part in [*parts, *arrays]]
     assert len(set(found)) == len(found)
     assert digest(1, 2) != digest(12) != digest((1, 2))

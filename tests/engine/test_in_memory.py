@@ -35,14 +35,19 @@ def test_held_rows_are_cut_and_merged_as_those_of_any_source(n, dtype, weighted,
 @given(tables(), st.data())
 def test_their_summary_is_that_of_any_source(rows, data):
     weights = data.draw(weights_of(len(rows)))
-    found, expected = InMemoryRows(rows, weights).summary, as_source(rows, weights, threads=1).summary
+    found, expected = (
+        InMemoryRows(rows, weights).summary,
+        as_source(rows, weights, threads=1).summary,
+    )
     assert contents(found) == contents(expected)
 
 
 def test_a_map_hands_on_every_row_once_in_order():
     rows = wide(600, np.float32, 0)
     handed = []
-    InMemoryRows(rows, None).map(lambda block: (block.rows[:, :3].copy(),), lambda *part: handed.append(part))
+    InMemoryRows(rows, None).map(
+        lambda block: (block.rows[:, :3].copy(),), lambda *part: handed.append(part)
+    )
     assert [start for start, _ in handed] == [0, 256, 512]
     assert np.concatenate([answers[0] for _, answers in handed]).tobytes() == rows[:, :3].tobytes()
 
@@ -71,4 +76,6 @@ def test_jobs_run_one_after_the_other_in_order():
 def test_a_fit_of_held_rows_gives_the_bytes_of_any_source(weighted):
     rows = np.random.default_rng(0).normal(size=(500, 2)) * 5
     weights = np.random.default_rng(1).choice([0.0, 0.3, 1.0], 500) if weighted else None
-    assert trace(InMemoryRows(rows, weights), 4.0) == trace(as_source(rows, weights, threads=1), 4.0)
+    assert trace(InMemoryRows(rows, weights), 4.0) == trace(
+        as_source(rows, weights, threads=1), 4.0
+    )

@@ -23,7 +23,9 @@ def sweeps(draw):
 
 
 def source_of(problem):
-    return as_source(problem.rows, problem.weights, threads=problem.threads, block_rows=problem.block_rows)
+    return as_source(
+        problem.rows, problem.weights, threads=problem.threads, block_rows=problem.block_rows
+    )
 
 
 class Passes:
@@ -43,14 +45,22 @@ def test_settling_is_one_serial_sweep_in_witness_order(drawn, gradually, random)
     problem, centers = drawn
     rule = Openings(LinearPrice(problem.penalty))
     settled = settle(source_of(problem), rule, Centers(centers), gradually=gradually)
-    rest = sorted(set(range(len(problem.rows))) - set(settled.opened.tolist()), key=lambda number: random.random())
+    rest = sorted(
+        set(range(len(problem.rows))) - set(settled.opened.tolist()),
+        key=lambda number: random.random(),
+    )
     order = [*settled.opened.tolist(), *rest]
-    serial = reference.sweep(problem.rows.tolist(), problem.penalty, centers.tolist(), order, problem.each)
+    serial = reference.sweep(
+        problem.rows.tolist(), problem.penalty, centers.tolist(), order, problem.each
+    )
     moments = settled.answer.moments
     assert settled.opened.tolist() == serial.opened
     assert settled.state.values.tolist() == serial.centers
     assert nearest(problem.rows, settled.state).tolist() == serial.labels
-    assert moments.counts.tolist() == np.bincount(serial.labels, minlength=len(serial.centers)).tolist()
+    assert (
+        moments.counts.tolist()
+        == np.bincount(serial.labels, minlength=len(serial.centers)).tolist()
+    )
     assert moments.keep(moments.weights > 0).means.tolist() == serial.means
 
 
@@ -58,10 +68,14 @@ def test_settling_is_one_serial_sweep_in_witness_order(drawn, gradually, random)
 @given(sweeps())
 def test_the_last_pass_is_over_all_rows_and_none_objects(drawn):
     problem, centers = drawn
-    settled = settle(source_of(problem), Openings(LinearPrice(problem.penalty), None), Centers(centers))
+    settled = settle(
+        source_of(problem), Openings(LinearPrice(problem.penalty), None), Centers(centers)
+    )
     rows = problem.rows.tolist()
     near = [reference.nearest_center(row, settled.state.values.tolist())[1] for row in rows]
-    objections = [min(1.0, weight) * squared for weight, squared in zip(problem.each, near, strict=True)]
+    objections = [
+        min(1.0, weight) * squared for weight, squared in zip(problem.each, near, strict=True)
+    ]
     assert max(objections) <= problem.penalty
     assert len(settled.answer.proposals) == 0
     assert settled.answer.moments.counts.sum() == len(rows)
@@ -72,7 +86,9 @@ def test_the_last_pass_is_over_all_rows_and_none_objects(drawn):
 def test_every_row_read_is_counted_and_a_gradual_start_reads_each_block_once(drawn, gradually):
     problem, centers = drawn
     passes = Passes(source_of(problem))
-    settled = settle(passes, Openings(LinearPrice(problem.penalty), None), Centers(centers), gradually=gradually)
+    settled = settle(
+        passes, Openings(LinearPrice(problem.penalty), None), Centers(centers), gradually=gradually
+    )
     everything = range(passes.plan.n_blocks)
     start = len(passes.seen)
     while start and passes.seen[start - 1] == everything:

@@ -47,7 +47,9 @@ def test_answers_meet_in_the_fixed_tree(count):
 def test_grouping_into_aligned_powers_of_two_is_the_same_tree(count, small, large):
     items = names(range(count))
     for size in (small, large):
-        items = [merge_tree(items[start : start + size], pair) for start in range(0, len(items), size)]
+        items = [
+            merge_tree(items[start : start + size], pair) for start in range(0, len(items), size)
+        ]
     assert merge_tree(items, pair) == tree(names(range(count)))
 
 
@@ -69,12 +71,18 @@ def test_pieces_name_each_block_of_a_run_once_in_order(plan, wanted, data):
     start = data.draw(st.integers(0, plan.n_blocks - 1))
     run = range(start, data.draw(st.integers(start + 1, plan.n_blocks)))
     pieces = plan.pieces(run, wanted)
-    assert [shard * plan.shard_blocks + block for shard, blocks in pieces for block in blocks] == list(run)
-    assert all(0 <= shard < plan.n_shards and blocks.stop <= plan.shard_blocks for shard, blocks in pieces)
+    assert [
+        shard * plan.shard_blocks + block for shard, blocks in pieces for block in blocks
+    ] == list(run)
+    assert all(
+        0 <= shard < plan.n_shards and blocks.stop <= plan.shard_blocks for shard, blocks in pieces
+    )
 
 
 @given(plans(), st.integers(1, 9))
-def test_pieces_are_as_many_as_wanted_where_there_are_so_many_blocks_and_else_whole_shards(plan, wanted):
+def test_pieces_are_as_many_as_wanted_where_there_are_so_many_blocks_and_else_whole_shards(
+    plan, wanted
+):
     for run in (range(plan.n_blocks), *doublings(plan.n_blocks)):
         pieces, shards = plan.pieces(run, wanted), plan.pieces(run)
         assert len(pieces) >= min(wanted, len(run))
@@ -88,7 +96,13 @@ def test_pieces_of_a_doubling_merge_to_its_subtree(plan, wanted):
     for run in doublings(plan.n_blocks):
         parts = [
             merge_tree(
-                names(range(shard * plan.shard_blocks + each.start, shard * plan.shard_blocks + each.stop)), pair
+                names(
+                    range(
+                        shard * plan.shard_blocks + each.start,
+                        shard * plan.shard_blocks + each.stop,
+                    )
+                ),
+                pair,
             )
             for shard, each in plan.pieces(run, wanted)
         ]
@@ -129,11 +143,15 @@ def test_shards_are_as_high_as_stored_chunks(n_rows, block_rows, threads, most, 
     rows = shard_blocks(n_rows, block_rows, threads, most, stored) * block_rows
     assert 2 * rows > stored
     assert rows % label_chunk(n_rows, block_rows) == 0
-    assert rows == max(shard_blocks(n_rows, block_rows, threads, most) * block_rows, rows if rows <= stored else 0)
+    assert rows == max(
+        shard_blocks(n_rows, block_rows, threads, most) * block_rows, rows if rows <= stored else 0
+    )
 
 
 @given(rows_in_all, heights, st.integers(1, 1000), rows_in_all)
-def test_shards_are_whole_label_chunks_that_fit_their_memory_and_feed_the_threads(n_rows, block_rows, threads, most):
+def test_shards_are_whole_label_chunks_that_fit_their_memory_and_feed_the_threads(
+    n_rows, block_rows, threads, most
+):
     blocks = shard_blocks(n_rows, block_rows, threads, most)
     rows, chunk = blocks * block_rows, label_chunk(n_rows, block_rows)
     assert blocks & (blocks - 1) == 0
@@ -153,7 +171,8 @@ def test_block_heights_are_powers_of_two_within_their_limits(n_features):
 
 
 @pytest.mark.parametrize(
-    ("n_features", "height"), [(8, 16384), (64, 8192), (65, 4096), (128, 4096), (1024, 512), (10**6, 256)]
+    ("n_features", "height"),
+    [(8, 16384), (64, 8192), (65, 4096), (128, 4096), (1024, 512), (10**6, 256)],
 )
 def test_block_heights_are_part_of_the_answer_and_stay(n_features, height):
     assert block_height(n_features) == height

@@ -26,7 +26,9 @@ from dask_dpmeans import (
 )
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 
-callback = pytest.importorskip("sklearn.callback", reason="sklearn.callback is of scikit-learn 1.9 and later")
+callback = pytest.importorskip(
+    "sklearn.callback", reason="sklearn.callback is of scikit-learn 1.9 and later"
+)
 
 ROWS = table("clouds", (600, 2), np.float32, 0)
 GROUPS = np.arange(len(ROWS)) % 3
@@ -36,7 +38,10 @@ MODELS = {
     "search": (DPMeans(60.0, search=True, random_state=0), ROWS),
     "HDPMeans": (HDPMeans(4.0, 20.0, random_state=0), [ROWS[:200], ROWS[200:], ROWS[:0]]),
     "KernelDPMeans": (KernelDPMeans(0.5, gamma=0.1, random_state=0), ROWS),
-    "nystroem": (KernelDPMeans(0.5, gamma=0.1, approximation="nystroem", n_components=20, random_state=0), ROWS),
+    "nystroem": (
+        KernelDPMeans(0.5, gamma=0.1, approximation="nystroem", n_components=20, random_state=0),
+        ROWS,
+    ),
     "SpectralDPMeans": (SpectralDPMeans(100.0, random_state=0), ROWS),
     "GraphCutDPMeans": (GraphCutDPMeans(-0.5, random_state=0), GRAPH),
     "GraphCutDPMeans, mean": (GraphCutDPMeans(-0.5, init="mean", random_state=0), GRAPH),
@@ -58,7 +63,9 @@ class Notes:
     def on_fit_task_begin(self, estimator, context, *, X=None, y=None, metadata=None):
         self.said.append(f"{context.task_name} {context.task_id} begins")
 
-    def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None, fitted_estimator=None):
+    def on_fit_task_end(
+        self, estimator, context, *, X=None, y=None, metadata=None, fitted_estimator=None
+    ):
         self.said.append(f"{context.task_name} {context.task_id} ends")
         self.seen.append((fitted_estimator, X, y, metadata))
         return context.task_name == "step" and context.task_id == self.stop_at
@@ -76,7 +83,9 @@ def same(found, expected):
         if hasattr(value, "toarray"):
             other, value = other.toarray(), value.toarray()
         np.testing.assert_array_equal(other, value, err_msg=name)
-    assert [record.objective for record in found.history_] == [record.objective for record in expected.history_]
+    assert [record.objective for record in found.history_] == [
+        record.objective for record in expected.history_
+    ]
 
 
 def quietly(model, X, **given):
@@ -90,7 +99,10 @@ def test_each_step_is_a_task_under_that_of_the_fit(model, X):
     notes = Notes()
     found = clone(model).set_callbacks(notes).fit(X)
     n_tasks = len(notes.seen) - 1
-    assert n_tasks in (found.n_iter_, found.n_iter_ + 1)  # a step that does not lower J is one that was tried
+    assert n_tasks in (
+        found.n_iter_,
+        found.n_iter_ + 1,
+    )  # a step that does not lower J is one that was tried
     steps = [f"step {number} {word}" for number in range(n_tasks) for word in ("begins", "ends")]
     assert notes.said == ["setup", "fit 0 begins", *steps, "fit 0 ends", "teardown"]
     same(notes.seen[-1][0], found)
@@ -162,10 +174,15 @@ def test_a_fit_after_an_error_of_a_callback_is_as_any():
     model = DPMeans(6.0).set_callbacks(Failing())
     with pytest.raises(ZeroDivisionError, match="of the callback"):
         model.fit(ROWS)
-    same(model.set_callbacks().fit(ROWS), DPMeans(6.0).set_params(random_state=model.random_state_).fit(ROWS))
+    same(
+        model.set_callbacks().fit(ROWS),
+        DPMeans(6.0).set_params(random_state=model.random_state_).fit(ROWS),
+    )
 
 
-@pytest.mark.parametrize("model", [OnlineDPMeans(6.0), SplitMergeDPMeans(6.0)], ids=["online", "split-merge"])
+@pytest.mark.parametrize(
+    "model", [OnlineDPMeans(6.0), SplitMergeDPMeans(6.0)], ids=["online", "split-merge"]
+)
 def test_one_pass_is_one_task(model):
     notes = Notes()
     model.set_callbacks(notes).fit(ROWS)
@@ -186,7 +203,9 @@ def test_scores_of_each_step_are_those_of_its_clusters():
     monitor = callback.ScoringMonitor(scoring="adjusted_rand_score")
     truth = DPMeans(6.0).fit(ROWS).labels_
     model = DPMeans(6.0).set_callbacks(monitor).fit(ROWS, truth)
-    scores = [row["adjusted_rand_score"] for row in monitor.get_logs().data if row["task_name"] == "step"]
+    scores = [
+        row["adjusted_rand_score"] for row in monitor.get_logs().data if row["task_name"] == "step"
+    ]
     assert len(scores) == model.n_iter_
     assert scores[-1] == 1
 
@@ -222,7 +241,9 @@ def test_meta_estimators_hand_callbacks_on():
     make_pipeline(StandardScaler(), DPMeans(1.0)).set_callbacks(notes).fit(ROWS)
     assert "step 0 ends" in notes.said
     notes = Shared()
-    search = GridSearchCV(DPMeans(6.0), {"penalty": [4.0, 8.0]}, cv=2).set_callbacks(notes).fit(ROWS)
+    search = (
+        GridSearchCV(DPMeans(6.0), {"penalty": [4.0, 8.0]}, cv=2).set_callbacks(notes).fit(ROWS)
+    )
     assert notes.said.count("step 0 ends") == 5
     assert search.best_estimator_.n_clusters_ > 1
 
@@ -244,5 +265,7 @@ print(hasattr(model, "set_callbacks"), model.labels_.tolist(), [warning.filename
 
 
 def test_scikit_learn_without_callbacks_serves_as_well():
-    said = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=60)
+    said = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=60
+    )
     assert said.stdout.strip() == "False [0, 0, 1] ['<string>']"

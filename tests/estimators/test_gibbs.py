@@ -30,20 +30,29 @@ def test_it_is_a_scikit_learn_estimator(estimator, check):
 
 def test_it_finds_clusters_and_keeps_the_last_draw(blobs):
     rows, truth = blobs
-    model = GibbsMixture(variance_prior=(1.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=200, random_state=0)
+    model = GibbsMixture(
+        variance_prior=(1.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=200, random_state=0
+    )
     *_, last = model.draws(rows)
     assert adjusted_rand_score(truth, model.fit_predict(rows)) > 0.9
     assert np.array_equal(model.labels_, last.labels)
     assert np.array_equal(model.cluster_centers_, last.centers)
     assert (model.variance_, model.concentration_) == (last.variance, last.concentration)
     assert 0.7 < model.variance_ < 1.4
-    assert (model.n_iter_, model.n_clusters_, model.objective_) == (200, len(last.weights), last.objective)
+    assert (model.n_iter_, model.n_clusters_, model.objective_) == (
+        200,
+        len(last.weights),
+        last.objective,
+    )
 
 
 def test_the_objective_of_draws_goes_up_and_down_and_all_are_kept(blobs):
     model = GibbsMixture(max_iter=50, random_state=1).fit(blobs[0])
     assert len(model.history_) == 50
-    assert {after.objective > before.objective for before, after in pairwise(model.history_)} == {True, False}
+    assert {after.objective > before.objective for before, after in pairwise(model.history_)} == {
+        True,
+        False,
+    }
 
 
 def test_draws_may_be_thinned(blobs):
@@ -53,7 +62,10 @@ def test_draws_may_be_thinned(blobs):
 
 def test_numpy_dask_and_float32_rows_are_taken(blobs):
     rows = blobs[0].astype(np.float32)
-    made = [GibbsMixture(max_iter=5, random_state=2).fit(X) for X in (rows, rows.astype(float), da.from_array(rows))]
+    made = [
+        GibbsMixture(max_iter=5, random_state=2).fit(X)
+        for X in (rows, rows.astype(float), da.from_array(rows))
+    ]
     assert len({model.cluster_centers_.tobytes() for model in made}) == 1
 
 
@@ -77,7 +89,11 @@ def test_a_run_stores_the_draws_it_came_to_and_goes_on_with_more(blobs, tmp_path
 
 
 def test_a_run_is_shown_as_a_draw_of_a_mixture(blobs, tmp_path):
-    fit(blobs[0], tmp_path / "run.zarr", GibbsMixture(np.float32(2.0), 0.5, max_iter=np.int64(3), random_state=0))
+    fit(
+        blobs[0],
+        tmp_path / "run.zarr",
+        GibbsMixture(np.float32(2.0), 0.5, max_iter=np.int64(3), random_state=0),
+    )
     shown = CliRunner().invoke(main, ["show", str(tmp_path / "run.zarr")]).output
     assert "mixture     variance 2, concentration 0.5, mean variance 100\n" in shown
     assert "in the last draw\n" in shown
@@ -87,7 +103,9 @@ def test_a_run_is_shown_as_a_draw_of_a_mixture(blobs, tmp_path):
 def test_a_run_refuses_other_parameters_predictions_and_weights(blobs, tmp_path):
     rows, run = blobs[0], tmp_path / "run.zarr"
     fit(rows, run, GibbsMixture(max_iter=2, random_state=0))
-    with pytest.raises(InputError, match=r"begun with other parameters: concentration 1.0, not 2.0"):
+    with pytest.raises(
+        InputError, match=r"begun with other parameters: concentration 1.0, not 2.0"
+    ):
         fit(rows, run, GibbsMixture(1.0, 2.0, max_iter=2, random_state=0), resume=True)
     with pytest.raises(InputError, match="a draw given its own rows, whose labels are in it"):
         predict(run, rows, tmp_path / "out.zarr")

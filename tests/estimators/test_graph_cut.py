@@ -34,9 +34,13 @@ def model(graph):
 @pytest.fixture
 def stored(graph, tmp_path):
     rows = csr_array(graph)
-    group = zarr.create_group(tmp_path / "graph.zarr", attributes={"encoding-type": "csr_matrix", "shape": [180, 180]})
+    group = zarr.create_group(
+        tmp_path / "graph.zarr", attributes={"encoding-type": "csr_matrix", "shape": [180, 180]}
+    )
     for name in ("data", "indices", "indptr"):
-        group.create_array(name, data=getattr(rows, name), chunks=(700,), config={"write_empty_chunks": True})
+        group.create_array(
+            name, data=getattr(rows, name), chunks=(700,), config={"write_empty_chunks": True}
+        )
     return str(tmp_path / "graph.zarr")
 
 
@@ -45,7 +49,9 @@ def same(one, other):
     np.testing.assert_array_equal(one.cluster_weights_, other.cluster_weights_)
     np.testing.assert_array_equal(one.cluster_inertias_, other.cluster_inertias_)
     assert (one.objective_, one.cut_, one.n_iter_) == (other.objective_, other.cut_, other.n_iter_)
-    assert [record.objective for record in one.history_] == [record.objective for record in other.history_]
+    assert [record.objective for record in one.history_] == [
+        record.objective for record in other.history_
+    ]
 
 
 def test_attributes_belong_together(graph, model):
@@ -116,7 +122,9 @@ def test_a_fit_that_stopped_goes_on_to_the_same_bytes(stored, model, tmp_path, s
 
 
 def test_a_fit_that_stops_at_max_iter_says_so(graph):
-    with pytest.warns(ConvergenceWarning, match="the fit stopped at max_iter=1 before it converged"):
+    with pytest.warns(
+        ConvergenceWarning, match="the fit stopped at max_iter=1 before it converged"
+    ):
         GraphCutDPMeans(PENALTY, max_iter=1).fit(graph)
 
 
@@ -125,7 +133,9 @@ def test_the_command_line_takes_stored_graphs(graph, stored, model, tmp_path, na
     save_npz(tmp_path / "graph.npz", csr_array(graph))
     mmwrite(tmp_path / "graph.mtx", coo_array(graph), symmetry="symmetric")
     run = str(tmp_path / "run.zarr")
-    told = CliRunner().invoke(main, ["graph", str(tmp_path / name), run, "--penalty", str(PENALTY), "--seed", "0"])
+    told = CliRunner().invoke(
+        main, ["graph", str(tmp_path / name), run, "--penalty", str(PENALTY), "--seed", "0"]
+    )
     assert told.exit_code == 0, told.output
     assert "penalty     -0.6 on the normalized cut" in told.output
     assert "link ends)" in told.output
@@ -135,8 +145,13 @@ def test_the_command_line_takes_stored_graphs(graph, stored, model, tmp_path, na
 
 
 def test_wrong_use_is_named(graph, tmp_path):
-    for penalty, message in (("0.5", "penalty must be < 0, got 0.5"), ("-2", "penalty must be > -1, got -2.0")):
-        told = CliRunner().invoke(main, ["graph", "nowhere.npz", str(tmp_path / "run.zarr"), "--penalty", penalty])
+    for penalty, message in (
+        ("0.5", "penalty must be < 0, got 0.5"),
+        ("-2", "penalty must be > -1, got -2.0"),
+    ):
+        told = CliRunner().invoke(
+            main, ["graph", "nowhere.npz", str(tmp_path / "run.zarr"), "--penalty", penalty]
+        )
         assert (told.exit_code, message in told.output) == (2, True)
     with pytest.raises(InputError, match="cut must be one of 'normalized', 'ratio', got 'minimum'"):
         GraphCutDPMeans(PENALTY, cut="minimum").fit(graph)
@@ -149,7 +164,9 @@ def test_wrong_use_is_named(graph, tmp_path):
 def test_what_a_graph_has_no_use_for_is_refused(graph, stored, tmp_path):
     model = GraphCutDPMeans(PENALTY)
     for name, value in {"sample_weight": np.ones(180), "columns": [0], "scale": "std"}.items():
-        with pytest.raises(InputError, match=f"{name} cannot be used on a graph: its links have weights themselves"):
+        with pytest.raises(
+            InputError, match=f"{name} cannot be used on a graph: its links have weights themselves"
+        ):
             fit(stored, tmp_path / "run.zarr", model, **{name: value})
     with pytest.raises(InputError, match="graph has dtype complex128"):
         model.fit(graph.astype(complex))
@@ -168,7 +185,13 @@ def test_a_sparse_graph_of_many_nodes_needs_no_room_for_dense_rows(tmp_path):
     n = 100_000
     path = coo_array((np.ones(n - 1), (np.arange(n - 1), np.arange(1, n))), shape=(n, n)).tocsr()
     save_npz(tmp_path / "path.npz", csr_array(path + path.T))
-    command = ["graph", str(tmp_path / "path.npz"), str(tmp_path / "run.zarr"), "--penalty", "-0.01"]
+    command = [
+        "graph",
+        str(tmp_path / "path.npz"),
+        str(tmp_path / "run.zarr"),
+        "--penalty",
+        "-0.01",
+    ]
     told = CliRunner().invoke(main, [*command, "--memory-limit", "500MB", "--max-iter", "2"])
     assert told.exit_code == 0, told.output
 
@@ -179,7 +202,9 @@ def test_the_ratio_cut_counts_nodes(graph):
     assert model.objective_ == pytest.approx(cut_cost(graph, model.labels_, -5.0, False))
 
 
-def test_algorithm_1_from_one_cluster_is_fitted_stored_and_resumed_like_the_rest(graph, stored, tmp_path):
+def test_algorithm_1_from_one_cluster_is_fitted_stored_and_resumed_like_the_rest(
+    graph, stored, tmp_path
+):
     asked = GraphCutDPMeans(-12.0, cut="ratio", init="mean", tol=0.0, random_state=0)
     model = GraphCutDPMeans(**asked.get_params()).fit(graph)
     assert model.n_clusters_ > 1

@@ -31,7 +31,8 @@ def sets():
     rng = np.random.default_rng(5)
     means = rng.uniform(-9, 9, (9, 2))
     return [
-        means[rng.choice(9, 4, replace=False)[rng.integers(4, size=30)]] + rng.normal(size=(30, 2)) for _ in range(40)
+        means[rng.choice(9, 4, replace=False)[rng.integers(4, size=30)]] + rng.normal(size=(30, 2))
+        for _ in range(40)
     ]
 
 
@@ -77,8 +78,12 @@ def test_attributes_belong_together(table):
     np.testing.assert_array_equal(model.cluster_weights_, wanted.sum(axis=0))
     inertia = ((rows - model.cluster_centers_[model.labels_]) ** 2).sum()
     assert model.inertia_ == pytest.approx(inertia)
-    assert model.n_local_clusters_ == np.count_nonzero(wanted) == model.history_[-1].n_local_clusters
-    assert model.objective_ == pytest.approx(inertia + 6 * model.n_local_clusters_ + 15 * model.n_clusters_)
+    assert (
+        model.n_local_clusters_ == np.count_nonzero(wanted) == model.history_[-1].n_local_clusters
+    )
+    assert model.objective_ == pytest.approx(
+        inertia + 6 * model.n_local_clusters_ + 15 * model.n_clusters_
+    )
     np.testing.assert_array_equal(model.predict(rows, groups), model.labels_)
 
 
@@ -103,7 +108,9 @@ def test_lazy_input_gives_lazy_labels_of_the_same_bytes(table):
         with pytest.warns(ConvergenceWarning) if max_iter == 1 else pytest.MonkeyPatch.context():
             in_memory = one.fit(rows, groups=groups).labels_
         with pytest.warns(ConvergenceWarning) if max_iter == 1 else pytest.MonkeyPatch.context():
-            lazily = one.fit(da.from_array(rows, chunks=(333, 1)), groups=da.from_array(groups, chunks=100)).labels_
+            lazily = one.fit(
+                da.from_array(rows, chunks=(333, 1)), groups=da.from_array(groups, chunks=100)
+            ).labels_
         assert isinstance(lazily, da.Array)
         np.testing.assert_array_equal(lazily.compute(), in_memory)
     again = plain.predict(da.from_array(rows, chunks=(500, 2)), groups)
@@ -113,7 +120,9 @@ def test_lazy_input_gives_lazy_labels_of_the_same_bytes(table):
 def test_from_store_to_store_and_back(tmp_path, table):
     rows, groups = table
     zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(100, 2))
-    zarr.create_array(tmp_path / "groups.zarr", data=groups.astype(np.int16), chunks=(77,), fill_value=-1)
+    zarr.create_array(
+        tmp_path / "groups.zarr", data=groups.astype(np.int16), chunks=(77,), fill_value=-1
+    )
     plain = params(MODEL).fit(rows, groups=groups)
 
     class StopError(Exception):
@@ -126,8 +135,17 @@ def test_from_store_to_store_and_back(tmp_path, table):
     paths = tmp_path / "rows.zarr", tmp_path / "run.zarr"
     with pytest.raises(StopError):
         fit(*paths, MODEL, groups=tmp_path / "groups.zarr", on_step=stop)
-    found = fit(*paths, MODEL, groups=tmp_path / "groups.zarr", resume=True, threads=2, memory_limit=20_000)
-    for name in ("cluster_centers_", "cluster_weights_", "cluster_inertias_", "labels_", "objective_", "n_iter_"):
+    found = fit(
+        *paths, MODEL, groups=tmp_path / "groups.zarr", resume=True, threads=2, memory_limit=20_000
+    )
+    for name in (
+        "cluster_centers_",
+        "cluster_weights_",
+        "cluster_inertias_",
+        "labels_",
+        "objective_",
+        "n_iter_",
+    ):
         np.testing.assert_array_equal(np.asarray(getattr(found, name)), getattr(plain, name))
     assert (found.local_clusters_ != plain.local_clusters_).nnz == 0
     assert [vars(record) | {"seconds": 0} for record in found.history_] == [
@@ -149,7 +167,13 @@ def test_resume_refuses_rows_in_other_groups(tmp_path, table):
     with pytest.warns(ConvergenceWarning):
         fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", params(MODEL, max_iter=2), groups=groups)
     with pytest.raises(InputError, match="another input: fingerprint"):
-        fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", MODEL, groups=np.roll(groups, 1), resume=True)
+        fit(
+            tmp_path / "rows.zarr",
+            tmp_path / "run.zarr",
+            MODEL,
+            groups=np.roll(groups, 1),
+            resume=True,
+        )
 
 
 def test_the_command_line(tmp_path, table):
@@ -157,12 +181,25 @@ def test_the_command_line(tmp_path, table):
     zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(100, 2))
     np.save(tmp_path / "groups.npy", groups)
     run, data, sets = (str(tmp_path / name) for name in ("run.zarr", "rows.zarr", "groups.npy"))
-    asked = ["hdp", data, run, "--groups", sets, "--local-penalty", "6", "--global-penalty", "15", "--threads", "2"]
+    asked = [
+        "hdp",
+        data,
+        run,
+        "--groups",
+        sets,
+        "--local-penalty",
+        "6",
+        "--global-penalty",
+        "15",
+        "--threads",
+        "2",
+    ]
     said = CliRunner().invoke(main, asked, catch_exceptions=False)
     plain = params(MODEL).fit(rows, groups=groups)
     assert said.exit_code == 0, said.output
     assert (
-        f"clusters    {plain.n_clusters_} global; {plain.n_local_clusters_} local ones of 40 data sets" in said.output
+        f"clusters    {plain.n_clusters_} global; {plain.n_local_clusters_} local ones of 40 data sets"
+        in said.output
     )
     assert "penalties   6 a local cluster, 15 a global one" in said.output
     assert f"local={plain.n_local_clusters_}" in said.stderr
@@ -186,7 +223,9 @@ def test_groups_are_for_several_data_sets_alone(tmp_path, table):
         fit(rows, tmp_path / "run.zarr", DPMeans(9.0), groups=groups)
     with pytest.raises(InputError, match="X is a list of data sets, which says what groups says"):
         params(MODEL).fit([rows], groups=groups)
-    with pytest.raises(InputError, match=r"the data sets of X must have the same columns, got \[1, 2\]"):
+    with pytest.raises(
+        InputError, match=r"the data sets of X must have the same columns, got \[1, 2\]"
+    ):
         params(MODEL).fit([rows, rows[:, :1]])
 
 
@@ -202,7 +241,9 @@ def test_lazy_input_of_unknown_lengths_is_lined_up(table):
     lazy = unknown(rows, (200, 300, 700)), unknown(groups, (700, 300, 200))
     for X, sets in (lazy, (lazy[0], groups), (da.from_array(rows, chunks=(100, 2)), lazy[1])):
         np.testing.assert_array_equal(plain.predict(X, sets).compute(), plain.labels_)
-    np.testing.assert_array_equal(params(MODEL).fit(lazy[0], groups=lazy[1]).labels_.compute(), plain.labels_)
+    np.testing.assert_array_equal(
+        params(MODEL).fit(lazy[0], groups=lazy[1]).labels_.compute(), plain.labels_
+    )
     assert params(MODEL).fit(lazy[0]).local_clusters_.shape[0] == 1
 
 
@@ -211,7 +252,10 @@ def test_lazy_input_of_unknown_lengths_is_lined_up(table):
     ("wrong", "message"),
     [
         (lambda groups: groups + 0.5, "groups must be integers from 0 on, got float64"),
-        (lambda groups: groups[1:], "groups must hold one number a row: 1,200 rows, but 1,199 numbers"),
+        (
+            lambda groups: groups[1:],
+            "groups must hold one number a row: 1,200 rows, but 1,199 numbers",
+        ),
         (lambda groups: groups[:, np.newaxis], "groups must have 1 dimension, got shape"),
         (lambda groups: groups.astype(str), "groups must be integers from 0 on, got <U"),
     ],
@@ -263,7 +307,11 @@ def directions():
     rng = np.random.default_rng(3)
     truth, groups = np.repeat([0, 1, 2, 1, 2], 30), np.repeat([0, 1], [90, 60])
     angles = truth * 2.0 + rng.normal(0, 0.1, 150)
-    return np.exp(rng.normal(size=150))[:, None] * np.column_stack([np.cos(angles), np.sin(angles)]), truth, groups
+    return (
+        np.exp(rng.normal(size=150))[:, None] * np.column_stack([np.cos(angles), np.sin(angles)]),
+        truth,
+        groups,
+    )
 
 
 FEATURES = {"approximation": "nystroem", "kernel": "cosine", "n_components": 20, "random_state": 0}
@@ -275,7 +323,12 @@ def test_data_sets_share_clusters_among_features_of_a_kernel(directions, search)
     model = HDPMeans(0.2, 0.6, search=search, **FEATURES).fit(rows, groups=groups)
     assert adjusted_rand_score(truth, model.labels_) == 1
     assert (model.local_clusters_.toarray() > 0).sum(axis=1).tolist() == [3, 2]
-    assert adjusted_rand_score(truth, HDPMeans(0.2, 0.6, search=search).fit(rows, groups=groups).labels_) < 0.9
+    assert (
+        adjusted_rand_score(
+            truth, HDPMeans(0.2, 0.6, search=search).fit(rows, groups=groups).labels_
+        )
+        < 0.9
+    )
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     features = model.features_.transformer.transform(unit)
     plain = HDPMeans(0.2, 0.6, search=search).fit(features, groups=groups)
@@ -287,7 +340,9 @@ def test_features_of_data_sets_are_the_same_bytes_in_any_chunks_and_stores(direc
     rows, _, groups = directions
     method = HDPMeans(0.2, 0.6, **FEATURES)
     model = method.fit(rows, groups=groups)
-    lazy = params(method).fit(da.from_array(rows, chunks=(37, 1)), groups=da.from_array(groups, chunks=50))
+    lazy = params(method).fit(
+        da.from_array(rows, chunks=(37, 1)), groups=da.from_array(groups, chunks=50)
+    )
     np.testing.assert_array_equal(lazy.labels_.compute(), model.labels_)
     np.testing.assert_array_equal(lazy.predict(rows, groups=groups), model.labels_)
     run = fit(rows, tmp_path / "run", params(method), groups=groups)
@@ -300,7 +355,10 @@ def test_features_of_data_sets_are_the_same_bytes_in_any_chunks_and_stores(direc
     fit(rows, tmp_path / "run", params(method), groups=groups, resume=True)
     with pytest.raises(InputError, match="begun with other parameters: n_components 20, not 30"):
         fit(rows, tmp_path / "run", params(method, n_components=30), groups=groups, resume=True)
-    with pytest.raises(InputError, match="the centers of init are among features of a kernel, which the rows are not"):
+    with pytest.raises(
+        InputError,
+        match="the centers of init are among features of a kernel, which the rows are not",
+    ):
         DPMeans(1.0, init=model).fit(rows)
 
 
@@ -321,22 +379,39 @@ def test_the_command_line_makes_features_of_data_sets(directions, tmp_path, monk
     assert CliRunner().invoke(main, again[1:]).exit_code == 0
     np.testing.assert_array_equal(load("again.zarr").labels_.compute(), expected.labels_)
     result = CliRunner().invoke(main, [*words, "--force", "--components", "9"])
-    assert (result.exit_code, "--components are of an --approximation" in result.output) == (2, True)
+    assert (result.exit_code, "--components are of an --approximation" in result.output) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize("given", [{"gamma": 1.0}, {"kernel": "poly"}, {"degree": 2, "coef0": 0}])
 def test_a_kernel_without_an_approximation_is_refused(given):
-    with pytest.raises(InputError, match=f"^{', '.join(given)} can be used with an approximation alone"):
+    with pytest.raises(
+        InputError, match=f"^{', '.join(given)} can be used with an approximation alone"
+    ):
         HDPMeans(1.0, 3.0, **given).fit(np.eye(3))
 
 
 def test_data_sets_go_through_a_pipeline_of_features(directions):
     rows, truth, groups = directions
-    model = make_pipeline(Nystroem(kernel="cosine", n_components=20, random_state=0), HDPMeans(0.2, 0.6))
+    model = make_pipeline(
+        Nystroem(kernel="cosine", n_components=20, random_state=0), HDPMeans(0.2, 0.6)
+    )
     assert adjusted_rand_score(truth, model.fit(rows, hdpmeans__groups=groups)[-1].labels_) == 1
 
 
 def test_a_report_tells_centers_of_few_features_of_scaled_rows(directions, tmp_path):
     rows, _, groups = directions
-    fit(rows, tmp_path / "run", HDPMeans(0.2, 0.6, **FEATURES | {"n_components": 3}), groups=groups, scale="std")
-    assert page(tmp_path / "run", data=False).tables[0].columns[-3:] == ["feature 0", "feature 1", "feature 2"]
+    fit(
+        rows,
+        tmp_path / "run",
+        HDPMeans(0.2, 0.6, **FEATURES | {"n_components": 3}),
+        groups=groups,
+        scale="std",
+    )
+    assert page(tmp_path / "run", data=False).tables[0].columns[-3:] == [
+        "feature 0",
+        "feature 1",
+        "feature 2",
+    ]

@@ -36,10 +36,16 @@ EXACT = KernelDPMeans(0.6, gamma=0.2, random_state=0)
 FORMS = {
     "rbf": EXACT,
     "poly": KernelDPMeans(300.0, kernel="poly", degree=2, random_state=1),
-    "nystroem": KernelDPMeans(0.6, gamma=0.2, approximation="nystroem", n_components=30, random_state=2),
-    "fourier": KernelDPMeans(0.6, gamma=0.2, approximation="fourier", n_components=40, random_state=3),
+    "nystroem": KernelDPMeans(
+        0.6, gamma=0.2, approximation="nystroem", n_components=30, random_state=2
+    ),
+    "fourier": KernelDPMeans(
+        0.6, gamma=0.2, approximation="fourier", n_components=40, random_state=3
+    ),
     "price": KernelDPMeans(20.0, gamma=0.2, search=True, random_state=6),
-    "search": KernelDPMeans(8.0, gamma=0.2, approximation="nystroem", n_components=20, search=True, random_state=4),
+    "search": KernelDPMeans(
+        8.0, gamma=0.2, approximation="nystroem", n_components=20, search=True, random_state=4
+    ),
 }
 forms = pytest.mark.parametrize("form", FORMS)
 
@@ -56,7 +62,9 @@ def fitted():
 
 def same(model, other):
     for name in ("cluster_weights_", "cluster_inertias_", "labels_"):
-        assert np.asarray(getattr(model, name)).tobytes() == np.asarray(getattr(other, name)).tobytes()
+        assert (
+            np.asarray(getattr(model, name)).tobytes() == np.asarray(getattr(other, name)).tobytes()
+        )
     for mine, theirs in zip(model.history_, other.history_, strict=True):
         assert vars(mine) | {"seconds": 0} == vars(theirs) | {"seconds": 0}
 
@@ -102,7 +110,9 @@ def test_an_approximation_is_that_of_scikit_learn_on_rows_drawn_by_their_numbers
     assert isinstance(learned, Nystroem)
     assert {row.tobytes() for row in learned.components_} <= {row.tobytes() for row in ROWS}
     features = learned.transform(ROWS)
-    np.testing.assert_array_equal(DPMeans(0.6).fit(features, sample_weight=WEIGHTS).labels_, fitted["nystroem"].labels_)
+    np.testing.assert_array_equal(
+        DPMeans(0.6).fit(features, sample_weight=WEIGHTS).labels_, fitted["nystroem"].labels_
+    )
     frequencies = fitted["fourier"].features_.transformer
     assert isinstance(frequencies, RBFSampler)
     assert frequencies.gamma == 0.2
@@ -125,27 +135,43 @@ def test_features_are_kept_in_memory_where_they_fit_and_made_anew_where_they_do_
         rows = as_source(ROWS, WEIGHTS, memory_limit=memory, threads=1)
         sources[memory] = featured(rows, feature_map.features(rows, 2))
     assert [source.prepare.keep for source in sources.values()] == [True, False, False]
-    states = [[contents(step.state) for step in iterate(source, Method(0.6))] for source in sources.values()]
+    states = [
+        [contents(step.state) for step in iterate(source, Method(0.6))]
+        for source in sources.values()
+    ]
     assert states[0] == states[1] == states[2]
-    kept = [memory["rows"] for shard in sources[10**9].shards for memory in shard.memories.values() if "rows" in memory]
-    np.testing.assert_array_equal(np.concatenate(kept), feature_map.features(rows, 2)(ROWS, Scratch()))
+    kept = [
+        memory["rows"]
+        for shard in sources[10**9].shards
+        for memory in shard.memories.values()
+        if "rows" in memory
+    ]
+    np.testing.assert_array_equal(
+        np.concatenate(kept), feature_map.features(rows, 2)(ROWS, Scratch())
+    )
 
 
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 def test_passes_that_learn_features_are_counted(tmp_path, approximation):
     model = KernelDPMeans(0.6, gamma=0.2, approximation=approximation, random_state=0)
     for found in (clone(model).fit(ROWS), fit(ROWS, tmp_path / "run.zarr", model)):
-        assert found.n_passes_ == found.history_[-1].passes + 3  # the sample, a survey of the features, and the labels
+        assert (
+            found.n_passes_ == found.history_[-1].passes + 3
+        )  # the sample, a survey of the features, and the labels
 
 
 def test_a_kernel_that_overflows_among_the_rows_drawn_is_refused():
     model = KernelDPMeans(1.0, kernel="poly", approximation="nystroem", n_components=20)
-    with pytest.raises(InputError, match=r"the kernel 'poly' overflows among the rows drawn: divide the data"):
+    with pytest.raises(
+        InputError, match=r"the kernel 'poly' overflows among the rows drawn: divide the data"
+    ):
         model.fit(1e120 * ROWS)
 
 
 def test_features_of_the_cosine_kernel_know_no_lengths():
-    model = KernelDPMeans(0.3, kernel="cosine", approximation="nystroem", n_components=20, random_state=0)
+    model = KernelDPMeans(
+        0.3, kernel="cosine", approximation="nystroem", n_components=20, random_state=0
+    )
     near, far = (clone(model).fit(size * ROWS) for size in (1.0, 2.0**-500))
     assert near.n_clusters_ > 1
     assert near.labels_.tobytes() == far.labels_.tobytes()
@@ -155,9 +181,16 @@ def test_features_of_the_cosine_kernel_know_no_lengths():
     "model",
     [
         KernelDPMeans(np.float32(0.6), kernel="poly", degree=np.int64(2), gamma=np.float32(0.1)),
-        KernelDPMeans(np.float32(0.6), approximation="nystroem", n_components=np.int64(9), max_iter=np.int64(50)),
+        KernelDPMeans(
+            np.float32(0.6),
+            approximation="nystroem",
+            n_components=np.int64(9),
+            max_iter=np.int64(50),
+        ),
         DPMeans(np.float32(0.6), tol=np.float32(1e-3)),
-        SpectralDPMeans(np.float32(0.6), affinity="rbf", n_landmarks=np.int64(9), threshold=np.float32(0.3)),
+        SpectralDPMeans(
+            np.float32(0.6), affinity="rbf", n_landmarks=np.int64(9), threshold=np.float32(0.3)
+        ),
     ],
 )
 def test_numbers_of_numpy_are_numbers(tmp_path, model):
@@ -265,7 +298,10 @@ def test_a_matrix_of_similarities(tmp_path, stored):
         zarr.create_array(tmp_path / "gram.zarr", data=gram, chunks=(70, 900))
         found = fit(tmp_path / "gram.zarr", tmp_path / "run.zarr", model)
         same(found, clone(model).fit(da.from_array(gram, chunks=(333, 100))))
-        with pytest.raises(InputError, match=r"run is of a precomputed kernel: similarities .* do not tell distances"):
+        with pytest.raises(
+            InputError,
+            match=r"run is of a precomputed kernel: similarities .* do not tell distances",
+        ):
             predict(tmp_path / "run.zarr", tmp_path / "gram.zarr", tmp_path / "out.zarr")
     else:
         found = clone(model).fit(gram)
@@ -287,7 +323,9 @@ def test_a_function_as_the_kernel(tmp_path):
     matrix = KernelDPMeans(0.7, kernel="precomputed").fit(laplacian(ROWS, ROWS))
     np.testing.assert_array_equal(found.labels_, matrix.labels_)
     np.testing.assert_array_equal(found.predict(ROWS), found.labels_)
-    with pytest.raises(InputError, match=r"the kernel .*laplacian.* is a function, which a run cannot keep"):
+    with pytest.raises(
+        InputError, match=r"the kernel .*laplacian.* is a function, which a run cannot keep"
+    ):
         fit(ROWS, tmp_path / "run.zarr", model)
 
 
@@ -305,11 +343,23 @@ def test_a_model_that_is_fitted_in_another_form_forgets_the_first():
     ("parameters", "message"),
     [
         ({"search": 1}, r"search must be True or False, got 1"),
-        ({"approximation": "taylor"}, r"approximation must be 'nystroem', 'fourier' or None, got 'taylor'"),
-        ({"approximation": "fourier", "kernel": "poly"}, r"approximation='fourier' takes the kernel 'rbf', got 'poly'"),
-        ({"approximation": "nystroem", "kernel": "precomputed"}, r"takes the kernel 'rbf', .*, got 'precomputed'"),
+        (
+            {"approximation": "taylor"},
+            r"approximation must be 'nystroem', 'fourier' or None, got 'taylor'",
+        ),
+        (
+            {"approximation": "fourier", "kernel": "poly"},
+            r"approximation='fourier' takes the kernel 'rbf', got 'poly'",
+        ),
+        (
+            {"approximation": "nystroem", "kernel": "precomputed"},
+            r"takes the kernel 'rbf', .*, got 'precomputed'",
+        ),
         ({"approximation": "nystroem", "kernel": np.dot}, r"takes the kernel 'rbf', .*, got <"),
-        ({"approximation": "nystroem", "n_components": 0}, r"n_components must be an integer >= 1, got 0"),
+        (
+            {"approximation": "nystroem", "n_components": 0},
+            r"n_components must be an integer >= 1, got 0",
+        ),
         (
             {"approximation": "nystroem", "kernel": "cosine", "gamma": 1.0},
             r"gamma has no use with kernel='cosine', got 1.0: leave it out",
@@ -345,7 +395,11 @@ def test_diffusion_tells_shapes_apart_that_balls_do_not(shape):
     assert model.n_clusters_ == 2
     assert adjusted_rand_score(truth, model.labels_) >= 0.99
     balls = [DPMeans(penalty).fit(rows) for penalty in (0.2, 0.5, 1.0, 2.0)]
-    balls += [KernelDPMeans(p, gamma=gamma).fit(rows) for p in (0.2, 0.5, 0.9) for gamma in (0.1, 1.0, 5.0, 30.0)]
+    balls += [
+        KernelDPMeans(p, gamma=gamma).fit(rows)
+        for p in (0.2, 0.5, 0.9)
+        for gamma in (0.1, 1.0, 5.0, 30.0)
+    ]
     assert max(adjusted_rand_score(truth, ball.labels_) for ball in balls) < 0.75
 
 
@@ -367,9 +421,22 @@ def test_the_command_line(tmp_path):
     assert shown["result"]["objective"] == plain.objective_
     assert call("predict", run, data, out).exit_code == 0
     np.testing.assert_array_equal(zarr.open_array(out / "label")[:], plain.labels_)
-    made = ["--approximation", "nystroem", "--components", 30, "--gamma", 0.2, "--penalty", 0.6, "--seed", 2]
+    made = [
+        "--approximation",
+        "nystroem",
+        "--components",
+        30,
+        "--gamma",
+        0.2,
+        "--penalty",
+        0.6,
+        "--seed",
+        2,
+    ]
     assert call("kernel", data, run, *made, "--force").exit_code == 0
-    np.testing.assert_array_equal(np.asarray(load(run).labels_), clone(FORMS["nystroem"]).fit(ROWS).labels_)
+    np.testing.assert_array_equal(
+        np.asarray(load(run).labels_), clone(FORMS["nystroem"]).fit(ROWS).labels_
+    )
     assert call("kernel", data, run, *made, "--resume").exit_code == 0
     asked = ["kernel", data, run, "--penalty", 40, "--gamma", 0.2, "--search", "--seed", 0]
     said = call(*asked, "--force")
@@ -377,6 +444,9 @@ def test_the_command_line(tmp_path):
     price = KernelDPMeans(40.0, gamma=0.2, search=True, random_state=0).fit(ROWS)
     assert json.loads(call("show", run, "--json").output)["result"]["objective"] == price.objective_
     assert call(*asked, "--resume").exit_code == 0
-    assert call("kernel", data, run, "--penalty", 0.6, "--kernel", "precomputed", "--force").exit_code == 2
+    assert (
+        call("kernel", data, run, "--penalty", 0.6, "--kernel", "precomputed", "--force").exit_code
+        == 2
+    )
     wrong = call("kernel", data, run, "--penalty", 0.6, "--components", 30, "--force")
     assert (wrong.exit_code, "--components are of an --approximation" in wrong.output) == (2, True)

@@ -103,7 +103,9 @@ def test_clusters_that_are_no_balls_are_found_by_their_neighbors(moons):
     model = params(MODELS["nearest_neighbors"]).fit(rows)
     assert adjusted_rand_score(truth, model.labels_) == 1
     with pytest.warns(UserWarning, match="not fully connected"):
-        peer = SpectralClustering(2, affinity="nearest_neighbors", n_neighbors=10, random_state=0).fit(rows)
+        peer = SpectralClustering(
+            2, affinity="nearest_neighbors", n_neighbors=10, random_state=0
+        ).fit(rows)
     affinity = peer.affinity_matrix_
     roots = 1 / np.sqrt(affinity.toarray().sum(axis=1))
     matrix = affinity.toarray() * roots[:, np.newaxis] * roots
@@ -119,7 +121,9 @@ def test_equally_near_rows_are_the_same_neighbors_for_any_threads():
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("form", [np.array, csr_array, lambda matrix: da.from_array(matrix, chunks=(77, 1000))])
+@pytest.mark.parametrize(
+    "form", [np.array, csr_array, lambda matrix: da.from_array(matrix, chunks=(77, 1000))]
+)
 def test_a_matrix_is_taken_as_it_is_given(moons, form):
     rows, truth = moons
     matrix = embedding.neighbor_affinity(rows, 10).toarray()
@@ -134,10 +138,14 @@ def test_a_matrix_is_taken_as_it_is_given(moons, form):
 def test_the_exact_kernel_is_that_of_all_rows(blobs):
     rows, _ = blobs
     model = params(MODELS["rbf"]).fit(rows)
-    known = SpectralDPMeans(20.0, affinity="precomputed", random_state=0).fit(rbf_kernel(rows, gamma=0.1))
+    known = SpectralDPMeans(20.0, affinity="precomputed", random_state=0).fit(
+        rbf_kernel(rows, gamma=0.1)
+    )
     np.testing.assert_allclose(model.eigenvalues_, known.eigenvalues_)
     assert model.affinity_trace_ == pytest.approx(600)
-    np.testing.assert_allclose(cdist(model.embed(rows), model.embed(rows)), cdist(*[known.embedding_] * 2), atol=1e-7)
+    np.testing.assert_allclose(
+        cdist(model.embed(rows), model.embed(rows)), cdist(*[known.embedding_] * 2), atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -146,16 +154,28 @@ def test_the_exact_kernel_is_that_of_all_rows(blobs):
 def test_any_chunks_and_threads_give_the_same_bytes(name, data, seed, threads, tmp_path_factory):
     rng = np.random.default_rng(seed)
     rows = 5 * np.eye(3)[rng.integers(3, size=300)] + 0.3 * rng.normal(size=(300, 3))
-    model = params(MODELS[name], penalty=0.99 if name == "nearest_neighbors" else 2.0, search=data.draw(st.booleans()))
+    model = params(
+        MODELS[name],
+        penalty=0.99 if name == "nearest_neighbors" else 2.0,
+        search=data.draw(st.booleans()),
+    )
     plain = model.fit(rows)
     chunks = data.draw(chunkings(300, empty=False)), (data.draw(st.integers(1, 3)),)
     stored = tmp_path_factory.mktemp("spectral")
     height = data.draw(st.integers(1, 300))
     zarr.create_array(stored / "rows.zarr", data=rows, chunks=(height, 3))
     in_chunks = params(model).fit(da.from_array(rows, chunks=(chunks[0], 3)))
-    from_store = fit(stored / "rows.zarr", stored / "run.zarr", model, threads=threads, memory_limit=10**6)
+    from_store = fit(
+        stored / "rows.zarr", stored / "run.zarr", model, threads=threads, memory_limit=10**6
+    )
     for other in (in_chunks, from_store):
-        for attribute in ("labels_", "cluster_centers_", "eigenvalues_", "objective_", "affinity_trace_"):
+        for attribute in (
+            "labels_",
+            "cluster_centers_",
+            "eigenvalues_",
+            "objective_",
+            "affinity_trace_",
+        ):
             wanted, found = (np.asarray(getattr(each, attribute)) for each in (plain, other))
             assert found.tobytes() == wanted.tobytes(), attribute
         assert [vars(each) | {"seconds": 0} for each in other.history_] == [
@@ -180,8 +200,17 @@ def test_from_store_to_store_and_back(tmp_path, blobs, name):
     with pytest.raises(StopError):
         fit(data, run, model, on_step=stop)
     found = fit(data, run, model, resume=True, threads=2)
-    for attribute in ("cluster_centers_", "labels_", "eigenvalues_", "relaxed_objective_", "objective_", "n_iter_"):
-        np.testing.assert_array_equal(np.asarray(getattr(found, attribute)), getattr(plain, attribute))
+    for attribute in (
+        "cluster_centers_",
+        "labels_",
+        "eigenvalues_",
+        "relaxed_objective_",
+        "objective_",
+        "n_iter_",
+    ):
+        np.testing.assert_array_equal(
+            np.asarray(getattr(found, attribute)), getattr(plain, attribute)
+        )
     assert load(run).get_params() == model.get_params()
     with pytest.raises(InputError, match="other parameters: spectrum"):
         fit(data, run, params(model, penalty=0.9), resume=True)
@@ -224,7 +253,9 @@ def test_sparse_rows_are_as_good_as_dense_ones(blobs, name):
 
 def test_a_matrix_is_read_from_csr_in_a_group(tmp_path):
     matrix = csr_array(np.kron(np.eye(3), np.ones((4, 4))))
-    group = zarr.create_group(tmp_path / "k.zarr", attributes={"encoding-type": "csr_matrix", "shape": [12, 12]})
+    group = zarr.create_group(
+        tmp_path / "k.zarr", attributes={"encoding-type": "csr_matrix", "shape": [12, 12]}
+    )
     for name in ("data", "indices", "indptr"):
         group.create_array(name, data=getattr(matrix, name))
     model = SpectralDPMeans(2.0, affinity="precomputed").fit(group)
@@ -246,7 +277,14 @@ def test_scaled_columns_are_those_of_the_rows_that_are_projected_or_gathered(tmp
     np.save(tmp_path / "rows.npy", wide)
     for name, penalty in (("linear", 100.0), ("rbf", 20.0), ("nearest_neighbors", 0.9999)):
         model = params(MODELS[name], penalty=penalty)
-        found = fit(tmp_path / "rows.npy", tmp_path / "run.zarr", model, columns=[0, 1, 2, 3], scale="std", force=True)
+        found = fit(
+            tmp_path / "rows.npy",
+            tmp_path / "run.zarr",
+            model,
+            columns=[0, 1, 2, 3],
+            scale="std",
+            force=True,
+        )
         plain = params(model).fit(chosen / scale)
         np.testing.assert_array_equal(found.labels_.compute(), plain.labels_)
         np.testing.assert_allclose(found.eigenvalues_, plain.eigenvalues_)
@@ -266,21 +304,37 @@ def test_the_command_line(tmp_path, blobs):
     assert "threshold   0.25, a radius of 0.5" in said.output
     plain = params(MODELS["linear"]).fit(rows)
     np.testing.assert_array_equal(load(run).labels_.compute(), plain.labels_)
-    shown = json.loads(CliRunner().invoke(main, ["show", run, "--json"], catch_exceptions=False).output)
+    shown = json.loads(
+        CliRunner().invoke(main, ["show", run, "--json"], catch_exceptions=False).output
+    )
     assert shown["eigenvalues"] == plain.eigenvalues_.tolist()
     assert shown["relaxed_objective"] == plain.relaxed_objective_
     assert shown["affinity_trace"] == plain.affinity_trace_
     assert shown["parameters"]["spectrum"]["penalty"] == 500
-    said = CliRunner().invoke(main, ["predict", run, data, out, "--threads", "1"], catch_exceptions=False)
+    said = CliRunner().invoke(
+        main, ["predict", run, data, out, "--threads", "1"], catch_exceptions=False
+    )
     assert "600 rows labelled, 0 of them beyond every radius" in said.output
-    graph = [*asked, "--affinity", "nearest_neighbors", "--neighbors", "10", "--penalty", ".9999", "--force"]
+    graph = [
+        *asked,
+        "--affinity",
+        "nearest_neighbors",
+        "--neighbors",
+        "10",
+        "--penalty",
+        ".9999",
+        "--force",
+    ]
     assert CliRunner().invoke(main, graph, catch_exceptions=False).exit_code == 0
     assert adjusted_rand_score(truth, load(run).labels_.compute()) == 1
     again = CliRunner().invoke(main, [*graph[:-1], "--resume"], catch_exceptions=False)
     assert again.exit_code == 0, again.output
     np.save(tmp_path / "weights.npy", np.ones(600))
     for option, message in (
-        (["--weights", str(tmp_path / "weights.npy")], "sample_weight has no use with affinity='nearest_neighbors'"),
+        (
+            ["--weights", str(tmp_path / "weights.npy")],
+            "sample_weight has no use with affinity='nearest_neighbors'",
+        ),
         (["--penalty", "2"], "penalty must be < 1"),
         (["--gamma", "1"], "gamma is of affinity='rbf'"),
     ):
@@ -296,7 +350,10 @@ def test_lazy_rows_are_gathered_up_to_a_stated_size(moons, monkeypatch):
     assert isinstance(lazy.labels_, np.ndarray)
     np.testing.assert_array_equal(lazy.labels_, plain.labels_)
     monkeypatch.setattr(embedding, "GATHERED_BYTES", 1000 * 7)
-    with pytest.raises(InputError, match=r"at most 6\.84 kiB of them \(437 rows of 2 columns\), got 1,000 rows: use"):
+    with pytest.raises(
+        InputError,
+        match=r"at most 6\.84 kiB of them \(437 rows of 2 columns\), got 1,000 rows: use",
+    ):
         model.fit(da.from_array(rows, chunks=123))
 
 
@@ -307,11 +364,22 @@ def test_what_is_not_offered_is_refused(tmp_path, moons):
         with pytest.raises(AttributeError, match="has no attribute") as refused:
             getattr(model, method)(rows)
         assert "new rows need affinity='linear' or 'rbf'" in str(refused.value.__cause__)
-    with pytest.raises(InputError, match="sample_weight has no use with affinity='nearest_neighbors'"):
+    with pytest.raises(
+        InputError, match="sample_weight has no use with affinity='nearest_neighbors'"
+    ):
         model.fit(rows, sample_weight=np.ones(1000))
-    with pytest.raises(InputError, match="affinity='precomputed' takes K as it is: leave the scale out"):
-        fit(np.eye(4), tmp_path / "run.zarr", SpectralDPMeans(0.5, affinity="precomputed"), scale="std")
-    with pytest.raises(InputError, match="n_neighbors must be at most the number of rows, 5, got 10"):
+    with pytest.raises(
+        InputError, match="affinity='precomputed' takes K as it is: leave the scale out"
+    ):
+        fit(
+            np.eye(4),
+            tmp_path / "run.zarr",
+            SpectralDPMeans(0.5, affinity="precomputed"),
+            scale="std",
+        )
+    with pytest.raises(
+        InputError, match="n_neighbors must be at most the number of rows, 5, got 10"
+    ):
         model.fit(rows[:5])
     with pytest.raises(InputError, match=r"threshold must be a finite number > 0, got -0\.25"):
         params(model, threshold=-0.25).fit(rows)
@@ -322,7 +390,9 @@ def test_what_is_not_offered_is_refused(tmp_path, moons):
 
 
 def test_rows_that_the_eigenvectors_hold_nothing_of_are_a_cluster():
-    rows = np.concatenate([np.eye(4)[np.arange(100) % 3] * 9, np.eye(4)[[3] * 5] * 0.01, np.zeros((2, 4))])
+    rows = np.concatenate(
+        [np.eye(4)[np.arange(100) % 3] * 9, np.eye(4)[[3] * 5] * 0.01, np.zeros((2, 4))]
+    )
     model = SpectralDPMeans(100.0).fit(rows)
     assert model.n_clusters_ == 4
     assert len(set(model.labels_[100:])) == 1

@@ -12,7 +12,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from strategies import chunkings
 
-from dask_dpmeans import InputError, OnlineDPMeans, SplitMergeDPMeans, TooManyClustersError, reference
+from dask_dpmeans import (
+    InputError,
+    OnlineDPMeans,
+    SplitMergeDPMeans,
+    TooManyClustersError,
+    reference,
+)
 from dask_dpmeans.sources import layout
 
 N = 600
@@ -20,7 +26,9 @@ FITTED = ("labels_", "inertia_", "objective_")
 FEWER = settings(max_examples=20)
 
 
-@parametrize_with_checks([OnlineDPMeans(3.0), SplitMergeDPMeans(3.0), SplitMergeDPMeans(3.0, merge=False)])
+@parametrize_with_checks(
+    [OnlineDPMeans(3.0), SplitMergeDPMeans(3.0), SplitMergeDPMeans(3.0, merge=False)]
+)
 def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
 
@@ -28,7 +36,9 @@ def test_scikit_learn_checks(estimator, check) -> None:
 @pytest.fixture(scope="module")
 def rows() -> np.ndarray:
     rng = np.random.default_rng(4)
-    return (rng.uniform(-9, 9, (6, 2))[rng.integers(6, size=N)] + rng.standard_normal((N, 2))).astype(np.float32)
+    return (
+        rng.uniform(-9, 9, (6, 2))[rng.integers(6, size=N)] + rng.standard_normal((N, 2))
+    ).astype(np.float32)
 
 
 @pytest.fixture(scope="module", params=["online", "split", "split-merge"])
@@ -72,7 +82,11 @@ def expected(model, rows):
         return reference.online_dp_means(rows, model.penalty)
     boxes = reference.split_dp_means(rows, model.penalty)
     centers, weights = [box.center for box in boxes], [box.weight for box in boxes]
-    return reference.merge_dp_means(centers, weights, model.penalty)[1:] if model.merge else (centers, weights)
+    return (
+        reference.merge_dp_means(centers, weights, model.penalty)[1:]
+        if model.merge
+        else (centers, weights)
+    )
 
 
 def test_what_is_fitted_belongs_together(fitted, rows: np.ndarray) -> None:
@@ -114,7 +128,9 @@ def test_batches_go_on_where_a_fit_ended(model, fitted, rows: np.ndarray) -> Non
     dtype=st.sampled_from([np.float32, np.float64]),
     resident=st.booleans(),
 )
-def test_dask_input_in_any_chunks_gives_the_same_bytes(model, fitted, rows, chunks, columns, dtype, resident) -> None:
+def test_dask_input_in_any_chunks_gives_the_same_bytes(
+    model, fitted, rows, chunks, columns, dtype, resident
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layout, "RESIDENT_SHARE", 0.4 if resident else 0.0)
         lazy = fresh(model).fit(da.from_array(rows.astype(dtype), chunks=(chunks, columns)))
@@ -141,10 +157,15 @@ def test_the_order_of_the_rows_decides(model, fitted, rows: np.ndarray) -> None:
     assert fresh(model).fit(rows[::-1]).objective_ != fitted.objective_
 
 
-def test_max_clusters_is_an_error_never_a_cap_and_leaves_what_was_there(model, rows: np.ndarray) -> None:
+def test_max_clusters_is_an_error_never_a_cap_and_leaves_what_was_there(
+    model, rows: np.ndarray
+) -> None:
     limited = fresh(model).set_params(max_clusters=3).partial_fit(rows[:2])
     before = limited.cluster_centers_.copy()
-    with pytest.raises(TooManyClustersError, match=r"penalty=12 makes at least 4 clusters, more than max_clusters=3"):
+    with pytest.raises(
+        TooManyClustersError,
+        match=r"penalty=12 makes at least 4 clusters, more than max_clusters=3",
+    ):
         limited.partial_fit(rows)
     np.testing.assert_array_equal(limited.cluster_centers_, before)
     limited.set_params(max_clusters=None).partial_fit(rows[2:])
@@ -159,7 +180,9 @@ def test_max_clusters_is_an_error_never_a_cap_and_leaves_what_was_there(model, r
         ({"max_clusters": 1.5}, "max_clusters must be an integer >= 1 or None, got 1.5"),
     ],
 )
-def test_parameters_that_cannot_be_used_are_named(model, rows: np.ndarray, parameters: dict, message: str) -> None:
+def test_parameters_that_cannot_be_used_are_named(
+    model, rows: np.ndarray, parameters: dict, message: str
+) -> None:
     wrong = fresh(model).set_params(**parameters)
     for method in (wrong.fit, wrong.partial_fit):
         with pytest.raises(InputError, match=message):

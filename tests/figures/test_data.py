@@ -61,7 +61,9 @@ def test_sizes_go_from_the_heaviest_cluster_on(rows, model):
     for cluster, weight, radius in zip(found.clusters, found.weights, found.radii, strict=True):
         members = rows[model.labels_ == cluster]
         assert weight == len(members)
-        assert radius == pytest.approx(np.sqrt(((members - model.cluster_centers_[cluster]) ** 2).sum(axis=1).mean()))
+        assert radius == pytest.approx(
+            np.sqrt(((members - model.cluster_centers_[cluster]) ** 2).sum(axis=1).mean())
+        )
     assert (found.limit, found.unit, found.cut) == (4.0, "sum over rows", False)
     assert (found.radii < 4.0).all()
 
@@ -99,7 +101,9 @@ def test_features_and_clusters_that_differ_least_are_left_out():
     assert (found.features, found.features_left_out) == (["a", "c"], ["b"])
     assert found.clusters.tolist() == [order[1]]
     assert found.clusters_left_out.tolist() == sorted(set(order) - {order[1]})
-    with pytest.raises(InputError, match="feature_names must be 3 names, one for each column of the centers, got 2"):
+    with pytest.raises(
+        InputError, match="feature_names must be 3 names, one for each column of the centers, got 2"
+    ):
         data.profile(model, ["a", "b"])
 
 
@@ -107,7 +111,9 @@ def test_features_are_called_as_the_columns_were(rows, tmp_path):
     frame = pd.DataFrame(rows[:100], columns=["x", "y", "z"])
     assert data.feature_names(DPMeans(16.0).fit(frame)) == ["x", "y", "z"]
     zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(5000, 3))
-    run = fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(1.0), columns=[2, 0], scale="std")
+    run = fit(
+        tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(1.0), columns=[2, 0], scale="std"
+    )
     assert data.feature_names(run) == ["column 2", "column 0"]
     assert run.description().units == "standard deviations"
     found = data.density(tmp_path / "rows.zarr", run, columns=(0, 2))
@@ -122,7 +128,9 @@ def test_equal_centers_of_one_cluster_have_no_scores():
 
 def test_a_model_without_centers_says_so(rows):
     model = KernelDPMeans(0.5).fit(rows[:50])
-    with pytest.raises(InputError, match="KernelDPMeans has no centers of rows, which a profile needs"):
+    with pytest.raises(
+        InputError, match="KernelDPMeans has no centers of rows, which a profile needs"
+    ):
         data.profile(model)
     assert model.description().units == "in the space of the kernel"
 
@@ -135,7 +143,9 @@ def shared():
     rng = np.random.default_rng(0)
     spots = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
     uses = [[0], [1], [0, 1, 1], [2, 2, 0], [1]]
-    return HDPMeans(2.0, 8.0).fit([spots[each] + 0.1 * rng.normal(size=(len(each), 2)) for each in uses])
+    return HDPMeans(2.0, 8.0).fit(
+        [spots[each] + 0.1 * rng.normal(size=(len(each), 2)) for each in uses]
+    )
 
 
 def test_shares_are_those_of_each_data_set(shared):
@@ -178,7 +188,9 @@ def test_principal_directions_are_those_of_the_covariance(rows, model):
     found = data.density(rows[:2000] + 1e6, model)
     values, vectors = np.linalg.eigh(np.cov(rows[:2000].T))
     centered = rows[:2000] - rows[:2000].mean(axis=0)
-    np.testing.assert_allclose(np.abs(found.points), np.abs(centered @ vectors[:, [2, 1]]), atol=1e-6)
+    np.testing.assert_allclose(
+        np.abs(found.points), np.abs(centered @ vectors[:, [2, 1]]), atol=1e-6
+    )
     assert found.axes[0] == f"principal direction 1, {values[2] / values.sum():.0%} of the variance"
 
 
@@ -199,12 +211,16 @@ def test_weights_count(rows, model):
     assert found.counts.sum() == weights.sum()
 
 
-def test_weights_that_are_converted_block_by_block_count_as_what_they_are(rows, model, tmp_path, monkeypatch):
+def test_weights_that_are_converted_block_by_block_count_as_what_they_are(
+    rows, model, tmp_path, monkeypatch
+):
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)  # converted once where rows are in memory
     weights = np.random.default_rng(3).integers(0, 5, len(rows))
     stored = zarr.create_array(tmp_path / "weights.zarr", data=weights, chunks=5_000)
     np.save(tmp_path / "rows.npy", rows)
-    found = data.density(tmp_path / "rows.npy", model, (0, 1), sample_weight=stored, threads=1, block_rows=64)
+    found = data.density(
+        tmp_path / "rows.npy", model, (0, 1), sample_weight=stored, threads=1, block_rows=64
+    )
     wanted = data.density(rows, model, (0, 1), sample_weight=weights)
     np.testing.assert_array_equal(found.counts, wanted.counts)
     assert found.outside == wanted.outside
@@ -228,7 +244,9 @@ def test_one_column_is_a_histogram(rows):
 
 def test_what_cannot_be_looked_at_is_refused(rows, model, tmp_path):
     for columns in ((0, 3), (0, 0), (0, 1, 2), ("x", 0)):
-        with pytest.raises(InputError, match="columns must be one or two different columns of the fit"):
+        with pytest.raises(
+            InputError, match="columns must be one or two different columns of the fit"
+        ):
             data.density(rows, model, columns)
     np.save(tmp_path / "other.npy", rows[:, :2])
     with pytest.raises(InputError, match="X has 2 columns, the fit had 3"):
@@ -258,20 +276,29 @@ def test_a_small_graph_can_be_drawn():
 
 def test_a_graph_too_large_to_draw_is_refused_with_the_way_out():
     with pytest.raises(
-        InputError, match="the graph has 501 nodes, and up to 500 can be drawn: take the nodes of a few"
+        InputError,
+        match="the graph has 501 nodes, and up to 500 can be drawn: take the nodes of a few",
     ):
         data.drawable(csr_array(np.eye(501)), np.zeros(501, int))
     full = np.ones((250, 250))
-    with pytest.raises(InputError, match="the graph has 31,250 links, and up to 20,000 can be drawn"):
+    with pytest.raises(
+        InputError, match="the graph has 31,250 links, and up to 20,000 can be drawn"
+    ):
         data.drawable(full, np.zeros(250, int))
-    with pytest.raises(InputError, match=r"labels must be 2 integers, one a node, got float64 of shape \(2,\)"):
+    with pytest.raises(
+        InputError, match=r"labels must be 2 integers, one a node, got float64 of shape \(2,\)"
+    ):
         data.drawable(np.eye(2), [0.0, 1.0])
 
 
 def test_the_upper_part_of_a_tree_joins_as_the_whole_does():
-    tree = cluster_tree(DPMeans(1e-9, random_state=0).fit(np.random.default_rng(0).normal(0, 10, (30, 2))))
+    tree = cluster_tree(
+        DPMeans(1e-9, random_state=0).fit(np.random.default_rng(0).normal(0, 10, (30, 2)))
+    )
     top = data.upper(tree, 12)
-    assert top.leaves.n_clusters == max(level.n_clusters for level in tree.levels if level.n_clusters <= 12)
+    assert top.leaves.n_clusters == max(
+        level.n_clusters for level in tree.levels if level.n_clusters <= 12
+    )
     for level in top.levels:
         whole = next(each for each in tree.levels if each.penalty == level.penalty)
         lowest = next(each for each in tree.levels if each.penalty == top.leaves.penalty)

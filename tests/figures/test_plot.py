@@ -43,7 +43,9 @@ def model(rows):
 def test_a_tree_joins_clusters_at_rising_penalties(model):
     found = cluster_tree(model)
     [axes] = rendered(plot.tree(found))
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == [str(leaf) for leaf in data.dendrogram(found).leaves]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        str(leaf) for leaf in data.dendrogram(found).leaves
+    ]
     assert axes.get_ylabel().startswith("penalty")
     assert len(axes.collections) == 2 * len(data.dendrogram(found).joins)
     with pytest.raises(InputError, match="no levels at which clusters join: it needs two clusters"):
@@ -52,10 +54,15 @@ def test_a_tree_joins_clusters_at_rising_penalties(model):
 
 def test_a_tree_of_many_clusters_is_drawn_from_where_they_are_few(monkeypatch):
     monkeypatch.setattr(trees, "MOST_LEAVES", 20)
-    tree = cluster_tree(DPMeans(1e-9, random_state=0).fit(np.random.default_rng(0).normal(0, 10, (60, 2))))
+    tree = cluster_tree(
+        DPMeans(1e-9, random_state=0).fit(np.random.default_rng(0).normal(0, 10, (60, 2)))
+    )
     [axes] = rendered(plot.tree(tree))
     level = next(level for level in tree.levels if level.n_clusters <= 20)
-    assert axes.get_xlabel() == f"{level.n_clusters} clusters at penalty {level.penalty:.4g}, of 60 of the fit"
+    assert (
+        axes.get_xlabel()
+        == f"{level.n_clusters} clusters at penalty {level.penalty:.4g}, of 60 of the fit"
+    )
     assert axes.get_ylim()[0] == pytest.approx(level.penalty)
     assert len(axes.get_xticks()) == 0
 
@@ -64,7 +71,9 @@ def test_a_path_shows_every_interval_and_marks_the_longest(rows):
     found = penalty_path(rows, np.geomspace(1, 1e4, 9), search=True, halvings=1, random_state=0)
     above, middle, below = rendered(plot.path(found))
     assert len(above.lines) == len(found.intervals) + 1
-    assert f"longest interval: {found.longest} clusters" in [text.get_text() for text in above.get_legend().texts]
+    assert f"longest interval: {found.longest} clusters" in [
+        text.get_text() for text in above.get_legend().texts
+    ]
     assert below.get_xscale() == "log"
     assert below.get_xlabel() == "penalty, in squared units of the rows times weight"
     assert [axes.get_ylabel() for axes in (above, middle)] == ["clusters k", "objective J"]
@@ -83,8 +92,12 @@ def test_a_path_of_radii_without_stability_has_two_panels(rows):
 def test_a_history_has_a_lane_for_each_kind_of_change(rows):
     model = DPMeans(20.0, search=True, random_state=0).fit(rows)
     objective, clusters, changes = rendered(plot.history(model))
-    np.testing.assert_array_equal(objective.lines[0].get_ydata(), [each.objective for each in model.history_])
-    np.testing.assert_array_equal(clusters.lines[0].get_ydata(), [each.n_clusters for each in model.history_])
+    np.testing.assert_array_equal(
+        objective.lines[0].get_ydata(), [each.objective for each in model.history_]
+    )
+    np.testing.assert_array_equal(
+        clusters.lines[0].get_ydata(), [each.n_clusters for each in model.history_]
+    )
     names = [text.get_text() for text in changes.get_yticklabels()]
     splits = max(each.splits for each in model.history_)
     assert f"splits ≤ {splits}" in names
@@ -126,14 +139,19 @@ def test_a_profile_says_what_it_leaves_out():
     assert "and 2 more" in words
     assert bar.get_ylabel() == "z-score of the center"
     scores = axes.images[0].get_array()
-    assert [len(each.get_offsets()) for each in axes.collections] == [(scores > 1).sum(), (scores < -1).sum()]
+    assert [len(each.get_offsets()) for each in axes.collections] == [
+        (scores > 1).sum(),
+        (scores < -1).sum(),
+    ]
 
 
 def test_sharing_names_data_sets_where_they_are_few():
     sets = [blobs(20, 2, 3, seed) for seed in range(6)]
     model = HDPMeans(4.0, 40.0).fit(sets)
     axes, _ = rendered(plot.sharing(model))
-    assert sorted(text.get_text() for text in axes.get_yticklabels()) == [str(number) for number in range(6)]
+    assert sorted(text.get_text() for text in axes.get_yticklabels()) == [
+        str(number) for number in range(6)
+    ]
     axes, _ = rendered(plot.sharing(model, max_lines=3, max_centers=2))
     assert axes.get_ylabel() == "6 data sets, by their main center\n3 lines of means"
     assert axes.get_xticklabels()[-1].get_text() == "others"
@@ -146,7 +164,9 @@ def test_few_rows_are_drawn_as_points_under_their_centers(rows, model):
     assert len(centers.get_offsets()) == model.n_clusters_
     assert axes.get_title() == f"400 rows, {model.n_clusters_} centers"
     assert axes.get_xlabel().endswith("of the variance\n(units of the data)")
-    assert {text.get_text() for text in axes.texts} <= {str(number) for number in range(model.n_clusters_)}
+    assert {text.get_text() for text in axes.texts} <= {
+        str(number) for number in range(model.n_clusters_)
+    }
 
 
 def test_many_rows_are_drawn_as_a_histogram():
@@ -190,7 +210,10 @@ def test_a_legend_of_many_clusters_names_the_nodes_of_none():
 def test_sizes_and_history_of_a_graph():
     graph = np.kron(np.eye(3), np.ones((5, 5)) - np.eye(5))
     model = GraphCutDPMeans(-0.5, random_state=0).fit(graph)
-    assert [axes.get_ylabel() for axes in rendered(plot.sizes(model))] == ["weight, link ends", "part of the cut"]
+    assert [axes.get_ylabel() for axes in rendered(plot.sizes(model))] == [
+        "weight, link ends",
+        "part of the cut",
+    ]
     rendered(plot.history(model))
 
 
@@ -219,7 +242,9 @@ def test_without_what_it_needs_the_import_says_how_to_get_it(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     for module in [each for each in sys.modules if each.startswith(f"{plot.__name__}.")]:
         monkeypatch.delitem(sys.modules, module)
-    wanted = rf'need matplotlib and networkx, and {name} is missing: pip install "dask-dpmeans\[plot\]"'
+    wanted = (
+        rf'need matplotlib and networkx, and {name} is missing: pip install "dask-dpmeans\[plot\]"'
+    )
     with pytest.raises(ImportError, match=wanted):
         runpy.run_path(plot.__file__)
 

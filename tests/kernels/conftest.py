@@ -7,5 +7,7 @@ from dask_dpmeans.kernels import numba_support
 def loops(request):
     """Every kernel test runs with compiled loops, where Numba is installed, and without."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba_support, "AVAILABLE", numba_support.AVAILABLE and request.param == "Numba")
+        patch.setattr(
+            numba_support, "AVAILABLE", numba_support.AVAILABLE and request.param == "Numba"
+        )
         yield

@@ -26,5 +26,8 @@ def test_records_are_taken_and_joined_field_by_field():
 
 def test_answers_combine_in_row_order_or_as_sums():
     assert ConcatenatedAnswers().combine(pairs_of(1), pairs_of(2)).numbers.tolist() == [1, 2]
-    assert SummedAnswers().combine(np.array([1.0, 2.0]), np.array([0.5, 0.0])).tolist() == [1.5, 2.0]
+    assert SummedAnswers().combine(np.array([1.0, 2.0]), np.array([0.5, 0.0])).tolist() == [
+        1.5,
+        2.0,
+    ]
     assert SummedAnswers().combine(1.0, 2.0) == 3.0

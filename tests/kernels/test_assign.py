@@ -14,17 +14,31 @@ def blocks(draw):
     """A block, centers and a penalty."""
     rows, centers = draw(rows_and_centers())
     weights = draw(weights_of(len(rows)))
-    return Block(1000, rows, weights), centers, draw(st.sampled_from([0.01, 0.1, 1.0])) * spread(rows)
+    return (
+        Block(1000, rows, weights),
+        centers,
+        draw(st.sampled_from([0.01, 0.1, 1.0])) * spread(rows),
+    )
 
 
 def brute_force(block, centers, penalty):
     """Labels, squared distances, and numbers of the rows that the serial rule opens next to the centers."""
     near = [reference.nearest_center(row, centers.tolist()) for row in block.rows.tolist()]
     each = np.ones(len(near)) if block.weights is None else block.weights
-    objecting = [place for place, (_, squared) in enumerate(near) if min(1.0, each[place]) * squared > penalty]
-    opened = reference.sweep(block.rows.tolist(), penalty, block.rows[objecting[:1]].tolist(), objecting[1:], each)
+    objecting = [
+        place
+        for place, (_, squared) in enumerate(near)
+        if min(1.0, each[place]) * squared > penalty
+    ]
+    opened = reference.sweep(
+        block.rows.tolist(), penalty, block.rows[objecting[:1]].tolist(), objecting[1:], each
+    )
     labels, squared = zip(*near, strict=True)
-    return list(labels), list(squared), [block.start + place for place in objecting[:1] + opened.opened]
+    return (
+        list(labels),
+        list(squared),
+        [block.start + place for place in objecting[:1] + opened.opened],
+    )
 
 
 @given(blocks())
@@ -39,7 +53,9 @@ def test_a_scan_assigns_by_definition_and_proposes_the_cover_of_what_objects(dra
     assert proposals.rows.dtype == np.float64
     assert np.array_equal(
         proposals.weights,
-        np.ones(len(opened)) if block.weights is None else block.weights[proposals.numbers - block.start],
+        np.ones(len(opened))
+        if block.weights is None
+        else block.weights[proposals.numbers - block.start],
     )
 
 
@@ -49,7 +65,9 @@ def test_the_moments_of_a_scan_are_those_of_the_rows_as_given_in_row_order(drawn
     labels, squared, _ = brute_force(block, centers, penalty)
     each = np.ones(len(labels)) if block.weights is None else block.weights
     sums, inertias = np.zeros(centers.shape), np.zeros(len(centers))
-    for label, row, weight, error in zip(labels, block.rows.astype(np.float64), each, squared, strict=True):
+    for label, row, weight, error in zip(
+        labels, block.rows.astype(np.float64), each, squared, strict=True
+    ):
         sums[label] += weight * row
         inertias[label] += weight * error
     moments = scan(block, Centers(centers), penalty).moments
@@ -69,7 +87,9 @@ def test_merged_scans_add_their_moments_and_merge_their_covers(drawn, cut):
     merged = merge_scans(left, right, penalty)
     assert merged.moments.counts.sum() == len(block.rows)
     assert merged.moments.sums.tobytes() == (left.moments.sums + right.moments.sums).tobytes()
-    assert merged.proposals.numbers[: len(left.proposals)].tolist() == left.proposals.numbers.tolist()
+    assert (
+        merged.proposals.numbers[: len(left.proposals)].tolist() == left.proposals.numbers.tolist()
+    )
     assert set(merged.proposals.numbers[len(left.proposals) :]) <= set(right.proposals.numbers)
     assert (np.diff(merged.proposals.numbers) > 0).all()
 
@@ -81,8 +101,17 @@ def test_row_aligned_answers_are_those_of_the_scan(drawn):
     (alone,) = Labels(Centers(centers))(block)
     found = Predictions(Centers(centers), penalty)(block)
     assert alone.tolist() == labels
-    assert [values.tolist() for values in found] == [labels, squared, [error > penalty for error in squared]]
-    assert [values.dtype for values in (alone, *found)] == [np.int32, np.int32, np.float64, np.bool_]
+    assert [values.tolist() for values in found] == [
+        labels,
+        squared,
+        [error > penalty for error in squared],
+    ]
+    assert [values.dtype for values in (alone, *found)] == [
+        np.int32,
+        np.int32,
+        np.float64,
+        np.bool_,
+    ]
 
 
 def test_a_row_at_exactly_the_penalty_is_not_beyond():

@@ -3,7 +3,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import DYADIC, seeds, spread, tables
 
-from dask_dpmeans.kernels.births import Proposals, keep_objecting, keep_openers, merge_openers, objects
+from dask_dpmeans.kernels.births import (
+    Proposals,
+    keep_objecting,
+    keep_openers,
+    merge_openers,
+    objects,
+)
 from dask_dpmeans.reference import squared_distance
 
 
@@ -31,7 +37,9 @@ def one_by_one(found, penalty, kept=()):
 def consistent(part, whole):
     """Whether rows and weights still stand with their numbers."""
     where = np.searchsorted(whole.numbers, part.numbers)
-    return np.array_equal(part.rows, whole.rows[where]) and np.array_equal(part.weights, whole.weights[where])
+    return np.array_equal(part.rows, whole.rows[where]) and np.array_equal(
+        part.weights, whole.weights[where]
+    )
 
 
 @given(proposals())
@@ -53,10 +61,15 @@ def test_batches_do_not_show_in_the_openers(drawn):
 def test_merged_openers_are_the_left_ones_and_what_objects_to_them(drawn, cut):
     found, penalty = drawn
     left, right = (
-        keep_openers(found.take(np.arange(len(found))[part]), penalty) for part in (np.s_[:cut], np.s_[cut:])
+        keep_openers(found.take(np.arange(len(found))[part]), penalty)
+        for part in (np.s_[:cut], np.s_[cut:])
     )
     merged = merge_openers(left, right, penalty)
-    alone = [place for place in range(len(right)) if one_by_one(right.take(np.array([place])), penalty, left.rows)]
+    alone = [
+        place
+        for place in range(len(right))
+        if one_by_one(right.take(np.array([place])), penalty, left.rows)
+    ]
     assert merged.numbers.tolist() == [*left.numbers, *right.numbers[alone]]
     assert consistent(merged, found)
 
@@ -65,7 +78,8 @@ def test_merged_openers_are_the_left_ones_and_what_objects_to_them(drawn, cut):
 def test_merged_openers_object_to_all_before_them(drawn, cut):
     found, penalty = drawn
     left, right = (
-        keep_openers(found.take(np.arange(len(found))[part]), penalty) for part in (np.s_[:cut], np.s_[cut:])
+        keep_openers(found.take(np.arange(len(found))[part]), penalty)
+        for part in (np.s_[:cut], np.s_[cut:])
     )
     merged = merge_openers(left, right, penalty)
     assert one_by_one(merged, penalty) == merged.numbers.tolist()

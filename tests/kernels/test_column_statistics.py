@@ -14,7 +14,9 @@ def survey(rows, weights, sizes, limit=np.inf):
     reduction, start, merged = ColumnStatistics(limit), 0, None
     for size in sizes:
         part = slice(start, start + size)
-        summary = reduction.chunk(Block(start, rows[part], None if weights is None else weights[part]))
+        summary = reduction.chunk(
+            Block(start, rows[part], None if weights is None else weights[part])
+        )
         merged = summary if merged is None else reduction.combine(merged, summary)
         start += size
     return merged
@@ -39,13 +41,18 @@ def test_the_statistics_are_those_of_all_rows_for_any_blocks(drawn):
     assert np.array_equal(summary.lowest, rows.min(axis=0))
     assert np.array_equal(summary.highest, rows.max(axis=0))
     np.testing.assert_allclose(summary.mean, mean.astype(float), rtol=0, atol=1e-14 * float(reach))
-    np.testing.assert_allclose(summary.deviation, deviation.astype(float), rtol=1e-9, atol=1e-14 * float(reach))
+    np.testing.assert_allclose(
+        summary.deviation, deviation.astype(float), rtol=1e-9, atol=1e-14 * float(reach)
+    )
 
 
 @given(surveyed(kinds=("grid",)))
 def test_blocks_do_not_show_in_exact_sums(drawn):
     rows, weights, sizes = drawn
-    assert survey(rows, weights, sizes).sums.tolist() == survey(rows, weights, [len(rows)]).sums.tolist()
+    assert (
+        survey(rows, weights, sizes).sums.tolist()
+        == survey(rows, weights, [len(rows)]).sums.tolist()
+    )
 
 
 @st.composite

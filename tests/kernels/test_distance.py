@@ -31,9 +31,14 @@ def test_a_squared_distance_is_the_sum_over_the_columns_in_order(drawn, seed):
     assert squared_distances(rows, centers, labels).tolist() == expected
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 100), (65537, 1), (1311, 100), (7, 9000), (5, 16384), (3, 65537)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 100), (65537, 1), (1311, 100), (7, 9000), (5, 16384), (3, 65537)]
+)
 def test_tiles_do_not_show_in_squared_distances(shape):
-    rows, centers = table("clouds", shape, np.float32, 0), table("clouds", (2, shape[1]), np.float64, 1)
+    rows, centers = (
+        table("clouds", shape, np.float32, 0),
+        table("clouds", (2, shape[1]), np.float64, 1),
+    )
     labels = np.arange(shape[0]) % 2
     expected = by_definition(rows, centers)[np.arange(shape[0]), labels]
     assert squared_distances(rows, centers, labels).tobytes() == expected.tobytes()
@@ -47,12 +52,17 @@ def test_the_nearest_center_is_the_first_of_least_squared_distance(drawn):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["grid", "offset", "outliers", "huge", "tiny", "subnormal", "uneven"])
+@pytest.mark.parametrize(
+    "kind", ["grid", "offset", "outliers", "huge", "tiny", "subnormal", "uneven"]
+)
 @pytest.mark.parametrize(("n", "d", "k"), [(2500, 2, 300), (2500, 64, 9)])
 def test_the_nearest_center_is_that_of_the_definition_over_many_tiles(kind, dtype, n, d, k):
     rows = table(kind, (n, d), dtype, 0)
     centers = rows[::-1][:k].astype(np.float64) / 2 + rows[:k] / 2
-    assert nearest(rows, Centers(centers)).tolist() == by_definition(rows, centers).argmin(axis=1).tolist()
+    assert (
+        nearest(rows, Centers(centers)).tolist()
+        == by_definition(rows, centers).argmin(axis=1).tolist()
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -60,7 +70,10 @@ def test_every_row_may_be_in_doubt(dtype):
     rows = table("clouds", (600, 40), dtype, 0)
     once = rows[::3].astype(np.float64)
     centers = np.concatenate([once, once])[np.random.default_rng(1).permutation(400)]
-    assert nearest(rows, Centers(centers)).tolist() == by_definition(rows, centers).argmin(axis=1).tolist()
+    assert (
+        nearest(rows, Centers(centers)).tolist()
+        == by_definition(rows, centers).argmin(axis=1).tolist()
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -72,9 +85,14 @@ def test_rows_on_the_bisector_go_where_the_last_bit_points(dtype, d):
     rows = rng.normal(size=(8000, d))
     one, other = centers[rng.integers(9, size=8000)], centers[rng.integers(9, size=8000)]
     along = other - one
-    off = np.einsum("ij,ij->i", rows - (one + other) / 2, along) / np.maximum(np.einsum("ij,ij->i", along, along), 1e-9)
+    off = np.einsum("ij,ij->i", rows - (one + other) / 2, along) / np.maximum(
+        np.einsum("ij,ij->i", along, along), 1e-9
+    )
     rows = (rows - off[:, np.newaxis] * along).astype(dtype)
-    assert nearest(rows, Centers(centers)).tolist() == by_definition(rows, centers).argmin(axis=1).tolist()
+    assert (
+        nearest(rows, Centers(centers)).tolist()
+        == by_definition(rows, centers).argmin(axis=1).tolist()
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -84,7 +102,10 @@ def test_differences_that_the_definition_rounds_away_are_ties(dtype, far):
     rows, centers = rng.normal(size=(500, 2)), 1e-3 * rng.normal(size=(10, 2))
     rows[:, 0], centers[:, 0] = far, 0.0
     rows = rows.astype(dtype)
-    assert nearest(rows, Centers(centers)).tolist() == by_definition(rows, centers).argmin(axis=1).tolist()
+    assert (
+        nearest(rows, Centers(centers)).tolist()
+        == by_definition(rows, centers).argmin(axis=1).tolist()
+    )
 
 
 @given(drawn_problems, st.data())
@@ -118,7 +139,9 @@ def test_the_two_nearest_centers_are_the_first_of_least_squared_distance(drawn):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["grid", "offset", "outliers", "huge", "tiny", "subnormal", "uneven"])
+@pytest.mark.parametrize(
+    "kind", ["grid", "offset", "outliers", "huge", "tiny", "subnormal", "uneven"]
+)
 @pytest.mark.parametrize(("n", "d", "k"), [(2500, 2, 300), (2500, 64, 9), (700, 3, 2)])
 def test_the_two_nearest_centers_are_those_of_the_definition_over_many_tiles(kind, dtype, n, d, k):
     rows = table(kind, (n, d), dtype, 0)

@@ -25,6 +25,10 @@ def test_the_norms_of_a_tile_are_bounded_by_its_rows_alone(dtype, n, d, scale):
     rows = (scale * random.choice([-1.0, 1.0], (n, d))).astype(dtype)
     left = np.full((8, d + 1), 1e20, dtype)
     shift = np.zeros(d, dtype)
-    bound = distance_compiled._shift(rows, shift, left, left.reshape(-1).view(integer), integer(np.iinfo(integer).max))
+    bound = distance_compiled._shift(
+        rows, shift, left, left.reshape(-1).view(integer), integer(np.iinfo(integer).max)
+    )
     assert left[:n].tolist() == np.column_stack([rows, np.ones(n)]).tolist()
-    assert bound == pytest.approx(scale * np.sqrt(d), rel=1e-6)  # that of rows whose numbers are all as large
+    assert bound == pytest.approx(
+        scale * np.sqrt(d), rel=1e-6
+    )  # that of rows whose numbers are all as large

@@ -16,9 +16,13 @@ def test_rows_of_any_size_come_to_unit_length_in_their_own_direction(rows, size)
     limits, zero = np.finfo(rows.dtype), lengths[:, 0] == 0
     assert unit.dtype == rows.dtype
     assert np.isnan(unit[zero]).all()
-    np.testing.assert_allclose(unit[~zero], rows[~zero] / lengths[~zero], rtol=4 * limits.eps, atol=limits.tiny)
+    np.testing.assert_allclose(
+        unit[~zero], rows[~zero] / lengths[~zero], rtol=4 * limits.eps, atol=limits.tiny
+    )
 
 
 @pytest.mark.parametrize("value", [5e-324, 1e308])
 def test_the_smallest_and_the_largest_numbers_have_directions(value):
-    np.testing.assert_allclose(UnitRows()(np.array([[value, -value]]), Scratch()), [[0.5**0.5, -(0.5**0.5)]])
+    np.testing.assert_allclose(
+        UnitRows()(np.array([[value, -value]]), Scratch()), [[0.5**0.5, -(0.5**0.5)]]
+    )

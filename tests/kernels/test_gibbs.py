@@ -21,14 +21,18 @@ def test_the_same_bytes_with_compiled_loops_and_without(n, d, opening):
     for available in (numba_support.AVAILABLE, False):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(numba_support, "AVAILABLE", available)
-            answers = reseat(seats_of(rows, opening), labels, rows[: labels.max() + 1], np.random.default_rng(1))
+            answers = reseat(
+                seats_of(rows, opening), labels, rows[: labels.max() + 1], np.random.default_rng(1)
+            )
             found.append([answer.tobytes() for answer in answers])
     assert found[0] == found[1]
 
 
 def test_labels_means_and_counts_belong_together():
     rows = random_rows(200, 2)
-    labels, means, counts = reseat(seats_of(rows, 3.0), np.zeros(200, np.int64), rows[:1], np.random.default_rng(0))
+    labels, means, counts = reseat(
+        seats_of(rows, 3.0), np.zeros(200, np.int64), rows[:1], np.random.default_rng(0)
+    )
     assert len(means) > 20  # more than there was room for
     assert np.array_equal(counts, np.bincount(labels, minlength=len(means)))
     assert np.array_equal(means[0], rows[0])
@@ -37,9 +41,14 @@ def test_labels_means_and_counts_belong_together():
 
 
 def test_a_row_that_can_open_no_cluster_stays_among_those_of_others():
-    rows, before = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]), np.array([0, 1, 0, 1, 1, 0])
+    rows, before = (
+        np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]),
+        np.array([0, 1, 0, 1, 1, 0]),
+    )
     given = np.array([[0.0], [9.0]])
-    labels, means, counts = reseat(seats_of(rows, -np.inf, 50.0), before, given, np.random.default_rng(0))
+    labels, means, counts = reseat(
+        seats_of(rows, -np.inf, 50.0), before, given, np.random.default_rng(0)
+    )
     assert labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert counts.tolist() == [3, 3]
     assert means.tolist() == [[0.0], [9.0]]
@@ -47,7 +56,9 @@ def test_a_row_that_can_open_no_cluster_stays_among_those_of_others():
 
 def test_a_cluster_that_its_only_row_leaves_is_there_no_more():
     rows = np.array([[0.0], [5.0]])
-    labels, _, counts = reseat(seats_of(rows, -1e9), np.array([0, 1]), rows, np.random.default_rng(0))
+    labels, _, counts = reseat(
+        seats_of(rows, -1e9), np.array([0, 1]), rows, np.random.default_rng(0)
+    )
     assert labels.tolist() == [1, 1]
     assert counts.tolist() == [0, 2]
 
@@ -61,7 +72,9 @@ def test_a_row_joins_and_opens_in_proportion_to_the_weights(opening):
     seats = Seats(rows, rows, opens, 0.5)
     drawn = np.zeros(3)
     for seed in range(4000):
-        labels, _, _ = reseat(seats, np.array([0, 0, 0, 1, 1]), np.array([[0.0], [1.0]]), np.random.default_rng(seed))
+        labels, _, _ = reseat(
+            seats, np.array([0, 0, 0, 1, 1]), np.array([[0.0], [1.0]]), np.random.default_rng(seed)
+        )
         sizes = np.bincount(labels[:4], minlength=2)
         if sizes.tolist() == [3, 1]:  # the others stayed where they were
             drawn[labels[4]] += 1

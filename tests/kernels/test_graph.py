@@ -33,7 +33,9 @@ def partitions(draw, normalized=None):
 def folded(reduction, graph, height=3):
     """The answer over blocks of so many nodes, and isolated rows in CSR."""
     rows = csr_array(graph)
-    blocks = [Block(start, rows[start : start + height], None) for start in range(0, len(graph), height)]
+    blocks = [
+        Block(start, rows[start : start + height], None) for start in range(0, len(graph), height)
+    ]
     return merge_tree(map(reduction.chunk, blocks), reduction.combine)
 
 
@@ -63,13 +65,23 @@ def test_totals_are_those_of_the_cut(problem):
 def test_a_node_proposes_the_move_that_gains_most_and_exactly_that(problem, penalty):
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
-    before, totals = cut_cost(graph, labels, penalty, normalized), folded(Tally(labels, normalized), graph).whole(k)
-    found = folded(NodeMoveScan(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph)
-    proposed = dict(zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True))
+    before, totals = (
+        cut_cost(graph, labels, penalty, normalized),
+        folded(Tally(labels, normalized), graph).whole(k),
+    )
+    found = folded(
+        NodeMoveScan(labels, totals, price_of(penalty, normalized), 1e-9, normalized), graph
+    )
+    proposed = dict(
+        zip(found.rows.tolist(), zip(found.targets, found.gains, strict=True), strict=True)
+    )
     for node in np.flatnonzero(labels >= 0):
         gains = {}
         alone = np.count_nonzero(labels == labels[node]) == 1
-        for target in {*labels[graph[node] > 0].tolist(), k} - {labels[node], *([k] if alone else [])}:
+        for target in {*labels[graph[node] > 0].tolist(), k} - {
+            labels[node],
+            *([k] if alone else []),
+        }:
             moved = labels.copy()
             moved[node] = target
             gains[target] = before - cut_cost(graph, moved, penalty, normalized)
@@ -105,7 +117,9 @@ def test_a_cluster_finds_the_partner_of_the_greatest_gain_and_both_see_the_same(
         linked = np.unique(labels[(graph[labels == cluster] > 0).any(axis=0)])
         found = {}
         for other in set(linked.tolist()) - {cluster, ALONE}:
-            found[other] = before - cut_cost(graph, np.where(labels == other, cluster, labels), penalty, normalized)
+            found[other] = before - cut_cost(
+                graph, np.where(labels == other, cluster, labels), penalty, normalized
+            )
         if found:
             assert gains[cluster] == pytest.approx(max(found.values()), abs=1e-9)
             assert found[partner[cluster]] == pytest.approx(max(found.values()), abs=1e-9)
@@ -117,17 +131,26 @@ def test_a_cluster_finds_the_partner_of_the_greatest_gain_and_both_see_the_same(
 def test_links_that_are_left_out_are_the_lightest_and_what_is_kept_stays(problem, most):
     graph, labels, normalized = problem
     k = int(labels.max()) + 1
-    whole, some = (contraction(graph, labels, k, normalized, limit).toarray() for limit in (k, most))
+    whole, some = (
+        contraction(graph, labels, k, normalized, limit).toarray() for limit in (k, most)
+    )
     np.testing.assert_array_equal(some.diagonal(), whole.diagonal())
     others = ~np.eye(k, dtype=bool)
     assert (some <= whole)[others].all()
     assert ((some != 0) & others).sum(axis=1).max() <= most
     masses = folded(Tally(labels, normalized), graph).whole(k).masses
-    at_once = folded(Contraction(labels, masses, normalized, most), graph, height=99).spread(np.arange(k)).toarray()
+    at_once = (
+        folded(Contraction(labels, masses, normalized, most), graph, height=99)
+        .spread(np.arange(k))
+        .toarray()
+    )
     for cluster, noted in enumerate(at_once):
         weights = np.delete(whole[cluster] / masses, cluster)
         kept = np.delete(noted, cluster) > 0
-        assert np.delete(noted, cluster)[kept].tolist() == np.delete(whole[cluster], cluster)[kept].tolist()
+        assert (
+            np.delete(noted, cluster)[kept].tolist()
+            == np.delete(whole[cluster], cluster)[kept].tolist()
+        )
         assert weights[kept].min(initial=np.inf) >= weights[~kept].max(initial=-np.inf)
 
 

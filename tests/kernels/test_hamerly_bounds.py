@@ -29,7 +29,9 @@ def changed(centers, rows, kind, rng):
     if kind == "creep":
         return centers + 1e-4 * width * rng.normal(size=centers.shape)
     if kind == "few":
-        return np.where(np.arange(k)[:, np.newaxis] < max(1, k // 8), centers + 0.3 * width, centers)
+        return np.where(
+            np.arange(k)[:, np.newaxis] < max(1, k // 8), centers + 0.3 * width, centers
+        )
     if kind == "far":
         return width * rng.normal(size=centers.shape)
     if kind == "open":
@@ -52,7 +54,9 @@ def changed(centers, rows, kind, rng):
     st.sampled_from([1, 2, 7]),
     seeds,
 )
-def test_labels_and_distances_are_those_of_the_definition_after_any_changes(kind, dtype, changes, k, d, seed):
+def test_labels_and_distances_are_those_of_the_definition_after_any_changes(
+    kind, dtype, changes, k, d, seed
+):
     rng = np.random.default_rng(seed)
     rows = table(kind, (120, d), dtype, seed)
     centers = rows[rng.integers(len(rows), size=k)].astype(np.float64)
@@ -149,7 +153,10 @@ def test_a_fit_is_the_same_to_the_byte_with_and_without_memories(monkeypatch, we
 def test_shards_keep_a_memory_for_each_block_and_scale_and_send_none():
     rows, centers = blobs(1000, 140)
     shard = Shard(0, rows, None)
-    plain, scaled = Prepare(np.dtype(np.float32)), Prepare(np.dtype(np.float32), scale=np.array([2.0, 0.5]))
+    plain, scaled = (
+        Prepare(np.dtype(np.float32)),
+        Prepare(np.dtype(np.float32), scale=np.array([2.0, 0.5])),
+    )
     for prepare in (plain, scaled, plain):
         for block in shard.blocks(prepare, 256, range(4)):
             labels, _ = assign.assign(block, Centers(centers))

@@ -36,7 +36,11 @@ def problems(draw):
     used = rng.random((n_groups, len(centers))) < draw(st.sampled_from([0.2, 0.9]))
     groups = rng.integers(0, n_groups + 1, n)
     pairs = np.argwhere(used)[rng.permutation(int(used.sum()))]
-    among = np.flatnonzero((groups < n_groups) & used[np.minimum(groups, n_groups - 1)].any(axis=1)) if n_groups else []
+    among = (
+        np.flatnonzero((groups < n_groups) & used[np.minimum(groups, n_groups - 1)].any(axis=1))
+        if n_groups
+        else []
+    )
     openers = rng.permutation(among)[: draw(st.integers(0, 2))].astype(int)
     kept = np.array([rng.choice(np.flatnonzero(used[groups[row]])) for row in openers], np.int64)
     sharing = Sharing.of(centers, *pairs.T.astype(np.int64), n_groups, openers + START, kept)
@@ -56,7 +60,9 @@ def squared_of(block, sharing):
     """(height, g), the definition."""
     squared = np.zeros((len(block.rows), len(sharing.centers)))
     for column in range(block.rows.shape[1]):
-        squared += (block.rows[:, column, np.newaxis].astype(float) - sharing.centers.values[:, column]) ** 2
+        squared += (
+            block.rows[:, column, np.newaxis].astype(float) - sharing.centers.values[:, column]
+        ) ** 2
     return squared.tolist()
 
 
@@ -70,7 +76,11 @@ def test_rows_go_where_loops_over_all_centers_send_them(problem):
         weight = 1.0 if block.weights is None else float(block.weights[i])
         share = min(1.0, weight)
         near = min(range(len(squared[i])), key=lambda p: (squared[i][p], p))
-        label = openers[i] if i in openers else min(known, key=lambda p: (squared[i][p], p), default=near)
+        label = (
+            openers[i]
+            if i in openers
+            else min(known, key=lambda p: (squared[i][p], p), default=near)
+        )
         assert chosen.labels[i] == label
         assert chosen.squared[i] == squared[i][label]
         assert chosen.nearest[i] == near
@@ -93,7 +103,12 @@ def test_requests_open_what_loops_open(problem):
     centers = sharing.centers.values.tolist()
     uses = {(group, p) for group, those in enumerate(used) for p in those}
     for row, group, weight, kind, target in zip(
-        requests.rows.tolist(), requests.groups.tolist(), requests.weights.tolist(), kinds, targets, strict=True
+        requests.rows.tolist(),
+        requests.groups.tolist(),
+        requests.weights.tolist(),
+        kinds,
+        targets,
+        strict=True,
     ):
         costs = []
         for p, center in enumerate(centers):
@@ -113,7 +128,9 @@ def test_requests_open_what_loops_open(problem):
             assert (kind, target) == wanted
         else:
             assert kind == 0
-    wider = replace(sharing, starts=np.append(sharing.starts, sharing.starts[-1]))  # the unknown set is known now
+    wider = replace(
+        sharing, starts=np.append(sharing.starts, sharing.starts[-1])
+    )  # the unknown set is known now
     opened = wider.with_openings(requests.take(kinds > 0), kinds[kinds > 0], targets[kinds > 0])
     assert opened.centers.values.tolist() == centers
     assert set(zip(opened.groups.tolist(), opened.used.tolist(), strict=True)) <= uses
@@ -132,7 +149,9 @@ def test_losses_and_savings_are_sums_over_rows(problem):
             continue
         label, own = int(chosen.labels[i]), float(chosen.squared[i])
         second = min((squared[i][p] for p in used[group] if p != label), default=math.inf)
-        wanted_losses[use] = wanted_losses.get(use, 0.0) + (weight * (second - own) if weight else 0.0)
+        wanted_losses[use] = wanted_losses.get(use, 0.0) + (
+            weight * (second - own) if weight else 0.0
+        )
         for p in set(range(k)) - used[group]:
             if weight * (own - squared[i][p]) > 0:
                 key = group * k + p
@@ -149,14 +168,21 @@ def test_halves_are_those_of_the_children(problem, seed):
     block, sharing, prices, _, _ = problem
     chosen, rng = choose(block, sharing, prices), np.random.default_rng(seed)
     known = int(rng.integers(1, len(sharing.centers) + 1))
-    children = sharing.centers.values[:known, np.newaxis] + rng.normal(size=(known, 2, block.rows.shape[1]))
+    children = sharing.centers.values[:known, np.newaxis] + rng.normal(
+        size=(known, 2, block.rows.shape[1])
+    )
     found = half_moments(block, chosen, children)
     weights = np.ones(len(block.rows)) if block.weights is None else block.weights
     wanted = {}
-    for row, weight, label, use in zip(block.rows.astype(float), weights, chosen.labels, chosen.uses, strict=True):
+    for row, weight, label, use in zip(
+        block.rows.astype(float), weights, chosen.labels, chosen.uses, strict=True
+    ):
         side = 0
         if label < known:
-            first, second = (sum((a - b) ** 2 for a, b in zip(row, child, strict=True)) for child in children[label])
+            first, second = (
+                sum((a - b) ** 2 for a, b in zip(row, child, strict=True))
+                for child in children[label]
+            )
             side = int(second < first)
         if use >= 0:
             wanted[2 * int(use) + side] = wanted.get(2 * int(use) + side, 0.0) + weight
@@ -167,14 +193,22 @@ def test_halves_are_those_of_the_children(problem, seed):
 @given(problems(), st.data())
 def test_nearest_uses_are_pairs_of_sets_and_nearest_centers(problem, data):
     block, sharing, _, _, _ = problem
-    uses, cut, k = NearestUses(sharing.centers), data.draw(st.integers(0, len(block.rows))), len(sharing.centers)
+    uses, cut, k = (
+        NearestUses(sharing.centers),
+        data.draw(st.integers(0, len(block.rows))),
+        len(sharing.centers),
+    )
     parts = []
     for part in (slice(0, cut), slice(cut, None)):
         weights = None if block.weights is None else block.weights[part]
         parts.append(uses.chunk(Block(0, block.rows[part], weights, groups=block.groups[part])))
     heavy = np.ones(len(block.rows), bool) if block.weights is None else block.weights > 0
     nearest = [int(np.argmin(row)) for row in squared_of(block, sharing)]
-    pairs = {int(group) * k + near for group, near, there in zip(block.groups, nearest, heavy, strict=True) if there}
+    pairs = {
+        int(group) * k + near
+        for group, near, there in zip(block.groups, nearest, heavy, strict=True)
+        if there
+    }
     assert uses.combine(*parts).tolist() == sorted(pairs)
 
 
@@ -197,7 +231,9 @@ def test_moments_of_uses_are_the_same_wherever_a_block_is_cut(problem, data):
         np.testing.assert_allclose(
             whole.moments.sums[place], weights[which] @ block.rows[which].astype(float), rtol=1e-6
         )
-        assert whole.moments.inertias[place] == pytest.approx(weights[which] @ chosen.squared[which])
+        assert whole.moments.inertias[place] == pytest.approx(
+            weights[which] @ chosen.squared[which]
+        )
 
 
 @given(problems())

@@ -29,7 +29,10 @@ def test_a_row_gets_the_same_bits_whatever_rows_come_with_it(rows, seed, name):
     assert some.tobytes() == found[start:stop].tobytes()
     assert their_scores.tobytes() == scores[start:stop].tobytes()
     assert centers.scores(rows).min(axis=1).tobytes() == scores.tobytes()
-    assert gram.diagonal(rows[start:stop], start).tobytes() == gram.diagonal(rows, 0)[start:stop].tobytes()
+    assert (
+        gram.diagonal(rows[start:stop], start).tobytes()
+        == gram.diagonal(rows, 0)[start:stop].tobytes()
+    )
 
 
 def test_the_mean_of_a_cluster_is_the_same_whether_others_count_or_not():
@@ -37,7 +40,9 @@ def test_the_mean_of_a_cluster_is_the_same_whether_others_count_or_not():
     rng = np.random.default_rng(1)
     rows, labels = rng.normal(size=(300, 5)), rng.integers(0, 2, 300).astype(np.int32)
     gram, weights = ComputedGram(NamedSimilarity("rbf"), rows), np.ones(300)
-    both = ImplicitCenters(gram, Partition(labels, weights, 2), np.array([4.0, 5.0]), np.empty(0, np.int64))
+    both = ImplicitCenters(
+        gram, Partition(labels, weights, 2), np.array([4.0, 5.0]), np.empty(0, np.int64)
+    )
     alone = Partition(np.where(labels == 1, 0, -1).astype(np.int32), weights, 1)
     one = ImplicitCenters(gram, alone, np.array([5.0]), np.empty(0, np.int64))
     assert one.scores(rows)[:, 0].tobytes() == both.scores(rows)[:, 1].tobytes()
@@ -51,7 +56,9 @@ def test_totals_are_sums_over_all_pairs_of_a_cluster(rows, seed, k):
     reduction = WithinClusterSums(gram, Partition(labels, weights, k))
     found = np.zeros(k)
     for start in range(0, n, 16):
-        found = reduction.combine(found, reduction.chunk(Block(start, rows[start : start + 16], None)))
+        found = reduction.combine(
+            found, reduction.chunk(Block(start, rows[start : start + 16], None))
+        )
     shares = (labels == np.arange(k)[:, np.newaxis]) * weights
     wanted = np.einsum("ci,ij,cj->c", shares, rows.astype(float) @ rows.astype(float).T, shares)
     assert found.tolist() == wanted.tolist()
@@ -61,7 +68,10 @@ def test_distances_and_inertia_are_those_to_the_means_and_to_opened_rows():
     rows = np.array([[0.0, 0.0], [2.0, 0.0], [5.0, 4.0], [9.0, 9.0]])
     partition = Partition(np.array([0, 0, -1, -1], np.int32), np.array([1.0, 3.0, 1.0, 2.0]), 1)
     centers = ImplicitCenters(
-        ComputedGram(NamedSimilarity("linear"), rows), partition, np.array([36.0, 162.0]), np.array([3])
+        ComputedGram(NamedSimilarity("linear"), rows),
+        partition,
+        np.array([36.0, 162.0]),
+        np.array([3]),
     )
     block = Block(0, rows, partition.weights)
     at = np.array([[1.5, 0.0], [9.0, 9.0]])

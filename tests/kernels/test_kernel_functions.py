@@ -7,7 +7,13 @@ from strategies import seeds, tables
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, ComputedGram, GivenGram, NamedSimilarity, Symmetry
+from dask_dpmeans.kernels.kernel_functions import (
+    SIMILARITIES,
+    ComputedGram,
+    GivenGram,
+    NamedSimilarity,
+    Symmetry,
+)
 
 PARAMETERS = {"rbf": ("gamma",), "poly": ("gamma", "degree", "coef0"), "linear": (), "cosine": ()}
 
@@ -23,7 +29,9 @@ def test_named_kernels_are_those_of_scikit_learn(name, rows, gamma, degree):
     left, right = rows[: len(rows) // 2], rows
     wanted = pairwise_kernels(left, right, name, **{key: asked[key] for key in PARAMETERS[name]})
     found = NamedSimilarity(name, **asked)(left, right)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * max(1.0, np.abs(wanted).max()))
+    np.testing.assert_allclose(
+        found, wanted, rtol=1e-12, atol=1e-12 * max(1.0, np.abs(wanted).max())
+    )
 
 
 def test_the_rbf_kernel_loses_nothing_far_from_the_origin():
@@ -52,7 +60,9 @@ def test_the_cosine_kernel_knows_no_lengths(size):
 
 def test_a_function_must_answer_for_all_pairs():
     gram = ComputedGram(lambda left, right: left[:, 0], np.ones((4, 2)))
-    with pytest.raises(InputError, match=r"kernel\(A, B\) must give an array .* of shape \(4, 3\).*, shape \(4,\)"):
+    with pytest.raises(
+        InputError, match=r"kernel\(A, B\) must give an array .* of shape \(4, 3\).*, shape \(4,\)"
+    ):
         gram.columns(np.ones((3, 2)), slice(None))
 
 
@@ -91,5 +101,7 @@ def test_rows_at_odd_addresses_give_the_same_bits(name):
     assert not odd.flags.aligned
     one, other = (ComputedGram(NamedSimilarity(name), fitted) for fitted in (rows, odd))
     for fitted in (slice(None), slice(7, 90), np.arange(0, 300, 7)):
-        assert one.columns(rows[:100], fitted).tobytes() == other.columns(rows[:100], fitted).tobytes()
+        assert (
+            one.columns(rows[:100], fitted).tobytes() == other.columns(rows[:100], fitted).tobytes()
+        )
     assert one.diagonal(rows, 0).tobytes() == other.diagonal(odd, 0).tobytes()

@@ -24,14 +24,20 @@ def test_numbers_are_ranked(numbers):
 
 
 def test_nothing_added_to_moments_leaves_them():
-    some = UseMoments(np.array([3]), Moments(np.ones(1, int), np.ones(1), np.ones((1, 2)), np.ones(1)))
-    none = UseMoments(np.empty(0, int), Moments(np.empty(0, int), np.empty(0), np.empty((0, 2)), np.empty(0)))
+    some = UseMoments(
+        np.array([3]), Moments(np.ones(1, int), np.ones(1), np.ones((1, 2)), np.ones(1))
+    )
+    none = UseMoments(
+        np.empty(0, int), Moments(np.empty(0, int), np.empty(0), np.empty((0, 2)), np.empty(0))
+    )
     assert some + none is some
     assert none + some is some
 
 
 @given(NUMBERS, NUMBERS)
 def test_sums_of_equal_keys_are_added(left, right):
-    found = KeyedSums(np.array(left), np.ones(len(left))) + KeyedSums(np.array(right), np.full(len(right), 2.0))
+    found = KeyedSums(np.array(left), np.ones(len(left))) + KeyedSums(
+        np.array(right), np.full(len(right), 2.0)
+    )
     wanted = {key: (key in left) + 2.0 * (key in right) for key in sorted({*left, *right})}
     assert dict(zip(found.keys.tolist(), found.values.tolist(), strict=True)) == wanted

@@ -12,7 +12,9 @@ def added_up(rows, weights, labels, squared, k):
     each = [1.0] * len(rows) if weights is None else weights.tolist()
     counts, totals, inertias = [0] * k, [0.0] * k, [0.0] * k
     sums = [[0.0] * rows.shape[1] for _ in range(k)]
-    for row, weight, label, error in zip(rows.tolist(), each, labels.tolist(), squared.tolist(), strict=True):
+    for row, weight, label, error in zip(
+        rows.tolist(), each, labels.tolist(), squared.tolist(), strict=True
+    ):
         counts[label] += 1
         totals[label] += weight
         inertias[label] += weight * error
@@ -26,7 +28,13 @@ def partitions(draw):
     rows = draw(tables())
     k = draw(st.integers(1, 6))
     rng = np.random.default_rng(draw(seeds))
-    return rows, draw(weights_of(len(rows))), rng.integers(k, size=len(rows)), rng.random(len(rows)), k
+    return (
+        rows,
+        draw(weights_of(len(rows))),
+        rng.integers(k, size=len(rows)),
+        rng.random(len(rows)),
+        k,
+    )
 
 
 @given(partitions())
@@ -39,7 +47,12 @@ def test_moments_are_float64_sums_in_row_order(partition):
 
 
 def example():
-    return Moments(np.array([2, 0, 1]), np.array([4.0, 0.0, 0.5]), np.array([[8.0], [0.0], [3.0]]), np.arange(3.0))
+    return Moments(
+        np.array([2, 0, 1]),
+        np.array([4.0, 0.0, 0.5]),
+        np.array([[8.0], [0.0], [3.0]]),
+        np.arange(3.0),
+    )
 
 
 def test_moments_add_cluster_by_cluster():
@@ -53,7 +66,11 @@ def test_moments_add_cluster_by_cluster():
 def test_means_are_by_weight_and_kept_clusters_keep_all_their_moments():
     kept = example().keep(np.array([True, False, True]))
     assert kept.means.tolist() == [[2.0], [6.0]]
-    assert (kept.counts.tolist(), kept.weights.tolist(), kept.inertias.tolist()) == ([2, 1], [4, 0.5], [0, 2])
+    assert (kept.counts.tolist(), kept.weights.tolist(), kept.inertias.tolist()) == (
+        [2, 1],
+        [4, 0.5],
+        [0, 2],
+    )
 
 
 def test_the_inertia_of_all_clusters_is_rounded_once():

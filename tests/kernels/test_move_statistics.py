@@ -35,7 +35,9 @@ def pieces(draw, kinds):
     rows = draw(tables(rows=(2, 60), columns=(1, 3), kinds=kinds))
     rng = np.random.default_rng(draw(seeds))
     k = draw(st.integers(1, 5))
-    centers, first, second = (rows[rng.integers(len(rows), size=k)].astype(np.float64) for _ in range(3))
+    centers, first, second = (
+        rows[rng.integers(len(rows), size=k)].astype(np.float64) for _ in range(3)
+    )
     cuts = sorted(draw(st.sets(st.integers(1, len(rows) - 1), max_size=6)))
     penalty = draw(st.sampled_from([0.1, 1.0])) * spread(rows)
     probing = MoveScan(Centers(centers), np.stack([first, second], axis=1), penalty)
@@ -49,7 +51,9 @@ def part(rows, weights, start, stop):
 def second_nearest(row, centers, nearest):
     """The lowest number among the nearest of the other centers; the center itself where there is no other."""
     others = [number for number in range(len(centers)) if number != nearest]
-    return min(others, key=lambda number: reference.squared_distance(row, centers[number]), default=nearest)
+    return min(
+        others, key=lambda number: reference.squared_distance(row, centers[number]), default=nearest
+    )
 
 
 def brute_force(rows, weights, probing):
@@ -57,7 +61,9 @@ def brute_force(rows, weights, probing):
     centers, (k, _, d) = probing.centers.values.tolist(), probing.children.shape
     counts, totals, errors = [0] * (2 * k), [0.0] * (2 * k), [0.0] * (2 * k)
     sums, inertias, losses = [[0.0] * d for _ in range(2 * k)], [0.0] * k, {}
-    for row, weight in zip(rows.tolist(), [1.0] * len(rows) if weights is None else weights.tolist(), strict=True):
+    for row, weight in zip(
+        rows.tolist(), [1.0] * len(rows) if weights is None else weights.tolist(), strict=True
+    ):
         cluster, squared = reference.nearest_center(row, centers)
         side, to_child = reference.nearest_center(row, probing.children[cluster].tolist())
         second = second_nearest(row, centers, cluster)
@@ -70,7 +76,15 @@ def brute_force(rows, weights, probing):
         losses[cluster * k + second] = losses.get(cluster * k + second, 0.0) + loss
         for column, value in enumerate(row):
             sums[half][column] += weight * value
-    return counts, totals, sums, errors, inertias, sorted(losses), [losses[pair] for pair in sorted(losses)]
+    return (
+        counts,
+        totals,
+        sums,
+        errors,
+        inertias,
+        sorted(losses),
+        [losses[pair] for pair in sorted(losses)],
+    )
 
 
 def lists(probe):
@@ -89,8 +103,14 @@ def test_a_probe_is_what_its_definition_gives_row_after_row(drawn):
 def test_a_probe_proposes_what_a_scan_does(drawn):
     rows, weights, probing = drawn
     block = Block(START, rows, weights)
-    found, expected = probing.chunk(block).proposals, scan(block, probing.centers, probing.penalty).proposals
-    assert (found.numbers.tolist(), found.rows.tolist()) == (expected.numbers.tolist(), expected.rows.tolist())
+    found, expected = (
+        probing.chunk(block).proposals,
+        scan(block, probing.centers, probing.penalty).proposals,
+    )
+    assert (found.numbers.tolist(), found.rows.tolist()) == (
+        expected.numbers.tolist(),
+        expected.rows.tolist(),
+    )
     assert found.weights.tolist() == expected.weights.tolist()
     assert probing.penalty < math.inf or not len(found)
 
@@ -109,14 +129,20 @@ def test_the_halves_of_a_cluster_are_the_cluster(drawn):
 def test_one_center_is_its_own_second_and_its_rows_lose_nothing(rows):
     center = rows[:1].astype(np.float64)
     labels, seconds = two_nearest(Block(0, rows, None), Centers(center))
-    transfers = MoveScan(Centers(center), np.stack([center, center], axis=1), 1.0).chunk(Block(0, rows, None)).transfers
+    transfers = (
+        MoveScan(Centers(center), np.stack([center, center], axis=1), 1.0)
+        .chunk(Block(0, rows, None))
+        .transfers
+    )
     assert labels.tolist() == seconds.tolist() == [0] * len(rows)
     assert (transfers.pairs.tolist(), transfers.losses.tolist()) == ([0], [0.0])
 
 
 def test_rows_as_near_to_both_children_belong_to_the_first():
     probing = MoveScan(Centers(np.zeros((1, 1))), np.array([[[2.0], [-2.0]]]), math.inf)
-    halves = probing.chunk(Block(0, np.array([[0.0], [-1.0], [3.0]]), np.array([1.0, 2.0, 4.0]))).halves
+    halves = probing.chunk(
+        Block(0, np.array([[0.0], [-1.0], [3.0]]), np.array([1.0, 2.0, 4.0]))
+    ).halves
     assert (halves.weights.tolist(), halves.sums.tolist()) == ([5.0, 2.0], [[12.0], [-2.0]])
     assert halves.inertias.tolist() == [4.0 + 4.0, 2.0]
 
@@ -163,7 +189,9 @@ def test_elsewhere_they_show_in_the_rounding_of_sums_alone(drawn):
         (merged.transfers.losses, losses),
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-13)
-    np.testing.assert_allclose(merged.halves.sums, sums, rtol=1e-12, atol=1e-12 * np.abs(rows).max())
+    np.testing.assert_allclose(
+        merged.halves.sums, sums, rtol=1e-12, atol=1e-12 * np.abs(rows).max()
+    )
 
 
 @given(pieces(TAME))

@@ -10,7 +10,9 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.sources import as_source
 
 
-@given(tables(rows=(1, 300), columns=(1, 9), kinds=TAME), st.sampled_from([0.01, 0.1, 1.0]), st.data())
+@given(
+    tables(rows=(1, 300), columns=(1, 9), kinds=TAME), st.sampled_from([0.01, 0.1, 1.0]), st.data()
+)
 def test_a_fit_gives_the_same_bytes_with_compiled_loops_and_without(rows, factor, data):
     weights, penalty = data.draw(weights_of(len(rows))), factor * spread(rows)
     fits = []

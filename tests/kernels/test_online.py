@@ -17,7 +17,9 @@ def sequences(draw, most=60):
         problem = draw(grid_problems(most))
         return problem.rows.astype(np.float64), problem.penalty
     rows = draw(tables((1, most), (1, 9), KINDS))
-    return rows.astype(np.float64), draw(st.sampled_from([0.001, 0.03, 0.3, 1.0, 8.0])) * spread(rows)
+    return rows.astype(np.float64), draw(st.sampled_from([0.001, 0.03, 0.3, 1.0, 8.0])) * spread(
+        rows
+    )
 
 
 def nothing(d):
@@ -36,7 +38,9 @@ def boxes_of(found):
 def test_online_is_algorithm_2_to_the_bit_wherever_the_rows_are_cut(drawn, data):
     rows, penalty = drawn
     cut = data.draw(st.integers(0, len(rows)))
-    centers, weights = online(rows[cut:], penalty, *online(rows[:cut], penalty, *nothing(rows.shape[1])))
+    centers, weights = online(
+        rows[cut:], penalty, *online(rows[:cut], penalty, *nothing(rows.shape[1]))
+    )
     wanted = reference.online_dp_means(rows.tolist(), penalty)
     assert centers.tolist() == wanted.centers
     assert weights.tolist() == wanted.weights
@@ -91,7 +95,12 @@ def test_a_mean_that_rounding_has_moved_out_of_its_box_splits_it_at_the_end():
 
 
 def test_of_columns_of_equal_range_the_first_is_cut():
-    boxes = Boxes(np.array([[4.0, 4.0]]), np.array([7.0]), np.array([[0.0, 0.0]]), np.array([[8.0, 8.0]]))
+    boxes = Boxes(
+        np.array([[4.0, 4.0]]), np.array([7.0]), np.array([[0.0, 0.0]]), np.array([[8.0, 8.0]])
+    )
     found = split(np.array([[4.0, 4.0]]), 20.0, boxes)
     assert found.centers.tolist() == [[2.0, 4.0], [6.0, 4.0]]
-    assert (found.lows.tolist(), found.highs.tolist()) == ([[0.0, 0.0], [4.0, 0.0]], [[4.0, 8.0], [8.0, 8.0]])
+    assert (found.lows.tolist(), found.highs.tolist()) == (
+        [[0.0, 0.0], [4.0, 0.0]],
+        [[4.0, 8.0], [8.0, 8.0]],
+    )

@@ -4,7 +4,14 @@ from hypothesis import given, settings
 from optimum import lowest
 from strategies import seeds
 
-from dask_dpmeans.kernels.pieces import PieceProblem, descend, merge_two, move_gains, relabel, search_partitions
+from dask_dpmeans.kernels.pieces import (
+    PieceProblem,
+    descend,
+    merge_two,
+    move_gains,
+    relabel,
+    search_partitions,
+)
 
 
 def problem_of(seed, most=8):
@@ -12,7 +19,10 @@ def problem_of(seed, most=8):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(1, most + 1))
     if rng.random() < 0.5:
-        rows, masses = rng.normal(size=(m, 2)) + rng.choice([0.0, 30.0]), rng.choice([0.3, 1.0, 2.0], m)
+        rows, masses = (
+            rng.normal(size=(m, 2)) + rng.choice([0.0, 30.0]),
+            rng.choice([0.3, 1.0, 2.0], m),
+        )
         links = (masses[:, np.newaxis] * rows) @ (masses[:, np.newaxis] * rows).T
         return PieceProblem.of(links, masses, float(rng.choice([0.05, 0.3, 1.0, 3.0])))
     half = np.triu(rng.integers(0, 5, (m, m)) * (rng.random((m, m)) < rng.choice([0.3, 0.9])))
@@ -30,7 +40,10 @@ def test_nearly_every_search_of_few_pieces_ends_at_the_lowest_of_all_partitions(
     for seed in range(150):
         pieces = problem_of(seed)
         found = search_partitions(pieces, labels_for(pieces, seed), np.random.default_rng(seed))
-        missed += pieces.objective(found) > lowest(pieces.links, pieces.masses, pieces.price) + 1e-9 + pieces.least
+        missed += (
+            pieces.objective(found)
+            > lowest(pieces.links, pieces.masses, pieces.price) + 1e-9 + pieces.least
+        )
     assert missed <= 1
 
 
@@ -39,7 +52,9 @@ def test_what_a_move_gains_is_what_the_objective_falls_by(seed, other):
     pieces = problem_of(seed)
     labels = labels_for(pieces, other)
     sums = pieces.sums(labels)
-    gains = move_gains(sums, labels, pieces.own, pieces.masses, pieces.totals(sums, labels), pieces.price)
+    gains = move_gains(
+        sums, labels, pieces.own, pieces.masses, pieces.totals(sums, labels), pieces.price
+    )
     before = pieces.objective(labels)
     for piece, target in np.argwhere(np.isfinite(gains)):
         after = labels.copy()
@@ -73,14 +88,18 @@ def test_the_origin_changes_the_gain_of_nothing(seed, other):
     shifted, one = pieces.centered(), np.zeros(len(pieces.masses), np.intp)
     labels = labels_for(pieces, other)
     gain = pieces.objective(one) - pieces.objective(labels)
-    assert shifted.objective(one) - shifted.objective(labels) == pytest.approx(gain, abs=1e-8 + 4 * pieces.least)
+    assert shifted.objective(one) - shifted.objective(labels) == pytest.approx(
+        gain, abs=1e-8 + 4 * pieces.least
+    )
     assert shifted.least == pieces.least
 
 
 def test_what_is_lowest_already_stays_to_the_number():
     pieces = PieceProblem.of(np.kron(np.eye(3), np.ones((2, 2))), np.full(6, 2.0), 0.5)
     labels = np.array([2, 2, 0, 0, 1, 1])
-    np.testing.assert_array_equal(search_partitions(pieces, labels, np.random.default_rng(0)), labels)
+    np.testing.assert_array_equal(
+        search_partitions(pieces, labels, np.random.default_rng(0)), labels
+    )
 
 
 def test_gains_within_the_rounding_of_large_sums_are_none():
@@ -88,7 +107,9 @@ def test_gains_within_the_rounding_of_large_sums_are_none():
     pieces = PieceProblem.of(rows @ rows.T, np.ones(5), 1e-9)
     assert pieces.least > 1.0
     one = np.zeros(5, np.intp)
-    np.testing.assert_array_equal(search_partitions(pieces.centered(), one, np.random.default_rng(0)), one)
+    np.testing.assert_array_equal(
+        search_partitions(pieces.centered(), one, np.random.default_rng(0)), one
+    )
 
 
 def test_pieces_of_all_weights_are_searched_without_a_word():

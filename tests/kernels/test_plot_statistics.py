@@ -14,7 +14,11 @@ from dask_dpmeans.kernels.plot_statistics import Adjacency, Covariance, Edge, Hi
 
 def reduced(reduction, rows, weights=None, height=16):
     blocks = [
-        Block(start, rows[start : start + height], None if weights is None else weights[start : start + height])
+        Block(
+            start,
+            rows[start : start + height],
+            None if weights is None else weights[start : start + height],
+        )
         for start in range(0, rows.shape[0], height)
     ]
     found = reduction.chunk(blocks[0])
@@ -30,11 +34,16 @@ def histogram(boxes, rows, weights=None):
 @given(seeds, st.booleans(), st.integers(1, 9))
 def test_a_histogram_is_that_of_numpy(seed, weighted, bins):
     rng = np.random.default_rng(seed)
-    rows, weights = rng.integers(-8, 9, (100, 3)) / 4, rng.integers(0, 3, 100).astype(float) if weighted else None
+    rows, weights = (
+        rng.integers(-8, 9, (100, 3)) / 4,
+        rng.integers(0, 3, 100).astype(float) if weighted else None,
+    )
     low, high = np.array([-2.0, -1.0]), np.array([1.0, 2.0])
     plane = Plane(np.zeros(3), np.eye(3)[:, [2, 0]])
     found = histogram(Histogram(plane, low, high, 2**bins), rows, weights)
-    wanted, *_ = np.histogram2d(rows[:, 2], rows[:, 0], 2**bins, [(-2.0, 1.0), (-1.0, 2.0)], weights=weights)
+    wanted, *_ = np.histogram2d(
+        rows[:, 2], rows[:, 0], 2**bins, [(-2.0, 1.0), (-1.0, 2.0)], weights=weights
+    )
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -53,7 +62,11 @@ def test_boxes_that_are_many_are_told_apart():
 
 def test_a_histogram_leaves_out_rows_however_far_they_are():
     rows, weights = np.array([[0.5], [1e200], [-1e200], [1e-201]]), np.array([1.0, 0.0, 0.0, 2.0])
-    found = histogram(Histogram(Plane(np.zeros(1), np.eye(1)), np.array([0.0]), np.array([1e-200]), 2), rows, weights)
+    found = histogram(
+        Histogram(Plane(np.zeros(1), np.eye(1)), np.array([0.0]), np.array([1e-200]), 2),
+        rows,
+        weights,
+    )
     assert found.tolist() == [2.0, 0.0]
 
 
@@ -66,7 +79,10 @@ def test_places_in_a_plane_are_products_with_what_differs_from_the_origin():
 @given(seeds)
 def test_products_of_differences_lose_nothing_far_from_the_origin(seed):
     rng = np.random.default_rng(seed)
-    rows, weights = rng.integers(-9, 9, (300, 3)).astype(float), rng.integers(0, 3, 300).astype(float)
+    rows, weights = (
+        rng.integers(-9, 9, (300, 3)).astype(float),
+        rng.integers(0, 3, 300).astype(float),
+    )
     weights[0] = 1
     far = rows + 2.0**40
     found = reduced(Covariance(np.full(3, 2.0**40)), far, weights)
@@ -75,7 +91,9 @@ def test_products_of_differences_lose_nothing_far_from_the_origin(seed):
 
 def test_rows_near_the_edge_and_beyond_are_counted():
     rows = np.array([[0.0], [1.0], [1.9], [2.0], [2.1], [9.0]])  # squared: 0, 1, 3.61, 4, 4.41, 81
-    assert reduced(Edge(Predictions(Centers(np.zeros((1, 1))), 4.0), 4.0), rows, height=2).tolist() == [2, 2]
+    assert reduced(
+        Edge(Predictions(Centers(np.zeros((1, 1))), 4.0), 4.0), rows, height=2
+    ).tolist() == [2, 2]
 
 
 def test_links_are_brought_together():

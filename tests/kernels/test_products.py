@@ -24,7 +24,11 @@ def test_products_of_columns_are_those_of_all_rows_by_weight(rows, data):
 def test_what_a_row_is_projected_to_hangs_on_that_row_alone_to_the_bit(n, d, r, by_kernel, data):
     rng = np.random.default_rng(n * d + r)
     rows = rng.normal(size=(n, d))
-    axes = Axes(rng.normal(size=(7, r)), rng.normal(size=(7, d)), 0.1) if by_kernel else Axes(rng.normal(size=(d, r)))
+    axes = (
+        Axes(rng.normal(size=(7, r)), rng.normal(size=(7, d)), 0.1)
+        if by_kernel
+        else Axes(rng.normal(size=(d, r)))
+    )
     projection = Projection.of(axes, rng.uniform(1, 2, r))
     whole = np.array(projection(rows, Scratch()))
     start = data.draw(st.integers(0, n - 1))
@@ -42,14 +46,19 @@ def test_equal_projections_are_one_key_and_others_are_not():
     axes = Axes(np.eye(2))
     one = Projection.of(axes, np.ones(2))
     assert {one: 1}[Projection.of(Axes(np.eye(2)), np.ones(2))] == 1
-    others = Projection.of(axes, np.full(2, 2.0)), Projection.of(Axes(np.eye(2), np.eye(2), 1.0), np.ones(2))
+    others = (
+        Projection.of(axes, np.full(2, 2.0)),
+        Projection.of(Axes(np.eye(2), np.eye(2), 1.0), np.ones(2)),
+    )
     assert len({one, *others}) == 3
 
 
 def test_the_smallest_and_the_largest_rows_have_directions():
     projection = Projection.of(Axes(np.eye(2)), np.ones(2))
     rows = np.array([[1e300, -1e300], [1e-300, 1e-300], [0.0, 0.0]])
-    np.testing.assert_allclose(projection(rows, Scratch()), [[0.5**0.5, -(0.5**0.5)], [0.5**0.5] * 2, [0, 0]])
+    np.testing.assert_allclose(
+        projection(rows, Scratch()), [[0.5**0.5, -(0.5**0.5)], [0.5**0.5] * 2, [0, 0]]
+    )
 
 
 def test_products_of_a_block_do_not_see_what_fills_up_its_tiles():

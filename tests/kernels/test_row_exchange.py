@@ -78,9 +78,15 @@ def test_rows_that_stay_are_looked_at_together_without_numba(monkeypatch):
     """Once for each move, and some for each pass; never once for each row."""
     looks, best_moves = [], kernel._best_moves
     monkeypatch.setattr(numba_support, "AVAILABLE", False)
-    monkeypatch.setattr(kernel, "_best_moves", lambda rows, *rest: looks.append(len(rows)) or best_moves(rows, *rest))
+    monkeypatch.setattr(
+        kernel,
+        "_best_moves",
+        lambda rows, *rest: looks.append(len(rows)) or best_moves(rows, *rest),
+    )
     rows = np.repeat(np.eye(4), 1000, axis=0)
-    found = exchange(rows, np.ones(4000), np.repeat(np.arange(4), 1000), LinearPrice(1.0), MOST, SQUARED)
+    found = exchange(
+        rows, np.ones(4000), np.repeat(np.arange(4), 1000), LinearPrice(1.0), MOST, SQUARED
+    )
     assert found.passes == 1
     assert sum(looks) == 4000
     assert len(looks) <= 10
@@ -102,6 +108,8 @@ def test_a_row_that_outweighs_its_cluster_stays_and_the_others_may_leave():
 
 def test_directions_that_cancel_part():
     rows = np.array([[1.0, 0.0], [-1.0, 0.0]])
-    found = exchange(rows, np.ones(2), np.zeros(2, np.int64), LinearPrice(1.0), MOST, METRICS["cosine"])
+    found = exchange(
+        rows, np.ones(2), np.zeros(2, np.int64), LinearPrice(1.0), MOST, METRICS["cosine"]
+    )
     assert found.labels[0] != found.labels[1]
     assert found.objective == 2.0

@@ -24,7 +24,9 @@ def changed(draw, centers):
     moved = rng.random(k) < draw(st.sampled_from([0.0, 0.2, 0.5]))
     steps = draw(st.sampled_from([1e-12, 0.1, 3.0])) * (centers[rng.permutation(k)] - centers)
     after[moved] += steps[moved]
-    opened = centers[rng.integers(k, size=draw(st.integers(0, 2)))] * draw(st.sampled_from([1.0, 1.5, 8.0]))
+    opened = centers[rng.integers(k, size=draw(st.integers(0, 2)))] * draw(
+        st.sampled_from([1.0, 1.5, 8.0])
+    )
     after = np.concatenate([after[rng.random(k) > draw(st.sampled_from([0.0, 0.2]))], opened])
     if draw(st.sampled_from([False, False, False, True])):
         after = after[rng.permutation(len(after))]
@@ -44,7 +46,9 @@ def test_reused_answers_are_the_answers_of_a_scan(data):
 def kept_of_line():
     """Rows between 0 and 1, whose center is the second, at 0."""
     rows = np.array([[0.0], [0.25], [1.0]])
-    return ShardAnswer.of(scan(Block(0, rows, None), Centers(np.array([[-9.0], [0.0], [50.0]])), 4.0), 2**14)
+    return ShardAnswer.of(
+        scan(Block(0, rows, None), Centers(np.array([[-9.0], [0.0], [50.0]])), 4.0), 2**14
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +57,10 @@ def kept_of_line():
         ([-9.0, 0.0, 50.0], [1]),
         ([-9.0, 0.0, 49.0], [1]),
         ([-9.0, 0.0, 50.0, 2.01], [1]),
-        ([-9.0, 0.0, 50.0, 2.0], None),  # as far from the row at 1 as its own: only what is farther is ruled out
+        (
+            [-9.0, 0.0, 50.0, 2.0],
+            None,
+        ),  # as far from the row at 1 as its own: only what is farther is ruled out
         ([-9.0, 0.0, -1.5], None),
         ([0.0, 50.0], [0]),
         ([0.0, -9.0, 50.0], None),
@@ -63,7 +70,9 @@ def kept_of_line():
     ],
 )
 def test_an_answer_stands_where_no_center_that_is_new_can_have_come_nearer(after, numbers):
-    stands = reusable_answers(np.array([[-9.0], [0.0], [50.0]]), np.array([after]).T, {7: kept_of_line()})
+    stands = reusable_answers(
+        np.array([[-9.0], [0.0], [50.0]]), np.array([after]).T, {7: kept_of_line()}
+    )
     assert {shard: each.clusters.tolist() for shard, each in stands.items()} == (
         {} if numbers is None else {7: numbers}
     )
@@ -79,7 +88,9 @@ def test_nothing_is_kept_of_rows_that_object_or_lie_in_many_clusters():
 
 
 def test_squares_that_underflow_prove_nothing():
-    rows, before, after = (np.array([values]).T for values in ([1.4e-162], [9.0, 0.0], [2e-162, 0.0]))
+    rows, before, after = (
+        np.array([values]).T for values in ([1.4e-162], [9.0, 0.0], [2e-162, 0.0])
+    )
     block = Block(0, rows, None)
     kept = ShardAnswer.of(scan(block, Centers(before), 1.0), 2**14)
     assert kept.clusters.tolist() == [1]

@@ -17,7 +17,9 @@ def clusters(draw, most=14):
     centers = draw(tables((1, most), (1, 4), ("grid", "clouds", "offset"))).astype(np.float64)
     rng = np.random.default_rng(draw(seeds))
     whole = draw(st.booleans())
-    weights = rng.choice(DYADIC[1:], len(centers)) if whole else rng.uniform(0.01, 9.0, len(centers))
+    weights = (
+        rng.choice(DYADIC[1:], len(centers)) if whole else rng.uniform(0.01, 9.0, len(centers))
+    )
     return centers, weights, draw(st.sampled_from([0.03, 0.3, 1.0, 3.0, 1e9])) * spread(centers)
 
 
@@ -61,17 +63,25 @@ def test_without_ties_the_groups_are_those_of_algorithm_4(k, d, penalty, seed):
     rng = np.random.default_rng(seed)
     centers, weights = rng.normal(size=(k, d)), rng.uniform(0.5, 5.0, k)
     wanted = reference.merge_dp_means(centers.tolist(), weights.tolist(), penalty)
-    assert members_of(merge(centers, weights, penalty)) == [sorted(group) for group in wanted.members]
+    assert members_of(merge(centers, weights, penalty)) == [
+        sorted(group) for group in wanted.members
+    ]
 
 
 @given(clusters(), st.data())
 def test_the_sum_of_eq_10_follows_from_two_moments(drawn, data):
     centers, weights, penalty = drawn
-    split = data.draw(st.lists(st.sampled_from("lr "), min_size=len(weights), max_size=len(weights)))
-    left, right = ([number for number, side in enumerate(split) if side == wanted] for wanted in "lr")
+    split = data.draw(
+        st.lists(st.sampled_from("lr "), min_size=len(weights), max_size=len(weights))
+    )
+    left, right = (
+        [number for number, side in enumerate(split) if side == wanted] for wanted in "lr"
+    )
     if not (left and right):
         return
-    means = np.array([reference.group_mean(group, centers.tolist(), weights.tolist()) for group in (left, right)])
+    means = np.array(
+        [reference.group_mean(group, centers.tolist(), weights.tolist()) for group in (left, right)]
+    )
     each = np.array([weights[left].sum(), weights[right].sum()])
     cost = merge_costs(0, np.array([1]), means, each)[0] - penalty
     wanted = reference.merge_cost(left, right, centers.tolist(), weights.tolist(), penalty)

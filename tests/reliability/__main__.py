@@ -12,7 +12,9 @@ def main() -> None:
     failed = []
     for name in NAMES:
         print(f"{name}: ", flush=True)
-        if subprocess.run([sys.executable, Path(__file__).with_name(f"{name}.py")], check=False).returncode:
+        if subprocess.run(
+            [sys.executable, Path(__file__).with_name(f"{name}.py")], check=False
+        ).returncode:
             failed.append(name)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 

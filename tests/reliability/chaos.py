@@ -86,7 +86,9 @@ class Schedule:
         """The schedule of a seed."""
         draw = random.Random(seed)
         points = [draw.choice(list(POINTS)) for _ in range(draw.randint(1, 3))]
-        events = tuple(Event(draw.choice(EVENTS), point, draw.randint(1, POINTS[point])) for point in points)
+        events = tuple(
+            Event(draw.choice(EVENTS), point, draw.randint(1, POINTS[point])) for point in points
+        )
         ending = draw.choice([None] * 6 + list(ENDINGS))
         return cls(events, ending, draw.randint(1, 3), draw.random() < 0.5)
 
@@ -168,7 +170,9 @@ class Watch(SchedulerPlugin):
         """Called by the scheduler for each task that changes its state."""
         words = str(key).split("-")
         if finish == "processing" and words[0] == "dpmeans":
-            point = {"merge": "reduce"}.get(words[2], {"load": "load", "scan": "scan", "label": "label"}.get(words[1]))
+            point = {"merge": "reduce"}.get(
+                words[2], {"load": "load", "scan": "scan", "label": "label"}.get(words[1])
+            )
             if point is not None:
                 self.reached(point)
 
@@ -212,7 +216,15 @@ class Trial:
 
     def _fit(self, client: Client, on_step: Callable[..., None]) -> None:
         method = DPMeans(PENALTY, random_state=0, tol=TOL)
-        fit(self.data, self.run, method, client=client, block_rows=BLOCK_ROWS, resume=True, on_step=on_step)
+        fit(
+            self.data,
+            self.run,
+            method,
+            client=client,
+            block_rows=BLOCK_ROWS,
+            resume=True,
+            on_step=on_step,
+        )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -222,8 +234,20 @@ class Trial:
 
     def _killed_coordinator(self) -> None:
         self.cluster.befell["kill the coordinator"] += 1
-        fitted = [self.data, self.run, self.cluster.client.scheduler.address, PENALTY, TOL, BLOCK_ROWS]
-        command = [sys.executable, "-c", COORDINATOR, *map(str, [*fitted, self.schedule.streamed, self.schedule.last])]
+        fitted = [
+            self.data,
+            self.run,
+            self.cluster.client.scheduler.address,
+            PENALTY,
+            TOL,
+            BLOCK_ROWS,
+        ]
+        command = [
+            sys.executable,
+            "-c",
+            COORDINATOR,
+            *map(str, [*fitted, self.schedule.streamed, self.schedule.last]),
+        ]
         ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=SECONDS, check=False)
         assert ended.returncode == -signal.SIGKILL, ended
 
@@ -236,8 +260,20 @@ class Trial:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         common = ["--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", str(said)]
         scheduler = subprocess.Popen([*start, "scheduler", "--port", "0", *common], **quiet)
-        worker = [*start, "worker", "--nthreads", "1", "--memory-limit", "1GB", "--death-timeout", "10", *common]
-        workers = [subprocess.Popen([*worker, "--local-directory", str(folder)], **quiet) for _ in range(2)]
+        worker = [
+            *start,
+            "worker",
+            "--nthreads",
+            "1",
+            "--memory-limit",
+            "1GB",
+            "--death-timeout",
+            "10",
+            *common,
+        ]
+        workers = [
+            subprocess.Popen([*worker, "--local-directory", str(folder)], **quiet) for _ in range(2)
+        ]
 
         def step(number: int, *_: Any) -> None:
             if number == self.schedule.last:
@@ -264,7 +300,9 @@ class Trial:
 def stored_rows(path: Path) -> str:
     """Rows that make a fit of a few steps."""
     rng = np.random.default_rng(0)
-    rows = rng.uniform(-9, 9, (12, 3))[rng.integers(12, size=20_000)] + rng.standard_normal((20_000, 3))
+    rows = rng.uniform(-9, 9, (12, 3))[rng.integers(12, size=20_000)] + rng.standard_normal(
+        (20_000, 3)
+    )
     zarr.create_array(path, data=rows, chunks=(1500, 3))
     return str(path)
 
@@ -284,8 +322,13 @@ def same_bytes(run: Path, other: Path) -> bool:
 def cluster() -> Iterator[Cluster]:
     """Three workers of one thread each."""
     with tempfile.TemporaryDirectory() as folder, dask.config.set({"temporary-directory": folder}):
-        options = {"dashboard_address": None, "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}}
-        made = LocalCluster(WORKERS, threads_per_worker=1, memory_limit="1GB", silence_logs=50, **options)
+        options = {
+            "dashboard_address": None,
+            "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
+        }
+        made = LocalCluster(
+            WORKERS, threads_per_worker=1, memory_limit="1GB", silence_logs=50, **options
+        )
         try:
             with Client(made, set_as_default=False) as client:
                 yield Cluster(made, client)
@@ -300,7 +343,13 @@ def chaos(seeds: range, say: Callable[[str], None] = lambda _: None) -> tuple[in
     with tempfile.TemporaryDirectory() as name, cluster() as place:
         folder = Path(name)
         data = stored_rows(folder / "rows.zarr")
-        fit(data, folder / "expected.zarr", DPMeans(PENALTY, random_state=0, tol=TOL), threads=1, block_rows=BLOCK_ROWS)
+        fit(
+            data,
+            folder / "expected.zarr",
+            DPMeans(PENALTY, random_state=0, tol=TOL),
+            threads=1,
+            block_rows=BLOCK_ROWS,
+        )
         assert load(folder / "expected.zarr").n_iter_ > 4
         for seed in seeds:
             say(f"{seed}: {(schedule := Schedule.drawn(seed))}")

@@ -41,11 +41,16 @@ def stop(number: int, *_: object) -> None:
 def damage(folder: Path, draw: random.Random, similar: Path | None = None) -> str:
     """Damage a file in a folder, beside which there may be a similar one; say how."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    file, what = draw.choice(files), draw.choice(DAMAGES if similar is None else (*DAMAGES, "replace"))
+    file, what = (
+        draw.choice(files),
+        draw.choice(DAMAGES if similar is None else (*DAMAGES, "replace")),
+    )
     whole = file.read_bytes()
     if what == "flip" and whole:
         place = draw.randrange(len(whole))
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << draw.randrange(8)]) + whole[place + 1 :])
+        file.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << draw.randrange(8)]) + whole[place + 1 :]
+        )
     elif what == "cut":
         file.write_bytes(whole[: draw.randrange(len(whole))] if whole else b"")
     elif what == "empty":
@@ -68,7 +73,11 @@ def exchangeable(file: Path, files: list[Path], *, near: bool) -> list[Path]:
 
     It alone, where there is no other.
     """
-    others = [each for each in files if each != file and (each.name == "zarr.json") == (file.name == "zarr.json")]
+    others = [
+        each
+        for each in files
+        if each != file and (each.name == "zarr.json") == (file.name == "zarr.json")
+    ]
     array = next((folder.parent for folder in file.parents if folder.name == "c"), None)
     return [each for each in others if array in each.parents or not near] or [file]
 
@@ -77,15 +86,18 @@ def answer(run: Path) -> Answer:
     """What a finished run says, seconds aside."""
     model = load(run)
     history = [tuple(vars(record).values())[:-1] for record in model.history_]
-    fitted = model.objective_, model.n_passes_, model.random_state_, model.penalty, model.n_features_in_
+    fitted = (
+        model.objective_,
+        model.n_passes_,
+        model.random_state_,
+        model.penalty,
+        model.n_features_in_,
+    )
     return (
         model.cluster_centers_.tobytes(),
         model.cluster_weights_.tobytes(),
         model.labels_.compute().tobytes(),
-        (
-            history,
-            fitted,
-        ),
+        (history, fitted),
     )
 
 
@@ -95,7 +107,9 @@ def synthetic(path: Path, seed: int) -> None:
         write_synthetic(Synthetic("blobs", 3000, 2, 5, seed=seed), path)
 
 
-def try_damage(seeds: range, say: Callable[[str], None] = lambda _: None) -> tuple[Counter[str], list[str]]:
+def try_damage(
+    seeds: range, say: Callable[[str], None] = lambda _: None
+) -> tuple[Counter[str], list[str]]:
     """Outcomes by what was damaged; and what gave another answer, or an error that is none of ours."""
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
@@ -108,7 +122,11 @@ def try_damage(seeds: range, say: Callable[[str], None] = lambda _: None) -> tup
             fit(stored / "rows", whole, METHOD, threads=1, block_rows=256)
             with suppress(StopError):
                 fit(stored / "rows", begun, METHOD, threads=1, block_rows=256, on_step=stop)
-        whole, begun, data = folder / "run.zarr", folder / "begun.zarr", folder / "data.zarr" / "rows"
+        whole, begun, data = (
+            folder / "run.zarr",
+            folder / "begun.zarr",
+            folder / "data.zarr" / "rows",
+        )
         expected = answer(whole)
 
         def read(target: Path) -> Answer:
@@ -155,7 +173,9 @@ def try_damage(seeds: range, say: Callable[[str], None] = lambda _: None) -> tup
 @click.option("--verbose", is_flag=True, help="Print each error.")
 def main(files: int, first: int, verbose: bool) -> None:
     """Print the outcomes, and what went wrong."""
-    outcomes, wrong = try_damage(range(first, first + files), click.echo if verbose else lambda _: None)
+    outcomes, wrong = try_damage(
+        range(first, first + files), click.echo if verbose else lambda _: None
+    )
     for each in wrong:
         click.echo(each)
     for what, number in sorted(outcomes.items()):

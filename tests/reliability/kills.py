@@ -34,7 +34,9 @@ CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}
 """What Python tells of changes, and at which place the folder that a path is relative to stands."""
 FIRST = 8
 """The first change that a job is killed before, or as far into so many as are left out."""
-PRELOADED = [f"dask_dpmeans.{name}" for name in ("estimators", "export", "penalty", "report", "tree")]
+PRELOADED = [
+    f"dask_dpmeans.{name}" for name in ("estimators", "export", "penalty", "report", "tree")
+]
 """What children need not import each for itself: that takes longer than their jobs."""
 
 
@@ -66,7 +68,9 @@ def write_a_path(inputs: Path, out: Path, how: Mapping[str, bool], penalty: floa
     write_path(penalty_path(rows(), [penalty, 20.0], random_state=0, threads=1), out, **how)
 
 
-def write_a_kept_path(inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0) -> None:
+def write_a_kept_path(
+    inputs: Path, out: Path, how: Mapping[str, bool], penalty: float = 9.0
+) -> None:
     stored_path(rows(), [penalty, 20.0], out, random_state=0, threads=1, **how)
 
 
@@ -96,9 +100,13 @@ JOBS = {
     "predict": Job(write_predictions, lambda inputs, out: write_predictions(inputs, out, {}, 1.0)),
     "path": Job(write_a_path, lambda inputs, out: write_a_path(inputs, out, {}, 5.0)),
     "path with a checkpoint": Job(
-        write_a_kept_path, lambda inputs, out: write_a_kept_path(inputs, out, {}, 5.0), resumable=True
+        write_a_kept_path,
+        lambda inputs, out: write_a_kept_path(inputs, out, {}, 5.0),
+        resumable=True,
     ),
-    "penalty with a checkpoint": Job(find_a_penalty, lambda inputs, out: find_a_penalty(inputs, out, {})),
+    "penalty with a checkpoint": Job(
+        find_a_penalty, lambda inputs, out: find_a_penalty(inputs, out, {})
+    ),
     "tree": Job(write_a_tree, lambda inputs, out: write_a_tree(inputs, out, {}, 50.0)),
     "synth": Job(write_data, lambda inputs, out: write_data(inputs, out, {}, 1)),
     "report": Job(write_page, lambda inputs, out: write_page(inputs, out, {})),
@@ -114,7 +122,11 @@ def killed(name: str, inputs: Path, out: Path, number: int, force: bool) -> None
         nonlocal changes
         if event == "open":
             path, mode, flags = given
-            writes = any(letter in mode for letter in "wxa+") if isinstance(mode, str) else bool(flags & WRITING)
+            writes = (
+                any(letter in mode for letter in "wxa+")
+                if isinstance(mode, str)
+                else bool(flags & WRITING)
+            )
             folder = -1
         elif event in CHANGES:
             path, writes, folder = given[0], True, given[CHANGES[event]]
@@ -195,7 +207,9 @@ class Trials:
         except InputError as error:
             refused = "--force" in str(error) and "never removed" not in str(error)
             store, whole = RunStore.at(out), content(out) is not None
-            mine = whole or (job.resumable and (store.steps.committed() or store.steps.has_checkpoints()))
+            mine = whole or (
+                job.resumable and (store.steps.committed() or store.steps.has_checkpoints())
+            )
             # of the old run, of which nothing was removed yet, or a path that is whole
             ended = "other parameters" in str(error) or whole
             if not (refused and (mine if how == "plain" else how == "resume" and ended)):
@@ -226,12 +240,19 @@ def remove(target: Path) -> None:
         target.unlink(missing_ok=True)
 
 
-def try_kills(every: int = 1, names: tuple[str, ...] = tuple(JOBS)) -> tuple[Counter[str], list[str]]:
+def try_kills(
+    every: int = 1, names: tuple[str, ...] = tuple(JOBS)
+) -> tuple[Counter[str], list[str]]:
     """Trials by job, one for each `every`-th change; and what went wrong."""
     with tempfile.TemporaryDirectory() as name:
         trials = Trials(Path(os.path.realpath(name)), Counter(), [])
         zarr.create_array(trials.folder / "rows.zarr", data=rows(), chunks=(100, 2))
-        fit(str(trials.folder / "rows.zarr"), trials.folder / "run.zarr", DPMeans(9.0, random_state=0), threads=1)
+        fit(
+            str(trials.folder / "rows.zarr"),
+            trials.folder / "run.zarr",
+            DPMeans(9.0, random_state=0),
+            threads=1,
+        )
         for job in names:
             for old in (False, True):
                 trials.try_job(job, old, every)

@@ -31,7 +31,12 @@ from dask_dpmeans.estimators.spec import CENTERS
 from dask_dpmeans.methods.dpmeans.batch import Method, State
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.lock import NAME
-from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest, ResultManifest
+from dask_dpmeans.storage.manifest import (
+    EstimatorDescription,
+    InputDescription,
+    Manifest,
+    ResultManifest,
+)
 from dask_dpmeans.storage.output import NewArrays, remove
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -63,7 +68,9 @@ REQUEST = Manifest(
     method="dpmeans",
     parameters=vars(Method(1.0, tol=0.0, max_iter=9)),
     random_state=0,
-    input=InputDescription((10, 2), "<f8", None, scaled=False, weighted=False, block_rows=64, fingerprint="x"),
+    input=InputDescription(
+        (10, 2), "<f8", None, scaled=False, weighted=False, block_rows=64, fingerprint="x"
+    ),
     column_names=None,
     checksummed=True,
     versions={},
@@ -129,7 +136,9 @@ class Store(RuleBasedStateMachine):
         rows = new.create_rows("labels", (len(labels),), 4, np.int32)
         new.write_digests({"labels": rows}, [Writer((rows,))(0, (labels,))])
         read = replace(REQUEST.input, shape=(len(labels), 2))
-        manifest = ResultManifest(**vars(replace(REQUEST, input=read)), converged=True, n_passes=1.0)
+        manifest = ResultManifest(
+            **vars(replace(REQUEST, input=read)), converged=True, n_passes=1.0
+        )
         self.store.finish(new, arrays, self.history, manifest)
 
     @precondition(lambda self: self.state is not None and self.result is None)
@@ -181,7 +190,11 @@ class Store(RuleBasedStateMachine):
         with suppress(CorruptStoreError, InputError):
             # A damaged file that says what a run is makes it none, which is no other answer.  Nor is the step before,
             # where the one that says that the last is committed is lost: a fit goes on from there to the same end.
-            if self.state is not None and self.store.begun() and self.store.steps.committed() == len(self.history):
+            if (
+                self.state is not None
+                and self.store.begun()
+                and self.store.steps.committed() == len(self.history)
+            ):
                 self.check_state()
         with suppress(CorruptStoreError, InputError):
             if self.result is not None:
@@ -225,7 +238,10 @@ class Store(RuleBasedStateMachine):
 def try_orders(orders: int, steps: int = 15) -> None:
     """Draw so many orders of that many steps; the shortest that goes wrong is raised."""
     asked = settings(
-        max_examples=orders, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=orders,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(Store, settings=asked)
 

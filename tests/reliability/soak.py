@@ -65,7 +65,11 @@ def look(place: Cluster) -> Look:
     spans = place.dask.scheduler.extensions["spans"]
     for span in spans.root_spans[:-LATE_SPANS]:
         del spans.spans[span.id]
-    for kept in (spans.root_spans, *spans.spans_search_by_name.values(), *spans.spans_search_by_tag.values()):
+    for kept in (
+        spans.root_spans,
+        *spans.spans_search_by_name.values(),
+        *spans.spans_search_by_tag.values(),
+    ):
         del kept[:-LATE_SPANS]
     place.client.run(forget)
     gc.collect()
@@ -86,9 +90,19 @@ def soak(seconds: float, least: int = 3, say: Callable[[str], None] = lambda _: 
     """What was held after each fit."""
     looks: list[Look] = []
     with tempfile.TemporaryDirectory() as name, cluster() as place:
-        data, run, end = stored_rows(Path(name) / "rows.zarr"), Path(name) / "run.zarr", monotonic() + seconds
+        data, run, end = (
+            stored_rows(Path(name) / "rows.zarr"),
+            Path(name) / "run.zarr",
+            monotonic() + seconds,
+        )
         while len(looks) < least or monotonic() < end:
-            fit(data, run, DPMeans(PENALTY, random_state=0, tol=TOL), client=place.client, block_rows=BLOCK_ROWS)
+            fit(
+                data,
+                run,
+                DPMeans(PENALTY, random_state=0, tol=TOL),
+                client=place.client,
+                block_rows=BLOCK_ROWS,
+            )
             shutil.rmtree(run)
             looks.append(look(place))
             say(str(looks[-1]))

@@ -18,7 +18,9 @@ BLOCK_ROWS = 64
 
 @pytest.fixture
 def path(tmp_path):
-    made = zarr.create_array(tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(100, 2), dtype=ROWS.dtype)
+    made = zarr.create_array(
+        tmp_path / "rows.zarr", shape=ROWS.shape, chunks=(100, 2), dtype=ROWS.dtype
+    )
     made[:] = ROWS
     return tmp_path / "rows.zarr"
 
@@ -40,15 +42,22 @@ def test_a_task_that_ends_each_worker_is_named_with_rows_and_memory(tmp_path, pa
         with pytest.raises(ClusterLostError, match=said):
             source.fold(Deadly())
         client.wait_for_workers(2, timeout=60)
-        assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(Nested())
+        assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(
+            Nested()
+        )
 
 
 def test_a_pass_without_a_worker_waits_for_a_while_and_no_longer(tmp_path, path):
-    with dask.config.set({"temporary-directory": str(tmp_path)}), connect(None, 1, 1, "1GB", 60) as client:
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path)}),
+        connect(None, 1, 1, "1GB", 60) as client,
+    ):
         source = as_source(path, client=client, block_rows=BLOCK_ROWS, worker_timeout=1.5)
         client.cluster.scale(0)
         with pytest.raises(ClusterLostError, match=r"there has been no worker for 1.5 s"):
             source.fold(Nested())
         client.cluster.scale(1)
         client.wait_for_workers(1, timeout=60)
-        assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(Nested())
+        assert source.fold(Nested()) == as_source(ROWS, threads=1, block_rows=BLOCK_ROWS).fold(
+            Nested()
+        )

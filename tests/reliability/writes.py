@@ -158,7 +158,10 @@ def try_writes(every: int = 1) -> tuple[Counter[str], list[str]]:
                         wrong.append(f"{fault} {number}: {'an error' if failed else 'no error'}")
                     try:
                         found = fit(data, run, METHOD, threads=1, resume=True)
-                        if (found.cluster_centers_.tobytes(), found.labels_.compute().tobytes()) != expected:
+                        if (
+                            found.cluster_centers_.tobytes(),
+                            found.labels_.compute().tobytes(),
+                        ) != expected:
                             wrong.append(f"{fault} {number}: other bytes")
                     except Exception as error:
                         wrong.append(f"{fault} {number}: {type(error).__name__}: {error}")

@@ -68,7 +68,10 @@ def test_the_same_bytes_for_any_chunks(rows, seed, data):
     wanted = contents(partition(rows, labels, weights))
     lazy = [data.draw(chunkings(n, empty=False)) for _ in range(3)]
     table = da.from_array(rows, chunks=(lazy[0], -1))
-    beside = da.from_array(labels, chunks=(lazy[1],)), None if weights is None else da.from_array(weights, lazy[2])
+    beside = (
+        da.from_array(labels, chunks=(lazy[1],)),
+        None if weights is None else da.from_array(weights, lazy[2]),
+    )
     assert contents(partition(table, *beside, threads=2)) == wanted
     assert contents(partition(table, labels, weights)) == wanted
     assert contents(partition(rows, *beside)) == wanted
@@ -76,11 +79,17 @@ def test_the_same_bytes_for_any_chunks(rows, seed, data):
 
 def test_several_blocks_and_stores_give_the_bytes_of_memory(tmp_path):
     rng = np.random.default_rng(0)
-    rows, labels = rng.normal(size=(70_000, 3)).astype(np.float32), rng.integers(0, 50, 70_000).astype(np.int16)
+    rows, labels = (
+        rng.normal(size=(70_000, 3)).astype(np.float32),
+        rng.integers(0, 50, 70_000).astype(np.int16),
+    )
     stored = zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(9_000, 2))
     beside = zarr.create_array(tmp_path / "labels.zarr", data=labels, chunks=(11_111,))
     wanted = contents(partition(rows, labels))
-    for table, given_labels in ((stored, beside), (str(tmp_path / "rows.zarr"), str(tmp_path / "labels.zarr"))):
+    for table, given_labels in (
+        (stored, beside),
+        (str(tmp_path / "rows.zarr"), str(tmp_path / "labels.zarr")),
+    ):
         assert contents(partition(table, given_labels, threads=2)) == wanted
     lazy = da.from_array(labels, chunks=7_001)
     assert contents(partition(stored, lazy[lazy >= 0])) == wanted  # lengths of chunks unknown
@@ -91,9 +100,13 @@ def test_the_labels_of_a_fit_have_at_most_its_objective():
     model = DPMeans(1.5, tol=0).fit(rows)
     found = metrics.objective(rows, model.labels_, 1.5)
     assert found <= model.objective_
-    assert found == pytest.approx(model.objective_, rel=1e-12)  # with tol=0 the centers are the means
+    assert found == pytest.approx(
+        model.objective_, rel=1e-12
+    )  # with tol=0 the centers are the means
     directions = DPMeans(0.2, metric="cosine", tol=0).fit(rows)
-    assert metrics.inertia(rows, directions.labels_, metric="cosine") == pytest.approx(directions.inertia_, rel=1e-9)
+    assert metrics.inertia(rows, directions.labels_, metric="cosine") == pytest.approx(
+        directions.inertia_, rel=1e-9
+    )
 
 
 def test_a_squared_error_that_moments_would_cancel():
@@ -119,7 +132,9 @@ def test_labels_that_are_none_are_refused(labels, message):
 def test_parameters_that_cannot_be_used_are_refused():
     with pytest.raises(InputError, match=r"penalty must be a finite number > 0, got 0"):
         metrics.objective(np.zeros((3, 1)), [0, 1, 2], 0)
-    with pytest.raises(InputError, match=r"metric must be one of 'euclidean', 'cosine', got 'manhattan'"):
+    with pytest.raises(
+        InputError, match=r"metric must be one of 'euclidean', 'cosine', got 'manhattan'"
+    ):
         partition(np.zeros((3, 1)), [0, 1, 2], metric="manhattan")
 
 
@@ -160,7 +175,9 @@ def test_agreement_is_that_of_scikit_learn(labels):
 @given(labelings(), st.data())
 def test_the_contingency_table_is_scikit_learns_for_any_chunks(labels, data):
     chunks = [data.draw(chunkings(len(labels[0]), empty=False)) for _ in labels]
-    lazy = [da.from_array(each, chunks=(sizes,)) for each, sizes in zip(labels, chunks, strict=True)]
+    lazy = [
+        da.from_array(each, chunks=(sizes,)) for each, sizes in zip(labels, chunks, strict=True)
+    ]
     for given_labels in (labels, lazy, (lazy[0], labels[1]), (labels[0], lazy[1])):
         found = contingency(*given_labels)
         np.testing.assert_array_equal(found.table.toarray(), contingency_matrix(*labels))
@@ -187,7 +204,9 @@ def test_many_blocks_and_stores(tmp_path):
     ]
     found = contingency(*stored, threads=2)
     np.testing.assert_array_equal(found.table.toarray(), contingency_matrix(first, second))
-    assert agreement(*(str(tmp_path / f"{number}.zarr") for number in (0, 1))) == agreement(first, second)
+    assert agreement(*(str(tmp_path / f"{number}.zarr") for number in (0, 1))) == agreement(
+        first, second
+    )
     wanted = sklearn_metrics.adjusted_rand_score(first, second)
     assert metrics.adjusted_rand_score(*stored) == pytest.approx(wanted, abs=1e-12)
 
@@ -195,7 +214,10 @@ def test_many_blocks_and_stores(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (([0, 1], [0, 1, 2]), r"labels_true and labels_pred must be labels of the same rows, got 2 and 3 of them"),
+        (
+            ([0, 1], [0, 1, 2]),
+            r"labels_true and labels_pred must be labels of the same rows, got 2 and 3 of them",
+        ),
         (([0.5, 1], [0, 1]), r"labels_true must be integers, got float64: number them"),
         (([0, 1], ["a", "b"]), r"labels_pred must be integers, got <U1: number them"),
         (([0, 1], None), r"labels_pred is None: pass an array of integers"),

@@ -33,7 +33,9 @@ from dask_dpmeans.selection.penalty import (
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.output import Output
 
-THIN = pytest.mark.filterwarnings("ignore:at penalties up to .* fits saw a summary of fewer than 32 rows")
+THIN = pytest.mark.filterwarnings(
+    "ignore:at penalties up to .* fits saw a summary of fewer than 32 rows"
+)
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 # ---------------------------------------------------------------- farthest-first
@@ -60,13 +62,17 @@ def test_farthest_first_is_the_serial_loop_to_the_bit(rows, k, most, height, dat
             options = {"sample_weight": weights, "block_rows": 2**height, **where}
             if wanted[-1][1] > 0:
                 found = farthest_first(table, k, **options)
-                assert list(zip(found.rows.tolist(), found.penalties.tolist(), strict=True)) == wanted
+                assert (
+                    list(zip(found.rows.tolist(), found.penalties.tolist(), strict=True)) == wanted
+                )
                 assert found.penalty == wanted[-1][1]
                 assert found.points.tobytes() == rows[found.rows].astype(float).tobytes()
                 assert found.n_passes <= k
             else:
                 different = sum(squared > 0 for _, squared in wanted)
-                with pytest.raises(InputError, match=rf"{k} clusters are more than .* mean, {different}: ask"):
+                with pytest.raises(
+                    InputError, match=rf"{k} clusters are more than .* mean, {different}: ask"
+                ):
                     farthest_first(table, k, **options)
 
 
@@ -78,7 +84,9 @@ def test_farthest_first_begins_with_the_mean_and_knows_ties(problem, k, most):
     wanted = reference.farthest_first(rows, k, reference.mean_of(rows, problem.each), problem.each)
     wanted = [each for each in wanted if each[1] > 0]
     if wanted:
-        source = as_source(problem.rows, problem.weights, block_rows=problem.block_rows, threads=problem.threads)
+        source = as_source(
+            problem.rows, problem.weights, block_rows=problem.block_rows, threads=problem.threads
+        )
         with few_candidates(most):
             found = farthest.traverse(source, source.summary.mean[np.newaxis], len(wanted))
         assert list(zip(found.numbers.tolist(), found.squared.tolist(), strict=True)) == wanted
@@ -115,7 +123,9 @@ def test_farthest_first_finds_directions_and_scaled_columns():
     unit = rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
     found = farthest_first(rows, 4, metric="cosine")
     mean = unit.mean(axis=0)
-    assert found.penalties[0] == pytest.approx(2 - 2 * (unit @ mean).min() / np.sqrt(mean @ mean), rel=1e-12)
+    assert found.penalties[0] == pytest.approx(
+        2 - 2 * (unit @ mean).min() / np.sqrt(mean @ mean), rel=1e-12
+    )
     scaled = farthest_first(rows, 4, columns=[2, 0], scale="std")
     wanted = farthest_first(rows[:, [2, 0]] / rows[:, [2, 0]].std(axis=0), 4)
     assert scaled.penalties == pytest.approx(wanted.penalties, rel=1e-12)
@@ -126,7 +136,11 @@ def test_farthest_first_finds_directions_and_scaled_columns():
     [
         (np.zeros((3, 2)), 0, "k must be an integer >= 1, got 0"),
         (np.zeros((3, 2)), 2.0, "k must be an integer >= 1, got 2.0"),
-        (np.zeros((3, 2)), 1, "1 clusters are more than the rows that differ from each other and .* mean, 0"),
+        (
+            np.zeros((3, 2)),
+            1,
+            "1 clusters are more than the rows that differ from each other and .* mean, 0",
+        ),
         (
             np.array([[0.0], [1.0]]),
             3,
@@ -145,23 +159,36 @@ def test_numbers_of_clusters_that_cannot_be_are_refused(rows, k, message):
 def three_gaussians(seed=0, n=100):
     """As figure 2a of Kulis & Jordan 2012 shows them."""
     rng = np.random.default_rng(seed)
-    return np.concatenate([rng.normal(center, 0.5, (n, 2)) for center in ((0, 0), (3, 0), (1.5, 2.6))])
+    return np.concatenate(
+        [rng.normal(center, 0.5, (n, 2)) for center in ((0, 0), (3, 0), (1.5, 2.6))]
+    )
 
 
 def path_bytes(path):
     return [
         value.tobytes() if isinstance(value, np.ndarray) else [each.tobytes() for each in value]
-        for value in (path.penalties, path.n_clusters, path.inertias, path.objectives, path.stability, path.centers)
+        for value in (
+            path.penalties,
+            path.n_clusters,
+            path.inertias,
+            path.objectives,
+            path.stability,
+            path.centers,
+        )
     ] + [path.intervals, path.rows_used]
 
 
 def test_three_gaussians_are_three_clusters_over_the_longest_interval():
-    path = penalty_path(three_gaussians(), np.geomspace(1, 1000, 16), search=True, halvings=1, random_state=0)
+    path = penalty_path(
+        three_gaussians(), np.geomspace(1, 1000, 16), search=True, halvings=1, random_state=0
+    )
     assert path.longest == 3
     interval = next(each for each in path.intervals if each.n_clusters == 3)
     assert interval.low < path.penalty < interval.high
     assert interval.length > 2.5
-    assert DPMeans(path.penalty, search=True, random_state=0).fit(three_gaussians()).n_clusters_ == 3
+    assert (
+        DPMeans(path.penalty, search=True, random_state=0).fit(three_gaussians()).n_clusters_ == 3
+    )
     assert (np.diff(path.n_clusters) <= 0).all()
     assert np.median(path.stability[path.n_clusters == 3]) > 0.98
     assert (path.stability[(path.n_clusters == 2) | (path.n_clusters > 5)] < 0.8).all()
@@ -202,13 +229,20 @@ def test_figures_are_those_of_the_clusters(search):
 
 @pytest.mark.parametrize("summary_rows", [1000, 50])
 def test_radii_in_full_are_what_the_estimator_gives(summary_rows):
-    rows, weights = three_gaussians(n=80), np.random.default_rng(0).choice([0.0, 0.5, 1.0, 2.0], 240)
-    path = penalty_path(rows, [0.5, 2.0, 30.0], full=True, sample_weight=weights, summary_rows=summary_rows)
+    rows, weights = (
+        three_gaussians(n=80),
+        np.random.default_rng(0).choice([0.0, 0.5, 1.0, 2.0], 240),
+    )
+    path = penalty_path(
+        rows, [0.5, 2.0, 30.0], full=True, sample_weight=weights, summary_rows=summary_rows
+    )
     models = [DPMeans(each).fit(rows, sample_weight=weights) for each in path.penalties]
     assert path.n_clusters.tolist() == [model.n_clusters_ for model in models]
     if summary_rows == 50:
         assert path.inertias.tolist() == [model.inertia_ for model in models]
-        assert [each.tobytes() for each in path.centers] == [model.cluster_centers_.tobytes() for model in models]
+        assert [each.tobytes() for each in path.centers] == [
+            model.cluster_centers_.tobytes() for model in models
+        ]
 
 
 def test_a_summary_is_said_and_its_figures_are_about_those_of_all_rows():
@@ -236,7 +270,9 @@ def test_a_summary_has_64_rows_for_each_cluster_of_the_lowest_penalty(monkeypatc
         assert path.n_clusters[0] == most
         assert 0.9 < path.rows_used / max(256, 64 * most) < 2
         assert (path.full, path.crowded, path.caution) == (False, 0.0, "")
-    assert penalty_path(rows, [20.0], search=True, random_state=0).full  # twice 64 rows a cluster are more than all
+    assert penalty_path(
+        rows, [20.0], search=True, random_state=0
+    ).full  # twice 64 rows a cluster are more than all
     found = penalty_for(rows, 24, search=True, random_state=0)
     assert 0.9 < found.rows_used / (64 * 24) < 1.1
 
@@ -247,7 +283,9 @@ def test_a_summary_grows_no_further_than_memory_and_says_so(monkeypatch):
     rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
     with pytest.warns(UserWarning, match="fits saw a summary of fewer than 32 rows a cluster"):
         assert 500 < penalty_path(rows, [2e2], search=True, random_state=0).rows_used < 700
-    with pytest.warns(UserWarning, match="fewer than 32 rows a cluster: the penalty may be far off; raise"):
+    with pytest.warns(
+        UserWarning, match="fewer than 32 rows a cluster: the penalty may be far off; raise"
+    ):
         assert 500 < penalty_for(rows, 24, search=True, random_state=0).rows_used < 700
 
 
@@ -255,7 +293,10 @@ def test_a_summary_grows_no_further_than_memory_and_says_so(monkeypatch):
 def test_a_summary_of_few_rows_a_cluster_is_warned_of(full):
     rows = np.concatenate([part for _, part, _ in Synthetic("blobs", 6_000, 3, 24, 1).parts()])
     options = {"search": True, "full": full, "random_state": 0, "summary_rows": 400}
-    with pytest.warns(UserWarning, match="at penalties up to 200 fits saw a summary of fewer than 32 rows a cluster"):
+    with pytest.warns(
+        UserWarning,
+        match="at penalties up to 200 fits saw a summary of fewer than 32 rows a cluster",
+    ):
         path = penalty_path(rows, [200.0, 1e6], **options)
     assert path.crowded == 200.0
     assert penalty_path(rows, [1e6], **options).crowded == 0.0
@@ -269,7 +310,10 @@ def test_a_summary_is_not_nearer_to_its_means_than_all_rows_are(monkeypatch):
     shares = []
     for optimism in (2.0, 0.0):
         monkeypatch.setattr("dask_dpmeans.methods.dpmeans.starts.OPTIMISM", optimism)
-        paths = [penalty_path(rows, [150.0], search=True, random_state=s, summary_rows=500) for s in range(3)]
+        paths = [
+            penalty_path(rows, [150.0], search=True, random_state=s, summary_rows=500)
+            for s in range(3)
+        ]
         shares.append(np.mean([path.inertias[0] for path in paths]) / full.inertias[0])
     assert 0.9 < shares[0] < 1.1
     assert shares[1] < 0.8
@@ -280,7 +324,13 @@ def test_a_summary_is_not_nearer_to_its_means_than_all_rows_are(monkeypatch):
 @pytest.mark.parametrize("summary_rows", [64, 1000])
 def test_a_path_has_the_same_bytes_for_any_chunks_and_threads(search, summary_rows):
     rows = three_gaussians().astype(np.float32)
-    options = {"search": search, "summary_rows": summary_rows, "halvings": 1, "random_state": 1, "full": True}
+    options = {
+        "search": search,
+        "summary_rows": summary_rows,
+        "halvings": 1,
+        "random_state": 1,
+        "full": True,
+    }
     wanted = path_bytes(penalty_path(rows, [3.0, 50.0], **options))
     for chunks, threads in (((100, 2), 1), ((7, 1), 2)):
         lazy = da.from_array(rows, chunks=chunks)
@@ -301,7 +351,10 @@ def same(one, other):
     ("rows", "options"),
     [
         (three_gaussians(), {"search": True, "halvings": 1}),
-        (three_gaussians().astype(np.float32), {"summary_rows": 64, "columns": [1], "scale": "std"}),
+        (
+            three_gaussians().astype(np.float32),
+            {"summary_rows": 64, "columns": [1], "scale": "std"},
+        ),
         (np.zeros((3, 2)), {}),
     ],
 )
@@ -314,14 +367,20 @@ def test_a_stored_path_is_read_to_the_bit(rows, options, tmp_path):
 
 
 def test_a_damaged_path_is_an_error_that_names_the_array(tmp_path):
-    write_path(penalty_path(three_gaussians(), [2.0, 30.0], random_state=0, halvings=1), tmp_path / "whole")
+    write_path(
+        penalty_path(three_gaussians(), [2.0, 30.0], random_state=0, halvings=1), tmp_path / "whole"
+    )
     arrays = [each.parent.name for each in (tmp_path / "whole").glob("*/zarr.json")]
     assert len(arrays) == 9
     for name in arrays:
         shutil.copytree(tmp_path / "whole", tmp_path / "path.zarr")
-        chunk = next(each for each in (tmp_path / "path.zarr" / name / "c").rglob("*") if each.is_file())
+        chunk = next(
+            each for each in (tmp_path / "path.zarr" / name / "c").rglob("*") if each.is_file()
+        )
         chunk.write_bytes(chunk.read_bytes()[:-1])
-        with pytest.raises(CorruptStoreError, match=rf"path\.zarr/{name}: a chunk does not match its checksum"):
+        with pytest.raises(
+            CorruptStoreError, match=rf"path\.zarr/{name}: a chunk does not match its checksum"
+        ):
             read_path(tmp_path / "path.zarr")
         shutil.rmtree(tmp_path / "path.zarr" / name)
         with pytest.raises(CorruptStoreError, match=rf"path\.zarr/{name} cannot be opened"):
@@ -334,11 +393,15 @@ def test_arrays_that_do_not_fit_each_other_are_an_error(tmp_path):
     write_path(penalty_path(three_gaussians(), [2.0], random_state=0), tmp_path / "other.zarr")
     shutil.rmtree(tmp_path / "path.zarr" / "inertia")
     shutil.copytree(tmp_path / "other.zarr" / "inertia", tmp_path / "path.zarr" / "inertia")
-    with pytest.raises(CorruptStoreError, match=r"path\.zarr/inertia does not hold what was written there"):
+    with pytest.raises(
+        CorruptStoreError, match=r"path\.zarr/inertia does not hold what was written there"
+    ):
         read_path(tmp_path / "path.zarr")
     attributes = tmp_path / "other.zarr" / "zarr.json"
     attributes.write_text(attributes.read_text().replace('"rows_used": 300', '"rows_used": 301'))
-    with pytest.raises(CorruptStoreError, match=r"other\.zarr/zarr\.json: the attributes do not match their digest"):
+    with pytest.raises(
+        CorruptStoreError, match=r"other\.zarr/zarr\.json: the attributes do not match their digest"
+    ):
         read_path(tmp_path / "other.zarr")
 
 
@@ -352,7 +415,9 @@ def test_a_path_that_is_none_or_half_written_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(Output, "finish_with", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError, match="division by zero"):
         write_path(path, tmp_path / "path.zarr")
-    with pytest.raises(InputError, match=r"holds a path that has not finished: --resume goes on with it"):
+    with pytest.raises(
+        InputError, match=r"holds a path that has not finished: --resume goes on with it"
+    ):
         read_path(tmp_path / "path.zarr")
     monkeypatch.undo()
     write_path(path, tmp_path / "path.zarr", force=True)
@@ -403,7 +468,9 @@ def test_an_odd_checkpoint_is_named(odd):
 
 def test_directions_have_a_path_too():
     rows = three_gaussians() - [1.5, 0.9]
-    path = penalty_path(rows, np.geomspace(0.5, 300, 12), search=True, metric="cosine", random_state=0)
+    path = penalty_path(
+        rows, np.geomspace(0.5, 300, 12), search=True, metric="cosine", random_state=0
+    )
     assert path.longest == 3
     assert all(np.sqrt((each**2).sum(axis=1)) == pytest.approx(1.0) for each in path.centers)
     for wanted in (1, 3):
@@ -419,9 +486,15 @@ def test_directions_have_a_path_too():
         ({"penalties": []}, r"penalties must be a list of finite numbers > 0, got \[\]"),
         ({"penalties": ["a"]}, r"penalties must be a list of finite numbers > 0, got \['a'\]"),
         ({"penalties": 4.0}, r"penalties must be a list of finite numbers > 0, got 4.0"),
-        ({"penalties": [1.0, -1.0]}, r"penalties must be a list of finite numbers > 0, got \[1.0, -1.0\]"),
+        (
+            {"penalties": [1.0, -1.0]},
+            r"penalties must be a list of finite numbers > 0, got \[1.0, -1.0\]",
+        ),
         ({"penalties": [1.0, np.nan]}, r"penalties must be a list of finite numbers > 0"),
-        ({"penalties": [3.0, 5.0], "metric": "cosine"}, r"penalty must be <= 4 where metric='cosine', got 5.0"),
+        (
+            {"penalties": [3.0, 5.0], "metric": "cosine"},
+            r"penalty must be <= 4 where metric='cosine', got 5.0",
+        ),
         ({"halvings": -1}, r"halvings must be an integer >= 0, got -1"),
         ({"summary_rows": 0}, r"summary_rows must be an integer >= 1 or None, got 0"),
         ({"search": "yes"}, r"search must be True or False, got 'yes'"),
@@ -436,7 +509,10 @@ def test_what_makes_no_path_is_refused(options, message):
 
 
 def test_as_prices_halves_of_the_rows_weigh_as_much_as_all():
-    rows, told = np.repeat([[-1.0], [1.0]], 100, axis=0), []  # two clusters save 200, of half the rows about 100
+    rows, told = (
+        np.repeat([[-1.0], [1.0]], 100, axis=0),
+        [],
+    )  # two clusters save 200, of half the rows about 100
     options = {"search": True, "halvings": 1, "random_state": 0}
     path = penalty_path(rows, [150.0], **options, threads=1, on_pass=told.append)
     assert path.n_clusters.tolist() == [2]
@@ -477,7 +553,8 @@ def test_equal_rows_have_no_usual_penalties():
 
 def test_too_many_clusters_are_an_error():
     with pytest.raises(
-        TooManyClustersError, match=r"penalty=0.01 makes at least \d+ clusters, more than max_clusters=9"
+        TooManyClustersError,
+        match=r"penalty=0.01 makes at least \d+ clusters, more than max_clusters=9",
     ):
         penalty_path(three_gaussians(), [0.01], max_clusters=9)
 
@@ -520,9 +597,14 @@ def test_the_square_whose_numbers_jump():
 
 @pytest.mark.parametrize("search", [False, True])
 def test_more_clusters_than_rows_are_refused(search):
-    with pytest.raises(InputError, match=r"7 clusters are more than the rows that differ .*, 6: ask for fewer"):
+    with pytest.raises(
+        InputError, match=r"7 clusters are more than the rows that differ .*, 6: ask for fewer"
+    ):
         penalty_for(np.repeat(three_gaussians(n=2), 2, axis=0), 7, search=search)
-    with pytest.raises(InputError, match=r"70 clusters are more than the \d\d rows of the summary: raise summary_rows"):
+    with pytest.raises(
+        InputError,
+        match=r"70 clusters are more than the \d\d rows of the summary: raise summary_rows",
+    ):
         penalty_for(three_gaussians(), 70, search=search, summary_rows=40)
     with pytest.raises(InputError, match="n_clusters must be an integer >= 1, got 0"):
         penalty_for(np.zeros((3, 1)), 0, search=search)
@@ -534,13 +616,18 @@ def test_more_clusters_than_rows_are_refused(search):
 def by_hand(rows, groups, k, g):
     """Row by row, with Python's numbers."""
     table = rows.astype(float).tolist()
-    sets = {j: [row for row, other in zip(table, groups, strict=True) if other == j] for j in sorted(set(groups))}
+    sets = {
+        j: [row for row, other in zip(table, groups, strict=True) if other == j]
+        for j in sorted(set(groups))
+    }
 
     def mean(some):
         return [sum(column) / len(some) for column in zip(*some, strict=True)]
 
     def squared(row, points):
-        return min(sum((a - b) * (a - b) for a, b in zip(row, point, strict=True)) for point in points)
+        return min(
+            sum((a - b) * (a - b) for a, b in zip(row, point, strict=True)) for point in points
+        )
 
     ends = []
     for some in sets.values():
@@ -577,14 +664,20 @@ def test_the_same_for_any_chunks_and_lists(rows, seed, data):
     groups = np.sort(np.random.default_rng(seed).integers(0, 3, len(rows)))
     wanted = hdp_penalties(rows, 2, 3, groups=groups)
     chunks = data.draw(chunkings(len(rows), empty=False))
-    assert hdp_penalties(da.from_array(rows, chunks=(chunks, -1)), 2, 3, groups=groups, threads=2) == wanted
+    assert (
+        hdp_penalties(da.from_array(rows, chunks=(chunks, -1)), 2, 3, groups=groups, threads=2)
+        == wanted
+    )
     listed = [rows[groups == j] for j in np.unique(groups)]
     assert hdp_penalties(listed, 2, 3) == wanted
 
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [((0, 3), "local_clusters must be an integer >= 1, got 0"), ((2, 1.5), "global_clusters must be an integer")],
+    [
+        ((0, 3), "local_clusters must be an integer >= 1, got 0"),
+        ((2, 1.5), "global_clusters must be an integer"),
+    ],
 )
 def test_numbers_that_are_none_are_refused(numbers, message):
     with pytest.raises(InputError, match=message):

@@ -33,13 +33,17 @@ def nested(seed=0):
 def test_the_figures_of_a_level_are_those_of_its_rows(seed, metric, weighted):
     rows = nested(seed) + 1.0
     weights = np.random.default_rng(seed).uniform(0.1, 2, len(rows)) if weighted else None
-    model = DPMeans(0.01 if metric == "cosine" else 9.0, metric=metric, tol=0).fit(rows, sample_weight=weights)
+    model = DPMeans(0.01 if metric == "cosine" else 9.0, metric=metric, tol=0).fit(
+        rows, sample_weight=weights
+    )
     tree = cluster_tree(model)
     assert tree.levels[-1].n_clusters == 1
     for level in tree.levels:
         found = partition(rows, level.labels(model.labels_), weights, metric=metric)
         np.testing.assert_allclose(level.weights, found.weights)
-        np.testing.assert_allclose(level.inertias, found.inertias, rtol=1e-6, atol=1e-9 * model.inertia_)
+        np.testing.assert_allclose(
+            level.inertias, found.inertias, rtol=1e-6, atol=1e-9 * model.inertia_
+        )
         np.testing.assert_allclose(level.centers, found.centers, atol=1e-7 * np.abs(rows).max())
 
 
@@ -87,13 +91,17 @@ def test_data_sets_share_a_tree_and_what_has_no_centers_has_none():
     shared = HDPMeans(9.0, 9.0).fit(rows, groups=np.arange(len(rows)) % 3)
     assert cluster_tree(shared).levels[-1].weights.tolist() == [len(rows)]
     for model in (DPMeans(9.0), KernelDPMeans(1.0).fit(rows[:20]), OnlineDPMeans(9.0).fit(rows)):
-        with pytest.raises(InputError, match=r"a tree needs centers, .* and \w+ has not all of them: fit it"):
+        with pytest.raises(
+            InputError, match=r"a tree needs centers, .* and \w+ has not all of them: fit it"
+        ):
             cluster_tree(model)
 
 
 @pytest.mark.parametrize("penalties", [[], [2.0, 1.0], [1.0, 1.0], [-1.0], [np.nan]])
 def test_penalties_that_do_not_rise_are_refused(penalties):
-    with pytest.raises(InputError, match=r"penalties must be (rising numbers > 0|a finite number > 0), got"):
+    with pytest.raises(
+        InputError, match=r"penalties must be (rising numbers > 0|a finite number > 0), got"
+    ):
         cluster_tree(DPMeans(9.0).fit(nested()), penalties)
 
 
@@ -112,20 +120,37 @@ def test_a_stored_tree_is_read_to_the_bit(penalties, tmp_path):
         found = read_tree(tmp_path / "tree.zarr")
         assert (found.random_state, found.asked) == (3, tree.asked)
         assert len(found.levels) == len(tree.levels)
-        for one, other in zip((found.leaves, *found.levels), (tree.leaves, *tree.levels), strict=True):
+        for one, other in zip(
+            (found.leaves, *found.levels), (tree.leaves, *tree.levels), strict=True
+        ):
             assert one.penalty == other.penalty
             for read, wanted in zip(one[1:], other[1:], strict=True):
-                assert (read.dtype, read.shape, read.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+                assert (read.dtype, read.shape, read.tobytes()) == (
+                    wanted.dtype,
+                    wanted.shape,
+                    wanted.tobytes(),
+                )
             assert one.objective == other.objective
 
 
 def test_a_damaged_tree_is_an_error_that_names_the_array(tmp_path):
     write_tree(cluster_tree(DPMeans(9.0).fit(nested())), tmp_path / "whole")
-    for name in ("penalty", "n_clusters", "clusters", "cluster_centers", "cluster_weights", "cluster_inertias"):
+    for name in (
+        "penalty",
+        "n_clusters",
+        "clusters",
+        "cluster_centers",
+        "cluster_weights",
+        "cluster_inertias",
+    ):
         shutil.copytree(tmp_path / "whole", tmp_path / "tree.zarr")
-        chunk = next(each for each in (tmp_path / "tree.zarr" / name / "c").rglob("*") if each.is_file())
+        chunk = next(
+            each for each in (tmp_path / "tree.zarr" / name / "c").rglob("*") if each.is_file()
+        )
         chunk.write_bytes(chunk.read_bytes()[::-1])
-        with pytest.raises(CorruptStoreError, match=rf"tree\.zarr/{name}: a chunk does not match its checksum"):
+        with pytest.raises(
+            CorruptStoreError, match=rf"tree\.zarr/{name}: a chunk does not match its checksum"
+        ):
             read_tree(tmp_path / "tree.zarr")
         shutil.rmtree(tmp_path / "tree.zarr")
     with pytest.raises(InputError, match=r"tree\.zarr holds no tree of ours"):
@@ -140,13 +165,17 @@ def test_a_tree_is_stored_and_written_by_a_command(tmp_path):
     write_tree(tree, out)
     stored = xarray.open_zarr(out)
     assert stored.n_clusters.values.tolist() == [12, *(level.n_clusters for level in tree.levels)]
-    assert stored.clusters.values.tolist() == [each.clusters.tolist() for each in (tree.leaves, *tree.levels)]
+    assert stored.clusters.values.tolist() == [
+        each.clusters.tolist() for each in (tree.leaves, *tree.levels)
+    ]
     with pytest.raises(InputError, match=r"tree\.zarr holds .*: --force removes it first"):
         write_tree(tree, out)
     told = CliRunner().invoke(main, ["tree", str(tmp_path / "run.zarr"), str(out), "--force"])
     assert told.exit_code == 0, told.output
     assert "12" in told.output.splitlines()[1]
-    told = CliRunner().invoke(main, ["tree", str(tmp_path / "run.zarr"), "--json", "--penalties", "1e3,1e6"])
+    told = CliRunner().invoke(
+        main, ["tree", str(tmp_path / "run.zarr"), "--json", "--penalties", "1e3,1e6"]
+    )
     levels = json.loads(told.output)["levels"]
     assert [level["penalty"] for level in levels] == [0.0, 1e3, 1e6]
     assert levels[-1]["n_clusters"] == 1

@@ -21,7 +21,9 @@ def note(state, block):
 
 
 def blocks_in_order(height):
-    return tuple((start, ROWS[start : start + height].tobytes()) for start in range(0, len(ROWS), height))
+    return tuple(
+        (start, ROWS[start : start + height].tobytes()) for start in range(0, len(ROWS), height)
+    )
 
 
 @settings(max_examples=20)
@@ -43,7 +45,9 @@ def test_shards_are_taken_a_few_at_a_time(monkeypatch):
     assert isinstance(source.executor, DaskTasks)
     assert source.plan.n_shards > 2 * FAN_IN
     loaded = []
-    with Callback(start=lambda graph: loaded.append(sum("dpmeans-load" in str(key) for key in graph))):
+    with Callback(
+        start=lambda graph: loaded.append(sum("dpmeans-load" in str(key) for key in graph))
+    ):
         assert len(source.carry(note, ())) == len(ROWS)
     assert max(loaded) == FAN_IN
     assert sum(loaded) == source.plan.n_shards

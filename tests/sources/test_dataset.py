@@ -22,10 +22,14 @@ from dask_dpmeans.sources.shards import Known, StoredShard
 def with_ledger(source, executor=None):
     """The source as if it streamed its rows."""
     shards = source.shards if executor is None else tuple(executor.wrap(source.shards))
-    return replace(source, resident=False, ledger=Ledger(), shards=shards, executor=executor or source.executor)
+    return replace(
+        source, resident=False, ledger=Ledger(), shards=shards, executor=executor or source.executor
+    )
 
 
-@given(tables(rows=(40, 300), columns=(1, 3), kinds=TAME), st.sampled_from([0.01, 0.1, 1.0]), st.data())
+@given(
+    tables(rows=(40, 300), columns=(1, 3), kinds=TAME), st.sampled_from([0.01, 0.1, 1.0]), st.data()
+)
 def test_a_fit_is_the_same_whether_shards_that_stand_are_read_or_not(rows, factor, data):
     rows = rows[np.lexsort(rows.T)]
     weights = data.draw(weights_of(len(rows)))
@@ -49,12 +53,16 @@ def read(monkeypatch):
 
 
 def round_at(*centers, penalty=100.0):
-    return round_of(Openings(LinearPrice(penalty)), Centers(np.array(centers, np.float64)[:, np.newaxis]))
+    return round_of(
+        Openings(LinearPrice(penalty)), Centers(np.array(centers, np.float64)[:, np.newaxis])
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_only_shards_that_a_change_concerns_are_read_again(tmp_path, read, dtype):
-    rows = (np.repeat(np.arange(64) * 10, 512) + np.tile([0, 3], 64 * 256)).astype(dtype)[:, np.newaxis]
+    rows = (np.repeat(np.arange(64) * 10, 512) + np.tile([0, 3], 64 * 256)).astype(dtype)[
+        :, np.newaxis
+    ]
     stored = zarr.create_array(tmp_path / "rows", data=rows, chunks=(512, 1))
     source = as_source(stored, threads=1, memory_limit=100_000, block_rows=256)
     n_shards, per_shard = source.plan.n_shards, source.plan.shard_rows // 512
@@ -64,7 +72,10 @@ def test_only_shards_that_a_change_concerns_are_read_again(tmp_path, read, dtype
     def passed(sweep):
         read.clear()
         answer = source.fold(sweep)
-        assert answer.moments.sums.tobytes() == as_source(rows, threads=1).fold(sweep).moments.sums.tobytes()
+        assert (
+            answer.moments.sums.tobytes()
+            == as_source(rows, threads=1).fold(sweep).moments.sums.tobytes()
+        )
         return {start // source.plan.shard_rows for start in read}
 
     centers = np.arange(64) * 10.0
@@ -104,10 +115,20 @@ def test_a_pass_that_fails_leaves_what_is_kept_as_it_was(monkeypatch):
 
 
 def test_shards_of_a_dask_array_that_does_not_fit_stand_too():
-    rows = np.sort(np.random.default_rng(0).normal(size=(400, 1)) + 20 * np.arange(400)[:, np.newaxis] // 100, axis=0)
-    made = as_source(da.from_array(rows, chunks=(50, 1)), threads=2, block_rows=4, memory_limit=200_000)
+    rows = np.sort(
+        np.random.default_rng(0).normal(size=(400, 1)) + 20 * np.arange(400)[:, np.newaxis] // 100,
+        axis=0,
+    )
+    made = as_source(
+        da.from_array(rows, chunks=(50, 1)), threads=2, block_rows=4, memory_limit=200_000
+    )
     source = replace(made, resident=False)
-    for centers in ([0.0, 20.0, 40.0, 60.0], [0.0, 20.5, 40.0, 60.0], [0.0, 20.5, 40.0], [20.5, 40.0, 41.0, 60.0]):
+    for centers in (
+        [0.0, 20.0, 40.0, 60.0],
+        [0.0, 20.5, 40.0, 60.0],
+        [0.0, 20.5, 40.0],
+        [20.5, 40.0, 41.0, 60.0],
+    ):
         sweep = round_at(*centers, penalty=1e6)
         found, right = source.fold(sweep), as_source(rows, threads=1, block_rows=4).fold(sweep)
         assert found.moments.sums.tobytes() == right.moments.sums.tobytes()

@@ -36,7 +36,9 @@ def stored(array, draw, path, chunk_rows=None, **options):
     """A Zarr array of these values, in drawn chunks."""
     sizes = [draw(st.integers(1, size)) for size in array.shape]
     chunks = (chunk_rows or sizes[0], *sizes[1:])
-    made = zarr.create_array(path, shape=array.shape, chunks=chunks, dtype=array.dtype, config=WHOLE, **options)
+    made = zarr.create_array(
+        path, shape=array.shape, chunks=chunks, dtype=array.dtype, config=WHOLE, **options
+    )
     made[:] = array
     return made
 
@@ -84,7 +86,9 @@ def as_dask(array, draw, path):
 def with_others(array, draw):
     """The values among others, and where they are."""
     others = draw(st.integers(0, 20))
-    among = np.sort(np.random.default_rng(draw(seeds)).permutation(len(array) + others)[: len(array)])
+    among = np.sort(
+        np.random.default_rng(draw(seeds)).permutation(len(array) + others)[: len(array)]
+    )
     mixed = np.full((len(array) + others, *array.shape[1:]), 7, array.dtype)
     mixed[among] = array
     mask = np.zeros(len(mixed), bool)
@@ -99,7 +103,9 @@ def as_dask_of_memmap(array, draw, path):
 def as_dask_of_unknown_lengths(array, draw, path):
     mixed, mask = with_others(array, draw)
     rows = draw(chunkings(len(mixed), empty=False))
-    return da.from_array(mixed, chunks=(rows, *array.shape[1:]))[da.from_array(mask, chunks=(rows,))]
+    return da.from_array(mixed, chunks=(rows, *array.shape[1:]))[
+        da.from_array(mask, chunks=(rows,))
+    ]
 
 
 def as_dask_frame(array, draw, path):
@@ -122,7 +128,9 @@ FORMS = {
     "unaligned": unaligned,
     "strided": lambda array, draw, path: np.repeat(array, 3, axis=0)[::3],
     "Fortran": lambda array, draw, path: np.asfortranarray(array),
-    "pandas": lambda array, draw, path: pd.DataFrame(array) if array.ndim == 2 else pd.Series(array),
+    "pandas": lambda array, draw, path: (
+        pd.DataFrame(array) if array.ndim == 2 else pd.Series(array)
+    ),
     "npy": as_npy,
     "memmap": as_memmap,
     "zarr": as_zarr,
@@ -141,34 +149,54 @@ def as_shuffled_csr(array, draw, path):
     rng, found = np.random.default_rng(draw(seeds)), scipy.sparse.csr_array(array)
     numbers = np.repeat(np.arange(len(array)), np.diff(found.indptr))
     halved = rng.random(found.nnz) < 0.3
-    values = np.concatenate([np.where(halved, found.data / 2, found.data), found.data[halved] / 2, np.zeros(3)])
-    columns = np.concatenate([found.indices, found.indices[halved], rng.integers(0, array.shape[1], 3)])
+    values = np.concatenate(
+        [np.where(halved, found.data / 2, found.data), found.data[halved] / 2, np.zeros(3)]
+    )
+    columns = np.concatenate(
+        [found.indices, found.indices[halved], rng.integers(0, array.shape[1], 3)]
+    )
     which = np.concatenate([numbers, numbers[halved], rng.integers(0, len(array), 3)])
     order = rng.permutation(len(values))
     order = order[np.argsort(which[order], kind="stable")]
     ends = np.searchsorted(which[order], np.arange(len(array) + 1))
-    return scipy.sparse.csr_array((values[order].astype(array.dtype), columns[order], ends), array.shape)
+    return scipy.sparse.csr_array(
+        (values[order].astype(array.dtype), columns[order], ends), array.shape
+    )
 
 
 def as_dask_of_csr(array, draw, path):
-    sliced = ["coo"] if hasattr(scipy.sparse.coo_array, "__getitem__") else []  # as Dask does; SciPy's newer can be
+    sliced = (
+        ["coo"] if hasattr(scipy.sparse.coo_array, "__getitem__") else []
+    )  # as Dask does; SciPy's newer can be
     kind = SPARSE[draw(st.sampled_from(["csr", "csc", "csr matrix", *sliced]))]
     return as_dask(array, draw, path).map_blocks(kind, meta=kind((0, 0), dtype=array.dtype))
 
 
 def as_dask_of_csr_of_unknown_lengths(array, draw, path):
-    return as_dask_of_unknown_lengths(array, draw, path).map_blocks(scipy.sparse.csr_array, dtype=array.dtype)
+    return as_dask_of_unknown_lengths(array, draw, path).map_blocks(
+        scipy.sparse.csr_array, dtype=array.dtype
+    )
 
 
 def as_csr_group(array, draw, path):
     """In the layout of anndata, its three arrays in drawn chunks."""
-    found = draw(st.sampled_from([as_shuffled_csr, lambda *given: scipy.sparse.csr_array(array)]))(array, draw, path)
+    found = draw(st.sampled_from([as_shuffled_csr, lambda *given: scipy.sparse.csr_array(array)]))(
+        array, draw, path
+    )
     store = f"{path}.zarr" if path else MemoryStore()
-    group = zarr.create_group(store, attributes={"encoding-type": "csr_matrix", "shape": list(array.shape)})
-    for name, dtype in (("data", array.dtype), ("indices", "<i4"), ("indptr", draw(st.sampled_from(["<i4", "<i8"])))):
+    group = zarr.create_group(
+        store, attributes={"encoding-type": "csr_matrix", "shape": list(array.shape)}
+    )
+    for name, dtype in (
+        ("data", array.dtype),
+        ("indices", "<i4"),
+        ("indptr", draw(st.sampled_from(["<i4", "<i8"]))),
+    ):
         values = getattr(found, name)
         chunk = draw(st.integers(1, max(1, len(values))))
-        made = group.create_array(name, shape=values.shape, chunks=(chunk,), dtype=dtype, config=WHOLE)
+        made = group.create_array(
+            name, shape=values.shape, chunks=(chunk,), dtype=dtype, config=WHOLE
+        )
         made[:] = values
     return group
 
@@ -189,7 +217,10 @@ def as_npz(array, draw, path):
 
 
 SPARSE = {
-    **{name: getattr(scipy.sparse, f"{name}_array") for name in ("csr", "csc", "coo", "dok", "lil", "bsr", "dia")},
+    **{
+        name: getattr(scipy.sparse, f"{name}_array")
+        for name in ("csr", "csc", "coo", "dok", "lil", "bsr", "dia")
+    },
     "csr matrix": scipy.sparse.csr_matrix,
 }
 ROW_FORMS = FORMS | {
@@ -209,7 +240,10 @@ ROW_FORMS = FORMS | {
 def weighted_tables(draw, rows=(1, 60), dtypes=(np.float32, np.float64)):
     """Rows whose sums depend on their order, some with zeros, and weights."""
     values = draw(tables(rows, (1, 3), kinds=("clouds", "offset"), dtypes=dtypes))
-    values[np.random.default_rng(draw(seeds)).random(values.shape) < draw(st.sampled_from([0.0, 0.5, 1.0]))] = 0
+    values[
+        np.random.default_rng(draw(seeds)).random(values.shape)
+        < draw(st.sampled_from([0.0, 0.5, 1.0]))
+    ] = 0
     return values, draw(weights_of(len(values), (0.0, 0.3, 1.0, 2.7)))
 
 
@@ -221,7 +255,11 @@ def seen(source):
 def answers(source, penalty):
     """The bytes that kernels see over the runs of the tree, and those of a fit."""
     runs = doublings(source.plan.n_blocks)
-    return seen(source), [source.fold(Nested(), run) for run in runs], trace(source, penalty, max_iter=2)
+    return (
+        seen(source),
+        [source.fold(Nested(), run) for run in runs],
+        trace(source, penalty, max_iter=2),
+    )
 
 
 def from_memory(rows, weights, **options):
@@ -236,8 +274,12 @@ def test_every_form_of_the_input_gives_the_same_bytes(form, drawn, data, tmp_pat
     folder = tmp_path_factory.mktemp("form")
     given_rows = ROW_FORMS[form](rows, data.draw, folder / "rows")
     weight_form = data.draw(st.sampled_from(sorted(FORMS)))
-    given_weights = None if weights is None else FORMS[weight_form](weights, data.draw, folder / "weights")
-    source = as_source(given_rows, given_weights, threads=data.draw(st.integers(1, 2)), block_rows=BLOCK_ROWS)
+    given_weights = (
+        None if weights is None else FORMS[weight_form](weights, data.draw, folder / "weights")
+    )
+    source = as_source(
+        given_rows, given_weights, threads=data.draw(st.integers(1, 2)), block_rows=BLOCK_ROWS
+    )
     penalty = 0.1 * spread(rows)
     assert answers(source, penalty) == answers(from_memory(rows, weights), penalty)
 
@@ -260,7 +302,9 @@ def test_weights_and_groups_of_every_form_go_with_their_rows(form, beside, data,
 @pytest.mark.parametrize("form", ["zarr", "zarr path"])
 @settings(max_examples=15)
 @given(drawn=weighted_tables(rows=(8, 80)), data=st.data())
-def test_rows_that_are_read_again_each_pass_give_the_same_bytes(form, drawn, data, tmp_path_factory):
+def test_rows_that_are_read_again_each_pass_give_the_same_bytes(
+    form, drawn, data, tmp_path_factory
+):
     rows, weights = drawn
     path = f"{tmp_path_factory.mktemp('stream')}/rows.zarr"
     opened = stored(rows, data.draw, path, chunk_rows=data.draw(st.integers(1, len(rows) // 4)))
@@ -280,7 +324,9 @@ def test_rows_that_are_read_again_each_pass_give_the_same_bytes(form, drawn, dat
 @pytest.mark.parametrize("form", ["csr group", "csr group path"])
 @settings(max_examples=15)
 @given(drawn=weighted_tables(rows=(8, 80)), data=st.data())
-def test_csr_rows_that_are_read_again_each_pass_give_the_same_bytes(form, drawn, data, tmp_path_factory):
+def test_csr_rows_that_are_read_again_each_pass_give_the_same_bytes(
+    form, drawn, data, tmp_path_factory
+):
     rows, weights = drawn
     given_rows = ROW_FORMS[form](rows, data.draw, tmp_path_factory.mktemp("stream") / "rows")
     penalty, piece = 0.1 * spread(rows), data.draw(st.integers(1, 2 * rows.nbytes))
@@ -289,7 +335,9 @@ def test_csr_rows_that_are_read_again_each_pass_give_the_same_bytes(form, drawn,
         mock.patch.object(csr, "STRETCH_BYTES", data.draw(st.integers(1, 100))),
         mock.patch.object(layout, "RESIDENT_SHARE", 0),
     ):
-        source = as_source(given_rows, weights, threads=data.draw(st.integers(1, 2)), block_rows=BLOCK_ROWS)
+        source = as_source(
+            given_rows, weights, threads=data.draw(st.integers(1, 2)), block_rows=BLOCK_ROWS
+        )
         assert all(isinstance(shard, StoredShard) for shard in source.shards)
         assert answers(source, penalty) == answers(from_memory(rows, weights), penalty)
 
@@ -300,8 +348,12 @@ def test_rows_that_fit_in_memory_are_read_once(tmp_path):
     assert all(isinstance(shard, Shard) for shard in source.shards)
 
 
-@pytest.mark.parametrize(("memory_limit", "parts"), [(None, [range(4, 6), range(6, 8)]), (1200, [range(4, 8)])])
-def test_threads_share_a_shard_that_is_in_memory_and_none_that_is_read(tmp_path, monkeypatch, memory_limit, parts):
+@pytest.mark.parametrize(
+    ("memory_limit", "parts"), [(None, [range(4, 6), range(6, 8)]), (1200, [range(4, 8)])]
+)
+def test_threads_share_a_shard_that_is_in_memory_and_none_that_is_read(
+    tmp_path, monkeypatch, memory_limit, parts
+):
     rows, folded, seen = np.arange(64.0).reshape(-1, 1), Threads.fold, []
 
     def noted(executor, job, pieces, name):
@@ -323,16 +375,26 @@ def test_threads_share_a_shard_that_is_in_memory_and_none_that_is_read(tmp_path,
 @given(weighted_tables(rows=(40, 80)), st.data())
 def test_a_dask_array_that_does_not_fit_gives_the_same_bytes_after_a_warning(drawn, data):
     rows, weights = drawn
-    lazy, penalty = as_dask(rows, data.draw, None).map_blocks(np.copy).map_blocks(np.copy), 0.1 * spread(rows)
-    with pytest.warns(UserWarning, match=r"each pass computes it anew\. Call persist\(\) on it where it fits"):
-        source = as_source(lazy, weights, threads=1, block_rows=BLOCK_ROWS, memory_limit=2 * rows.nbytes)
+    lazy, penalty = (
+        as_dask(rows, data.draw, None).map_blocks(np.copy).map_blocks(np.copy),
+        0.1 * spread(rows),
+    )
+    with pytest.warns(
+        UserWarning, match=r"each pass computes it anew\. Call persist\(\) on it where it fits"
+    ):
+        source = as_source(
+            lazy, weights, threads=1, block_rows=BLOCK_ROWS, memory_limit=2 * rows.nbytes
+        )
     assert answers(source, penalty) == answers(from_memory(rows, weights), penalty)
 
 
 def test_a_dask_array_that_only_reads_or_holds_its_chunks_is_not_warned_about():
     rows = da.from_array(np.ones((60, 2)), chunks=(7, 2))
     for cheap in (rows, rows.map_blocks(np.copy).persist()):
-        assert as_source(cheap, threads=1, memory_limit=100, block_rows=BLOCK_ROWS).summary.weight == 60
+        assert (
+            as_source(cheap, threads=1, memory_limit=100, block_rows=BLOCK_ROWS).summary.weight
+            == 60
+        )
 
 
 def test_work_on_dask_arrays_goes_to_dask_and_other_work_to_threads(tmp_path):
@@ -349,7 +411,10 @@ def test_a_relative_path_stays_good_when_the_process_moves(tmp_path, monkeypatch
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     given_rows = ["rows.zarr", zarr.open_array(LocalStore("rows.zarr"), mode="r")]
-    sources = [as_source(each, threads=1, block_rows=BLOCK_ROWS, memory_limit=2 * rows.nbytes) for each in given_rows]
+    sources = [
+        as_source(each, threads=1, block_rows=BLOCK_ROWS, memory_limit=2 * rows.nbytes)
+        for each in given_rows
+    ]
     monkeypatch.chdir("elsewhere")
     expected = from_memory(rows, None).fold(Nested())
     assert [source.fold(Nested()) for source in sources] == [expected, expected]
@@ -365,17 +430,23 @@ WORKING = {
 
 @pytest.mark.parametrize("dtype", WORKING)
 @pytest.mark.parametrize("form", ["strided", "zarr", "dask"])
-def test_numbers_of_every_type_are_worked_on_as_the_smallest_float_that_holds_them(form, dtype, tmp_path):
+def test_numbers_of_every_type_are_worked_on_as_the_smallest_float_that_holds_them(
+    form, dtype, tmp_path
+):
     rows = np.random.default_rng(0).integers(0, 100, (70, 2)).astype(dtype)
     converted = rows.astype(WORKING[dtype])
-    found = as_source(FORMS[form](rows, lambda _: 3, tmp_path / "a"), threads=2, block_rows=BLOCK_ROWS)
+    found = as_source(
+        FORMS[form](rows, lambda _: 3, tmp_path / "a"), threads=2, block_rows=BLOCK_ROWS
+    )
     assert seen(found) == seen(from_memory(converted, None))
     assert found.stored_dtype.newbyteorder("=") == rows.dtype.newbyteorder("=")
 
 
 @pytest.mark.parametrize("data", [[[1, 2], [3, 4]], np.array([[1, 2], [3, 4]], object)])
 def test_lists_and_objects_that_are_numbers_are_taken(data):
-    assert from_memory(data, [1, 2]).fold(Nested()) == from_memory(np.array(data, float), [1.0, 2.0]).fold(Nested())
+    assert from_memory(data, [1, 2]).fold(Nested()) == from_memory(
+        np.array(data, float), [1.0, 2.0]
+    ).fold(Nested())
 
 
 # ---------------------------------------------------------------- columns and scale
@@ -406,7 +477,9 @@ def test_a_scale_divides_each_column(drawn):
 @pytest.mark.parametrize("form", ["strided", "zarr", "dask", "shuffled csr", "csr group"])
 @settings(max_examples=5)
 @given(drawn=weighted_tables(rows=(2, 60)), data=st.data())
-def test_the_standard_deviation_is_by_weight_and_the_same_for_every_form(form, drawn, data, tmp_path_factory):
+def test_the_standard_deviation_is_by_weight_and_the_same_for_every_form(
+    form, drawn, data, tmp_path_factory
+):
     rows, weights = drawn
     given_rows = ROW_FORMS[form](rows, data.draw, tmp_path_factory.mktemp("scale") / "a")
     found = as_source(given_rows, weights, scale="std", threads=2, block_rows=BLOCK_ROWS)
@@ -423,7 +496,9 @@ def test_the_standard_deviation_is_by_weight_and_the_same_for_every_form(form, d
 @pytest.mark.parametrize("scale", [None, "std"])
 @settings(max_examples=5)
 @given(drawn=weighted_tables(rows=(8, 60)), data=st.data())
-def test_kernels_see_the_features_of_the_rows_that_were_chosen_and_scaled(form, scale, drawn, data, tmp_path_factory):
+def test_kernels_see_the_features_of_the_rows_that_were_chosen_and_scaled(
+    form, scale, drawn, data, tmp_path_factory
+):
     rows, weights = np.abs(drawn[0]) + np.float32(1), drawn[1]
     columns = data.draw(st.lists(st.sampled_from(range(rows.shape[1])), min_size=1))
     given_rows = ROW_FORMS[form](rows, data.draw, tmp_path_factory.mktemp("features") / "rows")
@@ -438,7 +513,8 @@ def test_a_row_without_features_is_named_and_so_is_what_is_wrong_before():
     rows = np.ones((300, 2))
     rows[280] = 0
     with pytest.raises(
-        InputError, match=r"data is 0 in every column at row 280 \(chunk 2, its row 80\): such a row has no"
+        InputError,
+        match=r"data is 0 in every column at row 280 \(chunk 2, its row 80\): such a row has no",
     ):
         as_source(da.from_array(rows, chunks=100), features=UnitRows())
     rows[290, 1] = np.inf
@@ -452,7 +528,9 @@ def test_a_column_that_does_not_vary_is_not_scaled():
 
 
 def test_the_summary_is_of_the_rows_that_kernels_see():
-    summary = from_memory(np.array([[1.0, 4.0], [9.0, 8.0]]), [1.0, 3.0], columns=[1], scale=np.array([2.0])).summary
+    summary = from_memory(
+        np.array([[1.0, 4.0], [9.0, 8.0]]), [1.0, 3.0], columns=[1], scale=np.array([2.0])
+    ).summary
     assert isinstance(summary, Summary)
     assert (summary.weight, summary.mean.tolist()) == (4.0, [3.5])
 
@@ -464,7 +542,11 @@ def test_the_summary_is_of_the_rows_that_kernels_see():
 def spoiled(draw):
     """A table with some bad numbers, the first of them, and chunks."""
     rows = draw(tables((1, 60), (1, 3), kinds=("clouds",)))
-    places = draw(st.lists(st.tuples(*(st.integers(0, size - 1) for size in rows.shape)), min_size=1, max_size=4))
+    places = draw(
+        st.lists(
+            st.tuples(*(st.integers(0, size - 1) for size in rows.shape)), min_size=1, max_size=4
+        )
+    )
     for place in places:
         rows[place] = draw(st.sampled_from([np.nan, np.inf, -np.inf]))
     return rows, min(places)
@@ -472,14 +554,19 @@ def spoiled(draw):
 
 def found_at(rows, place):
     value = float(rows[place])
-    return rf"data contains {'NaN' if np.isnan(value) else 'infinity'} \({value}\) at row {place[0]}"
+    return (
+        rf"data contains {'NaN' if np.isnan(value) else 'infinity'} \({value}\) at row {place[0]}"
+    )
 
 
 @settings(max_examples=30)
 @given(spoiled())
 def test_the_first_number_that_is_not_finite_is_named(drawn):
     rows, place = drawn
-    with pytest.raises(InputError, match=rf"{found_at(rows, place)}, column {place[1]}: remove or replace such rows"):
+    with pytest.raises(
+        InputError,
+        match=rf"{found_at(rows, place)}, column {place[1]}: remove or replace such rows",
+    ):
         from_memory(rows, None)
 
 
@@ -490,7 +577,9 @@ def test_the_chunk_of_a_dask_array_is_named(drawn, data):
     lazy = as_dask(rows, data.draw, None)
     chunk, within = next(
         (number, place[0] - stop + size)
-        for number, (size, stop) in enumerate(zip(lazy.chunks[0], np.cumsum(lazy.chunks[0]), strict=True))
+        for number, (size, stop) in enumerate(
+            zip(lazy.chunks[0], np.cumsum(lazy.chunks[0]), strict=True)
+        )
         if place[0] < stop
     )
     message = rf"{found_at(rows, place)} \(chunk {chunk}, its row {within}\), column {place[1]}: "
@@ -525,7 +614,9 @@ def test_a_bad_number_in_a_row_without_weight_is_refused_too():
 def test_integers_that_float64_cannot_tell_apart_are_refused(value):
     rows = np.array([[2**53 - 1], [1 - 2**53], [value]], np.int64)
     assert from_memory(rows[:2], None).n_features == 1
-    with pytest.raises(InputError, match=rf"the integer {float(value):.0f} at row 2, column 0: beyond 2\*\*53"):
+    with pytest.raises(
+        InputError, match=rf"the integer {float(value):.0f} at row 2, column 0: beyond 2\*\*53"
+    ):
         from_memory(rows, None)
 
 
@@ -539,7 +630,9 @@ def test_large_floats_are_no_integers():
 def test_weights_that_are_none_are_named(value, at, n_rows):
     weights = np.ones(n_rows)
     weights[at:] = value
-    with pytest.raises(InputError, match=rf"sample_weight is {value} at row {at}: weights must be finite and >= 0"):
+    with pytest.raises(
+        InputError, match=rf"sample_weight is {value} at row {at}: weights must be finite and >= 0"
+    ):
         from_memory(np.ones((n_rows, 1)), weights)
 
 
@@ -550,7 +643,10 @@ FEW = np.arange(6.0).reshape(3, 2)
     ("weights", "message"),
     [
         (np.zeros(3), r"every sample_weight is zero: at least one row needs a weight > 0"),
-        (np.full(3, 1e308), r"the sum of sample_weight overflows float64: divide the weights by a constant first"),
+        (
+            np.full(3, 1e308),
+            r"the sum of sample_weight overflows float64: divide the weights by a constant first",
+        ),
         (np.ones(2), r"sample_weight must hold one weight a row: 3 rows, but 2 weights"),
         (np.ones(4), r"sample_weight must hold one weight a row: 3 rows, but 4 weights"),
         (np.ones((3, 1)), r"sample_weight must have 1 dimension, got shape \(3, 1\)"),
@@ -561,7 +657,10 @@ FEW = np.arange(6.0).reshape(3, 2)
             scipy.sparse.coo_array(np.ones(3)),
             r"sample_weight is sparse \(coo_array\): pass a dense array, as sample_weight",
         ),
-        (da.ma.masked_equal(da.ones(3), 1), r"sample_weight is a Dask array of MaskedArray: only dense NumPy chunks"),
+        (
+            da.ma.masked_equal(da.ones(3), 1),
+            r"sample_weight is a Dask array of MaskedArray: only dense NumPy chunks",
+        ),
     ],
 )
 @pytest.mark.parametrize("block_rows", [1, 16])
@@ -582,7 +681,10 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
         (da.from_array(FEW.astype(complex)), r"dtype complex128.*Complex data not supported"),
         (FEW.astype(str), r"data has dtype <U32, which is not a real number"),
         (FEW.astype("M8[s]"), r"data has dtype datetime64\[s\], which is not a real number"),
-        (FEW.astype(np.longdouble), r"which is not a real number of up to 64 bits: convert it to float32 or float64"),
+        (
+            FEW.astype(np.longdouble),
+            r"which is not a real number of up to 64 bits: convert it to float32 or float64",
+        ),
         (np.array([[1, "x"]], object), r"data is not an array of numbers: .*'x'"),
         (np.array([[1, None]], object), r"data contains NaN \(nan\) at row 0, column 1"),
         (
@@ -590,7 +692,10 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
             r"data has dtype object, .*: if every value is a number",
         ),
         (scipy.sparse.coo_array(FEW[0]), r"data must have 2 dimensions, got shape \(2,\)"),
-        (scipy.sparse.csr_array(FEW.astype(complex)), r"dtype complex128.*Complex data not supported"),
+        (
+            scipy.sparse.csr_array(FEW.astype(complex)),
+            r"dtype complex128.*Complex data not supported",
+        ),
         (scipy.sparse.csr_array((0, 2)), r"0 sample\(s\) \(shape=\(0, 2\)\)"),
         (np.ma.array(FEW), r"data is a masked array: fill or drop the masked entries first"),
         (
@@ -598,16 +703,27 @@ def test_weights_that_cannot_be_used_are_named(weights, message, block_rows):
             r"a Dask array of csr_array, but its meta says that its chunks are dense: pass data\.map_blocks\(",
         ),
         (
-            da.from_array(FEW, chunks=(2, 2)).map_blocks(np.copy, meta=scipy.sparse.csr_array((0, 0))),
+            da.from_array(FEW, chunks=(2, 2)).map_blocks(
+                np.copy, meta=scipy.sparse.csr_array((0, 0))
+            ),
             r"a Dask array of ndarray, but its meta says that its chunks are sparse",
         ),
-        (da.ma.masked_equal(da.from_array(FEW), 1), r"a Dask array of MaskedArray: only dense NumPy chunks"),
+        (
+            da.ma.masked_equal(da.from_array(FEW), 1),
+            r"a Dask array of MaskedArray: only dense NumPy chunks",
+        ),
         (
             np.array([[1e200], [-1e200]]),
             r"squared distances overflow float64: column 0 reaches from -1e\+200 to 1e\+200",
         ),
-        (np.array([[0, 1e155], [0, 0]]), r"overflow float64: column 1 reaches from 0 to 1e\+155; divide the data"),
-        (np.full((3, 1), 1e308), r"squared distances overflow float64: column 0 reaches from 1e\+308 to 1e\+308"),
+        (
+            np.array([[0, 1e155], [0, 0]]),
+            r"overflow float64: column 1 reaches from 0 to 1e\+155; divide the data",
+        ),
+        (
+            np.full((3, 1), 1e308),
+            r"squared distances overflow float64: column 0 reaches from 1e\+308 to 1e\+308",
+        ),
     ],
 )
 @pytest.mark.parametrize("block_rows", [1, 16])
@@ -626,7 +742,10 @@ def test_a_weight_may_make_squared_distances_overflow():
 @pytest.mark.parametrize(("columns", "shown"), [([2], "[2]"), ([0, -1], "[0, -1]"), ([], "[]")])
 def test_columns_that_are_not_there_are_refused(columns, shown):
     with pytest.raises(
-        InputError, match=rf"columns must name some of the 2 columns 0 to 1, got {shown[:-1]}\]".replace("[", r"\[")
+        InputError,
+        match=rf"columns must name some of the 2 columns 0 to 1, got {shown[:-1]}\]".replace(
+            "[", r"\["
+        ),
     ):
         from_memory(FEW, None, columns=columns)
 
@@ -638,9 +757,13 @@ def test_a_group_is_refused_with_the_paths_of_its_arrays(tmp_path):
     group = zarr.open_group(tmp_path / "many.zarr", mode="w")
     for name in ("b", "a"):
         group.create_array(name, shape=(3, 2), dtype="f8")
-    with pytest.raises(InputError, match=r"is a Zarr group, not an array: .*many\.zarr/a, .*many\.zarr/b$"):
+    with pytest.raises(
+        InputError, match=r"is a Zarr group, not an array: .*many\.zarr/a, .*many\.zarr/b$"
+    ):
         as_source(tmp_path / "many.zarr")
-    with pytest.raises(InputError, match=r"is a Zarr group, not an array: .*: data\['a'\], data\['b'\]$"):
+    with pytest.raises(
+        InputError, match=r"is a Zarr group, not an array: .*: data\['a'\], data\['b'\]$"
+    ):
         as_source(group)
     assert as_source(tmp_path / "many.zarr" / "a", fill_missing=True).n_features == 2
 
@@ -670,20 +793,26 @@ def test_a_npy_file_that_is_missing_broken_or_of_objects_is_refused(tmp_path):
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY\x01")
     np.save(tmp_path / "objects.npy", np.array([[None]]), allow_pickle=True)
     for name in ("missing", "broken", "objects"):
-        with pytest.raises(InputError, match=rf"^data: .*{name}\.npy cannot be read as a \.npy file: "):
+        with pytest.raises(
+            InputError, match=rf"^data: .*{name}\.npy cannot be read as a \.npy file: "
+        ):
             as_source(tmp_path / f"{name}.npy")
 
 
 def test_stored_strings_are_refused(tmp_path):
     made = zarr.create_array(tmp_path / "words.zarr", shape=(3, 2), chunks=(2, 2), dtype=str)
-    with pytest.raises(InputError, match=r"data has dtype StringDType\(\), which is not a real number"):
+    with pytest.raises(
+        InputError, match=r"data has dtype StringDType\(\), which is not a real number"
+    ):
         as_source(made)
 
 
 @pytest.mark.parametrize("shard_rows", [None, 80])
 def test_chunks_that_no_worker_could_hold_are_refused_before_any_is_read(tmp_path, shard_rows):
     shards_of = None if shard_rows is None else (shard_rows, 2)
-    made = zarr.create_array(tmp_path / "coarse.zarr", shape=(100, 2), chunks=(40, 2), shards=shards_of, dtype="f8")
+    made = zarr.create_array(
+        tmp_path / "coarse.zarr", shape=(100, 2), chunks=(40, 2), shards=shards_of, dtype="f8"
+    )
     assert as_source(made, threads=1, memory_limit=2560, fill_missing=True).n_features == 2
     message = r"chunks of 40 rows, 640 bytes across its columns: more than 640, a quarter of the 2,559 bytes"
     with (
@@ -696,7 +825,8 @@ def test_chunks_that_no_worker_could_hold_are_refused_before_any_is_read(tmp_pat
 def test_a_client_cannot_be_given_with_what_it_cannot_use():
     client = mock.Mock(spec=Client)
     with pytest.raises(
-        InputError, match="data is in this process's memory, where the client's workers cannot reach it"
+        InputError,
+        match="data is in this process's memory, where the client's workers cannot reach it",
     ):
         as_source(np.ones((3, 1)), client=client)
     for option in ({"threads": 1}, {"memory_limit": 100}):
@@ -705,8 +835,12 @@ def test_a_client_cannot_be_given_with_what_it_cannot_use():
 
 
 def test_a_dask_array_that_holds_fewer_rows_than_it_declares_is_refused():
-    lying = da.from_array(np.ones((12, 2)), chunks=(4, 2)).map_blocks(lambda rows: rows[:2], dtype=float)
-    with pytest.raises(InputError, match=r"the chunks of data hold 6 rows where 12 are declared, from row 0 on"):
+    lying = da.from_array(np.ones((12, 2)), chunks=(4, 2)).map_blocks(
+        lambda rows: rows[:2], dtype=float
+    )
+    with pytest.raises(
+        InputError, match=r"the chunks of data hold 6 rows where 12 are declared, from row 0 on"
+    ):
         as_source(lying)
 
 
@@ -736,7 +870,10 @@ def test_a_column_that_is_constant_where_there_is_weight_is_not_divided():
         ({"data": None}, "data is None"),
         ({"data": [[1, 2], [3]]}, "data is not an array of numbers"),
         ({"data": [[1.0]], "threads": 0}, "threads must be an integer >= 1 or None, got 0"),
-        ({"data": [[1.0]], "columns": [0.5]}, r"columns must name some of the 1 columns 0 to 0, got \[0.5\]"),
+        (
+            {"data": [[1.0]], "columns": [0.5]},
+            r"columns must name some of the 1 columns 0 to 0, got \[0.5\]",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_used_are_named(arguments, message):

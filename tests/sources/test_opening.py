@@ -20,7 +20,9 @@ N = 64
 def rows(tmp_path):
     """Paths of rows and of their weights."""
     for name, shape in (("rows.zarr", (N, 2)), ("weights.zarr", (N,))):
-        array = zarr.create_array(tmp_path / name, shape=shape, chunks=(16, *shape[1:]), dtype=np.float64)
+        array = zarr.create_array(
+            tmp_path / name, shape=shape, chunks=(16, *shape[1:]), dtype=np.float64
+        )
         array[:] = np.random.default_rng(0).random(shape)
     return tmp_path / "rows.zarr", tmp_path / "weights.zarr"
 

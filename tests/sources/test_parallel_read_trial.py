@@ -114,10 +114,18 @@ def test_works_are_done_once_at_least_and_their_errors_are_raised():
 SERIAL, PARALLEL = Trial(1.04, 2.0), Trial(1.9, 2.0)
 
 
-def layout_of(path, *, compressors=ZstdCodec(), resident=False, threads=2, thread_memory=PROCESS_BYTES):  # noqa: B008
-    rows = zarr.create_array(path, shape=(N, 4), chunks=(128, 4), dtype=np.float32, compressors=compressors)
-    layout, _ = lay_out(InputArrays(rows), Columns(block_rows=16), Requirements(), Compute(threads=threads))
-    return replace(layout, resident=resident, resources=replace(layout.resources, thread_memory=thread_memory))
+def layout_of(
+    path, *, compressors=ZstdCodec(), resident=False, threads=2, thread_memory=PROCESS_BYTES
+):
+    rows = zarr.create_array(
+        path, shape=(N, 4), chunks=(128, 4), dtype=np.float32, compressors=compressors
+    )
+    layout, _ = lay_out(
+        InputArrays(rows), Columns(block_rows=16), Requirements(), Compute(threads=threads)
+    )
+    return replace(
+        layout, resident=resident, resources=replace(layout.resources, thread_memory=thread_memory)
+    )
 
 
 @pytest.fixture
@@ -137,7 +145,9 @@ def test_what_waits_is_named(trials, monkeypatch):
     assert why_processes(layout_of({})) is None
 
 
-@pytest.mark.parametrize("how", [{"resident": True}, {"threads": 1}, {"thread_memory": PROCESS_BYTES - 1}])
+@pytest.mark.parametrize(
+    "how", [{"resident": True}, {"threads": 1}, {"thread_memory": PROCESS_BYTES - 1}]
+)
 def test_nothing_is_tried_where_rows_stay_threads_are_one_or_memory_is_short(trials, how):
     assert why_processes(layout_of({}, **how)) is None
     assert not trials

@@ -17,7 +17,15 @@ from dask_dpmeans.sources import as_source, layout
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.progress import EVERY, Count
-from dask_dpmeans.sources.shards import CarryJob, FoldJob, Known, MapJob, Prepare, Shard, StoredShard
+from dask_dpmeans.sources.shards import (
+    CarryJob,
+    FoldJob,
+    Known,
+    MapJob,
+    Prepare,
+    Shard,
+    StoredShard,
+)
 
 ROWS = np.arange(600.0).reshape(-1, 1)
 FLOAT64 = Prepare(np.dtype(np.float64))
@@ -63,7 +71,12 @@ def each(executor):
 
 
 def carry(executor):
-    executor.carry(CarryJob(lambda state, block: state + len(block.rows), FLOAT64, 2), 0, pieces_of(executor), "stream")
+    executor.carry(
+        CarryJob(lambda state, block: state + len(block.rows), FLOAT64, 2),
+        0,
+        pieces_of(executor),
+        "stream",
+    )
 
 
 PASSES = {"scan": fold, "label": each, "stream": carry}
@@ -178,7 +191,10 @@ def test_fits_that_another_worker_makes_again_are_not_more_than_all():
 def test_every_pass_of_a_fit_is_told_and_its_steps_stay_the_same():
     rows, notes = table("clouds", (1200, 2), np.float32, 0), Notes()
     expected = trace(as_source(rows, threads=2, block_rows=64), penalty=6.0, max_iter=3)
-    assert trace(as_source(rows, threads=2, block_rows=64, on_pass=notes), penalty=6.0, max_iter=3) == expected
+    assert (
+        trace(as_source(rows, threads=2, block_rows=64, on_pass=notes), penalty=6.0, max_iter=3)
+        == expected
+    )
     assert [told.name for told in notes][:2] == ["survey"] * 2
     assert {told.name for told in notes} >= {"survey", "scan"}
 
@@ -191,7 +207,10 @@ def test_of_rows_read_in_each_pass_only_those_that_are_read_count(monkeypatch):
     assert not source.resident
     totals = []
     for centers in (rows[:3], rows[:3], rows[:4]):
-        source.fold(round_of(Openings(LinearPrice(1e9), None), Centers(centers.astype(np.float64))), name="scan")
+        source.fold(
+            round_of(Openings(LinearPrice(1e9), None), Centers(centers.astype(np.float64))),
+            name="scan",
+        )
         totals.append(notes[-1].total)
     assert totals == [1200, 0, 1200]
 
@@ -199,13 +218,19 @@ def test_of_rows_read_in_each_pass_only_those_that_are_read_count(monkeypatch):
 X = np.array([[0.0], [1.0], [8.0], [9.0], [20.0], [21.0]])
 
 
-@pytest.mark.filterwarnings("ignore:at penalties up to .* fewer than 32 rows a cluster")  # of six rows
-@pytest.mark.parametrize(("search", "full", "n_fits"), [(True, False, 7), (False, False, 4), (False, True, 4)])
+@pytest.mark.filterwarnings(
+    "ignore:at penalties up to .* fewer than 32 rows a cluster"
+)  # of six rows
+@pytest.mark.parametrize(
+    ("search", "full", "n_fits"), [(True, False, 7), (False, False, 4), (False, True, 4)]
+)
 def test_a_path_tells_which_penalty_was_fitted(often, search, full, n_fits):
     notes = Notes()
     options = {"search": search, "full": full, "random_state": 0, "summary_rows": 2}
     found = penalty_path(X, np.geomspace(0.1, 500, 4), **options, on_pass=notes)
-    np.testing.assert_array_equal(found.n_clusters, penalty_path(X, np.geomspace(0.1, 500, 4), **options).n_clusters)
+    np.testing.assert_array_equal(
+        found.n_clusters, penalty_path(X, np.geomspace(0.1, 500, 4), **options).n_clusters
+    )
     fits = [told for told in notes if told.name == "path" and told.last]
     assert {told.unit for told in fits} == {"fits"}
     assert fits[-1].over
@@ -229,7 +254,9 @@ def test_an_aim_tells_what_was_tried_and_in_the_end_how_much_it_was(often, searc
     told = [each for each in notes if each.name == "aim"]
     assert told[0].total is None
     assert told[-1].over
-    assert {each.last["penalty"] for each in told if each.last} == {penalty for penalty, _ in found.tried}
+    assert {each.last["penalty"] for each in told if each.last} == {
+        penalty for penalty, _ in found.tried
+    }
 
 
 def test_the_traversal_tells_its_passes():

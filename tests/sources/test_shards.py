@@ -32,7 +32,9 @@ def stored(draw):
     start, stop = draw(st.integers(0, 7)), len(rows) - draw(st.integers(0, 7))
     n_blocks = -(-(stop - start) // block_rows)
     first = draw(st.integers(0, n_blocks - 1))
-    which = draw(st.sampled_from([range(n_blocks), range(first, draw(st.integers(first + 1, n_blocks)))]))
+    which = draw(
+        st.sampled_from([range(n_blocks), range(first, draw(st.integers(first + 1, n_blocks)))])
+    )
     data = Stored(rows, draw(st.integers(1, 6)))
     piece = draw(st.integers(1, 16)) * rows[0].nbytes
     each = weights
@@ -44,7 +46,9 @@ def stored(draw):
 
 
 def seen(shard, block_rows, which, dtype=np.float64):
-    return [Nested().chunk(block) for block in shard.blocks(Prepare(np.dtype(dtype)), block_rows, which)]
+    return [
+        Nested().chunk(block) for block in shard.blocks(Prepare(np.dtype(dtype)), block_rows, which)
+    ]
 
 
 @given(stored())
@@ -88,7 +92,8 @@ def test_a_piece_is_no_larger_than_asked_or_one_chunk_and_one_is_read_ahead(draw
         list(blocks)
     row_bytes = shard.data.values[0].nbytes
     assert all(
-        (stop - start) * row_bytes <= max(piece, shard.data.chunks[0] * row_bytes) for start, stop in shard.data.reads
+        (stop - start) * row_bytes <= max(piece, shard.data.chunks[0] * row_bytes)
+        for start, stop in shard.data.reads
     )
     needed = min(shard.start + (which.start + 1) * block_rows, shard.stop)
     assert sum(start >= needed for start, _ in early) <= 1
@@ -105,11 +110,15 @@ def test_a_piece_is_no_larger_than_asked_or_one_chunk_and_one_is_read_ahead(draw
     ],
 )
 def test_pieces_are_whole_shards_where_these_are_small_or_whole_chunks(grid, rows):
-    data = mock.Mock(spec=["dtype", "shape", *grid], dtype=np.dtype(np.float32), shape=(10**9, 4), **grid)
+    data = mock.Mock(
+        spec=["dtype", "shape", *grid], dtype=np.dtype(np.float32), shape=(10**9, 4), **grid
+    )
     assert piece_rows(data) == rows
 
 
-@given(tables(columns=(3, 3), kinds=("clouds",)), st.lists(st.integers(0, 2), min_size=1, max_size=4))
+@given(
+    tables(columns=(3, 3), kinds=("clouds",)), st.lists(st.integers(0, 2), min_size=1, max_size=4)
+)
 def test_columns_are_chosen_in_the_order_given(rows, columns):
     prepared = Prepare(rows.dtype, tuple(columns))(rows, Scratch())
     assert prepared.tobytes() == np.stack([rows[:, column] for column in columns], axis=1).tobytes()
@@ -123,12 +132,16 @@ def test_rows_are_divided_in_float64_and_rounded_once():
         == (rows.astype(float) / scale).astype("f4").tolist()
     )
     whole = np.array([[2**24 + 1]], np.int64)
-    assert Prepare(np.dtype(np.float64), None, np.array([2.0]))(whole, Scratch()).tolist() == [[2**23 + 0.5]]
+    assert Prepare(np.dtype(np.float64), None, np.array([2.0]))(whole, Scratch()).tolist() == [
+        [2**23 + 0.5]
+    ]
 
 
 def test_columns_and_scale_go_together():
     rows = np.array([[1, 20, 300]], np.int16)
-    assert Prepare(np.dtype(np.float32), (2, 0), np.array([100.0, 2.0]))(rows, Scratch()).tolist() == [[3.0, 0.5]]
+    assert Prepare(np.dtype(np.float32), (2, 0), np.array([100.0, 2.0]))(
+        rows, Scratch()
+    ).tolist() == [[3.0, 0.5]]
 
 
 def test_rows_that_need_nothing_are_not_copied():
@@ -157,7 +170,9 @@ def test_kernels_see_aligned_rows_and_weights():
 @pytest.mark.parametrize("stored_dtype", ["i1", "<f2", ">f4", ">f8", "?"])
 def test_kernels_see_contiguous_native_floats(stored_dtype):
     rows = np.asfortranarray(np.array([[0, 1], [1, 0], [1, 1]]).astype(stored_dtype))
-    block = next(Shard(0, rows, np.ones(3, ">f4")).blocks(Prepare(np.dtype(np.float32)), 2, range(1, 2)))
+    block = next(
+        Shard(0, rows, np.ones(3, ">f4")).blocks(Prepare(np.dtype(np.float32)), 2, range(1, 2))
+    )
     assert block.rows.flags.c_contiguous
     assert (block.start, block.rows.dtype, block.rows.tolist()) == (2, np.dtype("=f4"), [[1, 1]])
     assert block.weights.dtype == np.dtype("=f8")
@@ -166,7 +181,8 @@ def test_kernels_see_contiguous_native_floats(stored_dtype):
 def test_a_fold_job_merges_its_blocks_as_their_subtree():
     shard = Shard(20, np.arange(10.0).reshape(5, 2), None)
     one, two, three = (
-        Nested().chunk(Block(20 + start, shard.rows[start : start + 2], None)) for start in range(0, 5, 2)
+        Nested().chunk(Block(20 + start, shard.rows[start : start + 2], None))
+        for start in range(0, 5, 2)
     )
     job = FoldJob(Nested(), Prepare(np.dtype(np.float64)), 2)
     assert job(shard, range(3)) == f"(({one}{two}){three})"

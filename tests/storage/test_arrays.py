@@ -12,7 +12,16 @@ import pytest
 import zarr
 from distributed import Client, LocalCluster
 
-from dask_dpmeans import CorruptStoreError, DPMeans, InputError, KernelDPMeans, SpectralDPMeans, fit, load, predict
+from dask_dpmeans import (
+    CorruptStoreError,
+    DPMeans,
+    InputError,
+    KernelDPMeans,
+    SpectralDPMeans,
+    fit,
+    load,
+    predict,
+)
 from dask_dpmeans.api.synthetic import Synthetic, write_synthetic
 from dask_dpmeans.selection.metrics import adjusted_rand_score
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
@@ -23,7 +32,9 @@ from dask_dpmeans.storage.location import Location
 
 BLOCK_ROWS = 64
 ROWS = np.random.default_rng(0).uniform(0, 10, (600, 2))
-MISPLACED = r"{}: a chunk does not match its checksum: {} is damaged, or not the one that was written there"
+MISPLACED = (
+    r"{}: a chunk does not match its checksum: {} is damaged, or not the one that was written there"
+)
 
 
 class StopError(Exception):
@@ -36,7 +47,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     for name, rows in (("run", ROWS), ("other", ROWS[::-1] + 1.0)):
         fit(rows, folder / name, DPMeans(9.0, random_state=0), block_rows=BLOCK_ROWS, threads=1)
-    fit(ROWS, folder / "kernel", KernelDPMeans(0.9, gamma=0.05, random_state=0), block_rows=BLOCK_ROWS, threads=1)
+    fit(
+        ROWS,
+        folder / "kernel",
+        KernelDPMeans(0.9, gamma=0.05, random_state=0),
+        block_rows=BLOCK_ROWS,
+        threads=1,
+    )
     nearest = SpectralDPMeans(0.9, affinity="nearest_neighbors", n_neighbors=5, random_state=0)
     fit(ROWS[:200], folder / "spectral", nearest, block_rows=BLOCK_ROWS)
     predict(folder / "run", ROWS, folder / "out", block_rows=BLOCK_ROWS, threads=1)
@@ -82,11 +99,15 @@ def test_any_two_chunks_of_labels_that_were_exchanged_are_known(at: Path) -> Non
     for one, other in combinations(chunks, 2):
         with exchanged(one, other):
             model = load(at / "run")
-            with pytest.raises(CorruptStoreError, match=MISPLACED.format("labels", f"c/({one.name}|{other.name})")):
+            with pytest.raises(
+                CorruptStoreError, match=MISPLACED.format("labels", f"c/({one.name}|{other.name})")
+            ):
                 model.labels_.compute()
             for number in (int(one.name), int(other.name)):
                 part = model.labels_[number * BLOCK_ROWS + 3 : number * BLOCK_ROWS + 5]
-                with pytest.raises(CorruptStoreError, match=MISPLACED.format("labels", f"c/{number}")):
+                with pytest.raises(
+                    CorruptStoreError, match=MISPLACED.format("labels", f"c/{number}")
+                ):
                     part.compute()
     read_labels(at / "run")
 
@@ -100,7 +121,10 @@ def test_a_part_of_the_labels_whose_chunks_are_in_place_is_read(at: Path) -> Non
 
 def test_a_chunk_or_all_labels_of_another_run_of_the_same_shape_are_known(at: Path) -> None:
     for name in ("labels/c/4", "labels/c", "labels", "digests/labels", "digests"):
-        with exchanged(at / "run" / name, at / "other" / name), pytest.raises(CorruptStoreError, match="labels"):
+        with (
+            exchanged(at / "run" / name, at / "other" / name),
+            pytest.raises(CorruptStoreError, match="labels"),
+        ):
             read_labels(at / "run")
 
 
@@ -116,24 +140,37 @@ def test_a_chunk_of_labels_of_an_earlier_state_of_the_same_run_is_known(tmp_path
         read_labels(run)
 
 
-READS: dict[str, Callable[[Path], Any]] = {"run": load, "kernel": load, "path": read_path, "tree": read_tree}
+READS: dict[str, Callable[[Path], Any]] = {
+    "run": load,
+    "kernel": load,
+    "path": read_path,
+    "tree": read_tree,
+}
 UNREAD = {"tree": {"inertia", "objective"}}
 """Arrays that are for other readers alone."""
 
 
 @pytest.mark.parametrize("kind", READS)
 @pytest.mark.parametrize("what", ["c", ""])
-def test_any_two_arrays_of_the_same_shape_that_were_exchanged_are_known(at: Path, kind: str, what: str) -> None:
+def test_any_two_arrays_of_the_same_shape_that_were_exchanged_are_known(
+    at: Path, kind: str, what: str
+) -> None:
     """Their chunks, or the folders of the arrays; those with the same bytes cannot be told, nor need they be."""
     group, tried = zarr.open_group(at / kind, mode="r"), 0
-    arrays = {name: array for name, array in group.arrays() if name not in {"labels", *UNREAD.get(kind, ())}}
+    arrays = {
+        name: array
+        for name, array in group.arrays()
+        if name not in {"labels", *UNREAD.get(kind, ())}
+    }
     for one, other in combinations(sorted(arrays), 2):
         first, second = arrays[one], arrays[other]
         alike = first.shape == second.shape and first.dtype == second.dtype
         if not alike or first[...].tobytes() == second[...].tobytes():
             continue
         tried += 1
-        known = pytest.raises(CorruptStoreError, match=rf"({one}|{other}) does not hold what was written there")
+        known = pytest.raises(
+            CorruptStoreError, match=rf"({one}|{other}) does not hold what was written there"
+        )
         with exchanged(at / kind / one / what, at / kind / other / what), known:
             READS[kind](at / kind)
     assert tried
@@ -147,13 +184,18 @@ def test_an_embedding_that_was_written_over_is_known(at: Path) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("label", "beyond"), ("squared_distance", "label")])
-def test_predictions_that_lie_in_the_place_of_others_are_known_as_they_are_read(at: Path, one: str, other: str) -> None:
+def test_predictions_that_lie_in_the_place_of_others_are_known_as_they_are_read(
+    at: Path, one: str, other: str
+) -> None:
     with exchanged(at / f"out/{one}/c/2", at / f"out/{one}/c/5"):
         with pytest.raises(CorruptStoreError, match=MISPLACED.format(f"out/{one}", r"c/\d")):
             DPMeans(9.0).fit(ROWS, sample_weight=zarr.open_array(at / f"out/{one}"))
         with pytest.raises(CorruptStoreError, match=MISPLACED.format(f"out/{one}", r"c/\d")):
             fit(ROWS, at / "fitted", DPMeans(9.0), sample_weight=str(at / f"out/{one}"))
-    with exchanged(at / "out" / one, at / "out" / other), pytest.raises(CorruptStoreError, match="another array than"):
+    with (
+        exchanged(at / "out" / one, at / "out" / other),
+        pytest.raises(CorruptStoreError, match="another array than"),
+    ):
         fit(ROWS, at / "fitted", DPMeans(9.0), sample_weight=str(at / f"out/{one}"))
     assert not (at / "fitted").exists()
 
@@ -161,7 +203,10 @@ def test_predictions_that_lie_in_the_place_of_others_are_known_as_they_are_read(
 def test_labels_that_lie_in_the_place_of_others_are_known_as_they_are_compared(at: Path) -> None:
     same = adjusted_rand_score(str(at / "run/labels"), str(at / "out/label"))
     assert same == 1.0
-    with exchanged(at / "out/label/c/0", at / "out/label/c/1"), pytest.raises(CorruptStoreError, match="out/label"):
+    with (
+        exchanged(at / "out/label/c/0", at / "out/label/c/1"),
+        pytest.raises(CorruptStoreError, match="out/label"),
+    ):
         adjusted_rand_score(str(at / "run/labels"), str(at / "out/label"))
 
 
@@ -177,22 +222,37 @@ def test_chunks_of_a_synthetic_store_that_were_exchanged_are_known(
         "member": lambda: zarr.open_group(at / "synth")["rows"],
     }[given]
     fit(data(), at / "before", DPMeans(60.0), threads=2, block_rows=BLOCK_ROWS)
-    known = pytest.raises(CorruptStoreError, match=MISPLACED.format("synth(/rows)?", r"(rows/)?c/[12]/0"))
+    known = pytest.raises(
+        CorruptStoreError, match=MISPLACED.format("synth(/rows)?", r"(rows/)?c/[12]/0")
+    )
     with exchanged(at / "synth/rows/c/1/0", at / "synth/rows/c/2/0"), known:
         fit(data(), at / "fitted", DPMeans(60.0), threads=2, block_rows=BLOCK_ROWS)
 
 
-def test_workers_write_and_compare_digests(at: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_write_and_compare_digests(
+    at: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layout, "RESIDENT_SHARE", 0.0)
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         how = {"client": client, "block_rows": BLOCK_ROWS}
         fit(at / "synth/rows", tmp_path / "run", DPMeans(60.0, random_state=0), **how)
-        fit(at / "synth/rows", tmp_path / "again", DPMeans(60.0, random_state=0), threads=1, block_rows=BLOCK_ROWS)
+        fit(
+            at / "synth/rows",
+            tmp_path / "again",
+            DPMeans(60.0, random_state=0),
+            threads=1,
+            block_rows=BLOCK_ROWS,
+        )
         assert read_labels(tmp_path / "run") == read_labels(tmp_path / "again")
-        tables = [zarr.open_array(tmp_path / name / "digests/labels")[:].tobytes() for name in ("run", "again")]
+        tables = [
+            zarr.open_array(tmp_path / name / "digests/labels")[:].tobytes()
+            for name in ("run", "again")
+        ]
         assert tables[0] == tables[1]
         known = pytest.raises(CorruptStoreError, match=MISPLACED.format("synth/rows", "c/[12]/0"))
         with exchanged(at / "synth/rows/c/1/0", at / "synth/rows/c/2/0"), known:
@@ -246,12 +306,19 @@ def test_arrays_of_others_beside_ours_and_alone_are_read_as_they_are(at: Path) -
 
 
 @pytest.mark.parametrize("shape", [(10,), (10, 3), (1,), (8, 1)])
-def test_a_writer_says_the_digests_of_each_chunk_in_order(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    made = [create(Location.at(tmp_path / name), shape, np.dtype(np.float64), None, 4) for name in "ab"]
+def test_a_writer_says_the_digests_of_each_chunk_in_order(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    made = [
+        create(Location.at(tmp_path / name), shape, np.dtype(np.float64), None, 4) for name in "ab"
+    ]
     values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
     whole = Writer(made)(0, (values, values + 1))
     starts = range(0, shape[0], 4)
-    parts = [Writer(made)(start, (values[start : start + 4], values[start : start + 4] + 1)) for start in starts]
+    parts = [
+        Writer(made)(start, (values[start : start + 4], values[start : start + 4] + 1))
+        for start in starts
+    ]
     assert whole.shape == (-(-shape[0] // 4), 2, 16)
     np.testing.assert_array_equal(whole, np.concatenate(parts))
     assert len({each.tobytes() for each in whole.reshape(-1, 16)}) == whole.size // 16

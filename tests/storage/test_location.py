@@ -79,13 +79,17 @@ def bucket(endpoint: str, tmp_path: Path) -> Location:
 
 
 def in_bucket(endpoint: str, tmp_path: Path) -> Location:
-    return Location.at(f"s3://bucket/{tmp_path.name}", {"endpoint_url": endpoint, "key": "me", "secret": SECRET})
+    return Location.at(
+        f"s3://bucket/{tmp_path.name}", {"endpoint_url": endpoint, "key": "me", "secret": SECRET}
+    )
 
 
 @pytest.fixture(scope="module")
 def rows() -> np.ndarray:
     rng = np.random.default_rng(0)
-    return (rng.uniform(-4, 4, (8, 3))[rng.integers(8, size=3000)] + rng.standard_normal((3000, 3))).astype(np.float32)
+    return (
+        rng.uniform(-4, 4, (8, 3))[rng.integers(8, size=3000)] + rng.standard_normal((3000, 3))
+    ).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -139,18 +143,24 @@ def test_a_fit_from_store_to_store_is_that_in_memory_and_leaves_no_lock(
     assert "lock" not in keys(run)
     out = folder / "out.zarr"
     assert predict(run, data, out).n_rows == 3000
-    np.testing.assert_array_equal(zarr.open_array((out / "label").store(), mode="r")[:], wanted.labels_)
+    np.testing.assert_array_equal(
+        zarr.open_array((out / "label").store(), mode="r")[:], wanted.labels_
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_a_run_goes_on_to_the_same_end(folder: Location, rows: np.ndarray, wanted: DPMeans, steps: int) -> None:
+def test_a_run_goes_on_to_the_same_end(
+    folder: Location, rows: np.ndarray, wanted: DPMeans, steps: int
+) -> None:
     data, run = put(folder / "data.zarr", rows), folder / "run.zarr"
     with pytest.raises(InterruptError):
         fit(data, run, model(), on_step=interrupted_after(steps))
     assert RunStore.at(run).steps.committed() == steps
     with pytest.raises(InputError, match="has not finished: --resume goes on with it"):
         load(run)
-    with pytest.raises(InputError, match="holds a run: --resume goes on with it, --force removes it first"):
+    with pytest.raises(
+        InputError, match="holds a run: --resume goes on with it, --force removes it first"
+    ):
         fit(data, run, model())
     same(fit(data, run, model(None), resume=True), wanted)
 
@@ -163,7 +173,9 @@ def test_force_removes_a_run_and_nothing_else(folder: Location, rows: np.ndarray
     assert keys(folder) == before
     fs, where = run.files()
     fs.pipe_file(f"{where}/notes.txt", b"precious")
-    with pytest.raises(InputError, match=r"also holds notes.txt, no output of ours: move that away first"):
+    with pytest.raises(
+        InputError, match=r"also holds notes.txt, no output of ours: move that away first"
+    ):
         fit(data, run, model(None), force=True)
     assert RunStore.at(run).finished()
     with pytest.raises(InputError, match="no output of ours, so it is never removed"):
@@ -217,7 +229,9 @@ def test_of_two_jobs_that_commit_the_same_step_one_does(folder: Location, rows: 
     with pytest.raises(LockLostError, match="another job has committed step 2 of"):
         store.steps.commit(second, records, False, "other")
     assert store.steps.committed() == 2
-    store.steps.commit(second, records, False, "one")  # as if the answer to the first time had been lost
+    store.steps.commit(
+        second, records, False, "one"
+    )  # as if the answer to the first time had been lost
 
 
 def test_what_a_dead_job_left_after_the_last_commit_does_not_count(
@@ -229,7 +243,10 @@ def test_what_a_dead_job_left_after_the_last_commit_does_not_count(
     fs, where = run.files()
     fs.copy(f"{where}/steps/000002/", f"{where}/steps/000099/", recursive=True)
     word = json.loads(fs.cat_file(f"{where}/steps/000002/zarr.json"))
-    foreign = {"dask_dpmeans": word["attributes"]["dask_dpmeans"] | {"run": "an older one", "committed": 99}}
+    foreign = {
+        "dask_dpmeans": word["attributes"]["dask_dpmeans"]
+        | {"run": "an older one", "committed": 99}
+    }
     fs.rm_file(f"{where}/steps/000099/zarr.json")
     create_group(run / "steps/000099", foreign)
     assert RunStore.at(run).steps.committed() == 2
@@ -271,15 +288,22 @@ def test_a_run_that_was_begun_anew_goes_on_whatever_a_job_left_that_stood_still(
     assert store.steps.restore(batch.State)[0].objective == new.objective
     with pytest.raises(LockLostError, match="another job has committed step 2 of"):
         store.steps.commit(old, records[:2], False, "old", before)
-    with pytest.raises(CorruptStoreError, match="steps/000002/state was written over by a job that stood still"):
+    with pytest.raises(
+        CorruptStoreError, match="steps/000002/state was written over by a job that stood still"
+    ):
         store.steps.restore(batch.State)
     store.steps.commit(last, records, False, "new")
     assert store.steps.restore(batch.State)[0].objective == last.objective
 
 
-def test_a_job_that_stood_still_removes_no_step_of_a_run_begun_anew(folder: Location, rows: np.ndarray) -> None:
+def test_a_job_that_stood_still_removes_no_step_of_a_run_begun_anew(
+    folder: Location, rows: np.ndarray
+) -> None:
     new, old = [step.state for step in iterate(as_source(rows), batch.Method(16.0))][:2]
-    store, records = RunStore.at(folder / "run.zarr"), [Record.of(state, 3000, 0.0) for state in (new, old)]
+    store, records = (
+        RunStore.at(folder / "run.zarr"),
+        [Record.of(state, 3000, 0.0) for state in (new, old)],
+    )
     store.begin({"format": 1})
     store.steps.commit(new, records[:1], False, "new")
     store.steps.commit(replace(old, step=9), records, False, "old", "the run before")
@@ -338,7 +362,9 @@ def test_an_output_that_was_removed_in_part_is_ours_until_it_is_gone(
             with removal_that_ends(number, number) as calls, pytest.raises(CutError):
                 write(target, 16.0, force=True)
             assert len(calls) == number
-            if number > 1 or not RunStore.at(target).finished():  # else all of the old output is there
+            if (
+                number > 1 or not RunStore.at(target).finished()
+            ):  # else all of the old output is there
                 with pytest.raises(InputError, match="has not finished"):
                     RunStore.at(target).open(kind).__enter__()
             else:
@@ -362,7 +388,9 @@ def test_workers_read_and_write_a_bucket_with_the_options_of_the_job(
     same(load(run.url, storage_options=run.options), wanted)
 
 
-def test_xarray_opens_a_run_in_a_bucket(bucket: Location, rows: np.ndarray, wanted: DPMeans) -> None:
+def test_xarray_opens_a_run_in_a_bucket(
+    bucket: Location, rows: np.ndarray, wanted: DPMeans
+) -> None:
     fit(put(bucket / "data.zarr", rows), bucket / "run.zarr", model())
     with xarray.open_zarr((bucket / "run.zarr").store()) as opened:
         np.testing.assert_array_equal(opened["cluster_centers"], wanted.cluster_centers_)
@@ -376,10 +404,18 @@ def call(*arguments: Any) -> Any:
 def test_commands_work_in_a_bucket(
     bucket: Location, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
-    data, run, out = put(bucket / "data.zarr", rows).url, f"{bucket.url}/run.zarr", f"{bucket.url}/out.zarr"
+    data, run, out = (
+        put(bucket / "data.zarr", rows).url,
+        f"{bucket.url}/run.zarr",
+        f"{bucket.url}/out.zarr",
+    )
     endpoint, options = bucket.options["endpoint_url"], []
     if given == "options":
-        options = [part for key, value in bucket.options.items() for part in ("--storage-option", f"{key}={value}")]
+        options = [
+            part
+            for key, value in bucket.options.items()
+            for part in ("--storage-option", f"{key}={value}")
+        ]
     else:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
@@ -391,10 +427,14 @@ def test_commands_work_in_a_bucket(
     ]
     if given == "options":
         said += [
-            call("fit", data, run, "--penalty", 16, "--tol", 0.03, "--init", run, "--force", *options),
+            call(
+                "fit", data, run, "--penalty", 16, "--tol", 0.03, "--init", run, "--force", *options
+            ),
             call("fit", data, run, "--penalty", 16, "--dry-run", *options),
             call("tree", run, f"{bucket.url}/tree.zarr", *options),
-            call("path", data, f"{bucket.url}/path.zarr", "--penalties", "10,100", "--full", *options),
+            call(
+                "path", data, f"{bucket.url}/path.zarr", "--penalties", "10,100", "--full", *options
+            ),
             call("penalty", data, "-k", 3, *options),
             call("synth", "uniform", f"{bucket.url}/synth.zarr", "--rows", 10, *options),
         ]
@@ -437,11 +477,15 @@ def test_places_that_cannot_be_are_refused(rows: np.ndarray, url: str, message: 
 
 
 def test_files_are_read_from_disks_only() -> None:
-    with pytest.raises(InputError, match=r"s3://bucket/rows.npy must be on a local disk: copy it there"):
+    with pytest.raises(
+        InputError, match=r"s3://bucket/rows.npy must be on a local disk: copy it there"
+    ):
         as_source("s3://bucket/rows.npy")
 
 
-def test_an_output_within_the_input_is_refused_there_too(bucket: Location, rows: np.ndarray) -> None:
+def test_an_output_within_the_input_is_refused_there_too(
+    bucket: Location, rows: np.ndarray
+) -> None:
     data = put(bucket / "data.zarr", rows)
     with pytest.raises(InputError, match="lie one within the other"):
         fit(data, data / "run.zarr", model(None))
@@ -450,15 +494,23 @@ def test_an_output_within_the_input_is_refused_there_too(bucket: Location, rows:
 
 
 def test_a_bucket_that_is_not_there_is_named(bucket: Location, rows: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"s3://nowhere/run.zarr/lock cannot be written: The specified bucket"):
+    with pytest.raises(
+        InputError, match=r"s3://nowhere/run.zarr/lock cannot be written: The specified bucket"
+    ):
         fit(rows, Location.at("s3://nowhere/run.zarr", bucket.options), model(None))
 
 
-@pytest.mark.parametrize("options", [{"nonsense": 1}, {"client_kwargs": {"nonsense": 1}}, {"max_concurrency": "x"}])
-def test_options_that_the_file_system_does_not_know_are_named(rows: np.ndarray, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"nonsense": 1}, {"client_kwargs": {"nonsense": 1}}, {"max_concurrency": "x"}]
+)
+def test_options_that_the_file_system_does_not_know_are_named(
+    rows: np.ndarray, options: dict[str, Any]
+) -> None:
     run = Location.at("s3://bucket/run.zarr", options)
     for call_of in (lambda: fit(rows, run, model(None)), lambda: load(run)):
-        with pytest.raises(InputError, match=r"s3://bucket/run.zarr.* cannot be reached.*(nonsense|not supported)"):
+        with pytest.raises(
+            InputError, match=r"s3://bucket/run.zarr.* cannot be reached.*(nonsense|not supported)"
+        ):
             call_of()
 
 
@@ -472,17 +524,33 @@ def test_options_are_refused_where_nothing_is_at_a_url(tmp_path: Path, rows: np.
         lambda: predict(run, data, tmp_path / "out.zarr", storage_options=options),
         lambda: write_path(path, tmp_path / "path.zarr", storage_options=options),
         lambda: read_path(tmp_path / "path.zarr", storage_options=options),
-        lambda: write_tree(cluster_tree(model().fit(rows)), tmp_path / "tree.zarr", storage_options=options),
+        lambda: write_tree(
+            cluster_tree(model().fit(rows)), tmp_path / "tree.zarr", storage_options=options
+        ),
         lambda: read_tree(tmp_path / "tree.zarr", storage_options=options),
-        lambda: write_synthetic(Synthetic("uniform", 10, 2, 0, 0), tmp_path / "synth.zarr", storage_options=options),
+        lambda: write_synthetic(
+            Synthetic("uniform", 10, 2, 0, 0), tmp_path / "synth.zarr", storage_options=options
+        ),
     ):
-        with pytest.raises(InputError, match="storage options are for URLs, and no URL is given here: leave anon out"):
+        with pytest.raises(
+            InputError,
+            match="storage options are for URLs, and no URL is given here: leave anon out",
+        ):
             refused()
-    for command in (["fit", data, run, "--penalty", 16], ["show", run], ["synth", "uniform", tmp_path / "synth.zarr"]):
+    for command in (
+        ["fit", data, run, "--penalty", 16],
+        ["show", run],
+        ["synth", "uniform", tmp_path / "synth.zarr"],
+    ):
         said = call(*command, "--storage-option", "anon=true")
         assert said.exit_code == 2
         assert "leave anon out" in said.output
-    assert fit(data, "memory://only/run.zarr", model(), storage_options={"skip_instance_cache": True}).n_clusters_ > 1
+    assert (
+        fit(
+            data, "memory://only/run.zarr", model(), storage_options={"skip_instance_cache": True}
+        ).n_clusters_
+        > 1
+    )
 
 
 @pytest.mark.parametrize("beginning", ["file://", "local://"])
@@ -491,14 +559,21 @@ def test_urls_of_this_machine_are_paths(tmp_path: Path, beginning: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run*.zarr", "run?.zarr", "run[1].zarr"])
-def test_an_output_by_whose_name_others_could_be_removed_is_refused(rows: np.ndarray, name: str) -> None:
+def test_an_output_by_whose_name_others_could_be_removed_is_refused(
+    rows: np.ndarray, name: str
+) -> None:
     fit(rows, "memory://shared/run1.zarr", model())
-    with pytest.raises(InputError, match=r"holds one of \* \? \[, by which more could be removed: give another output"):
+    with pytest.raises(
+        InputError,
+        match=r"holds one of \* \? \[, by which more could be removed: give another output",
+    ):
         fit(rows, f"memory://shared/{name}", model(None))
     assert load("memory://shared/run1.zarr").n_clusters_ > 1
 
 
-def test_a_store_that_does_not_answer_fails_at_one_question_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_fails_at_one_question_a_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = []
 
     def no_answer(self: Any, path: str, **_: Any) -> bytes:
@@ -507,7 +582,9 @@ def test_a_store_that_does_not_answer_fails_at_one_question_a_try(monkeypatch: p
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", no_answer)
     monkeypatch.setattr(checked_store, "PAUSES", (0.0, 0.0))
-    with pytest.raises(InputError, match=r"data: memory://silent/rows\.zarr does not answer: no answer"):
+    with pytest.raises(
+        InputError, match=r"data: memory://silent/rows\.zarr does not answer: no answer"
+    ):
         as_source("memory://silent/rows.zarr")
     assert [path.strip("/") for path in asked] == ["silent/rows.zarr/zarr.json"] * 3
 
@@ -523,7 +600,17 @@ def test_a_store_that_falls_silent_in_a_fit_stops_it_and_it_can_go_on(
     tmp_path: Path, rows: np.ndarray, wanted: DPMeans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(tmp_path / "rows.npy", rows)
-    command = ["fit", tmp_path / "rows.npy", "memory://silent/run.zarr", "--penalty", 16, "--tol", 0.03, "--seed", 0]
+    command = [
+        "fit",
+        tmp_path / "rows.npy",
+        "memory://silent/run.zarr",
+        "--penalty",
+        16,
+        "--tol",
+        0.03,
+        "--seed",
+        0,
+    ]
     answering = {name: getattr(MemoryFileSystem, name) for name in ("pipe_file", "cat_file", "ls")}
 
     def silent(*_: Any, **__: Any) -> None:
@@ -539,7 +626,9 @@ def test_a_store_that_falls_silent_in_a_fit_stops_it_and_it_can_go_on(
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", fall_silent)
     stopped = call(*command)
     assert stopped.exit_code == 3, stopped.output
-    assert "no answer; the same command with --resume goes on with memory://silent" in stopped.output
+    assert (
+        "no answer; the same command with --resume goes on with memory://silent" in stopped.output
+    )
     refused = call(*command)
     assert refused.exit_code == 1
     assert "memory://silent/run.zarr does not answer: no answer" in refused.output
@@ -578,7 +667,9 @@ def test_of_many_that_create_a_file_one_does(folder: Location) -> None:
     assert fs.cat_file(f"{where}/file") == b"x" * done[0]
 
 
-def test_a_file_system_without_conditional_writes_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_conditional_writes_is_asked_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plain = MemoryFileSystem.pipe_file
 
     def unconditional(self: Any, path: str, value: bytes) -> None:
@@ -644,7 +735,9 @@ def test_rows_are_read_over_http(
             with monkeypatch.context() as patch:
                 patch.setattr(Quiet, "failing", True)
                 patch.setattr(checked_store, "PAUSES", (0.01,))
-                with pytest.raises(OSError, match=r"rows 0 to 3,000 of .* cannot be read: 500, message='Internal"):
+                with pytest.raises(
+                    OSError, match=r"rows 0 to 3,000 of .* cannot be read: 500, message='Internal"
+                ):
                     as_source(url)
             (tmp_path / "data.zarr/c/2/0").unlink()
             with pytest.raises(CorruptStoreError, match=r"chunk c/2/0 of .*data.zarr.* is missing"):

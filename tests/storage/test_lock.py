@@ -21,7 +21,13 @@ from click.testing import CliRunner
 from dask_dpmeans import DPMeans, InputError, fit
 from dask_dpmeans.cli import main
 from dask_dpmeans.errors import LockLostError
-from dask_dpmeans.selection.penalty import penalty_for, penalty_path, read_path, stored_path, write_path
+from dask_dpmeans.selection.penalty import (
+    penalty_for,
+    penalty_path,
+    read_path,
+    stored_path,
+    write_path,
+)
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.lock import NAME, Lock, only_job
 from dask_dpmeans.storage.step_log import CheckpointFiles
@@ -54,7 +60,9 @@ def path(request, tmp_path, monkeypatch):
 @pytest.fixture
 def holder(tmp_path):
     """Another process that holds the lock of a folder."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -90,7 +98,10 @@ def test_a_folder_that_something_was_written_to_stays(tmp_path):
 def test_a_second_job_is_refused_with_the_name_of_the_first(path):
     with (
         only_job(path),
-        pytest.raises(InputError, match=rf"run is being written by another job, process {os.getpid()} on \S+: wait"),
+        pytest.raises(
+            InputError,
+            match=rf"run is being written by another job, process {os.getpid()} on \S+: wait",
+        ),
         only_job(path),
     ):
         pytest.fail("two jobs")
@@ -131,7 +142,9 @@ def test_of_many_that_try_at_once_one_at_a_time_has_it(tmp_path):
     assert most == [1]
 
 
-def test_the_lock_of_a_process_of_this_machine_holds_until_it_is_killed(holder, tmp_path, monkeypatch):
+def test_the_lock_of_a_process_of_this_machine_holds_until_it_is_killed(
+    holder, tmp_path, monkeypatch
+):
     monkeypatch.setattr(lock, "LEASE", 600.0)
     path = str(tmp_path / "run")
     with pytest.raises(InputError, match=rf"another job, process {holder.pid} on"), only_job(path):
@@ -152,7 +165,9 @@ def test_a_killed_process_of_this_machine_is_known_without_locks_of_the_kernel(p
         assert there(path)
 
 
-@pytest.mark.parametrize("word", [{"host": "elsewhere", "process": 1, "owner": "it", "beats": 3}, {}, {"host": 3}])
+@pytest.mark.parametrize(
+    "word", [{"host": "elsewhere", "process": 1, "owner": "it", "beats": 3}, {}, {"host": 3}]
+)
 def test_a_lock_from_elsewhere_is_taken_after_a_lease_without_a_sign(path, word, monkeypatch):
     write_lock(path, **word)
     started = monotonic()
@@ -203,7 +218,9 @@ def test_a_lock_that_its_holder_removes_just_now_is_made_anew(tmp_path, monkeypa
             os.unlink(path)
         return opened[-1]
 
-    monkeypatch.setattr(lock, "os", type("", (), vars(os) | {"open": staticmethod(open_and_remove)}))
+    monkeypatch.setattr(
+        lock, "os", type("", (), vars(os) | {"open": staticmethod(open_and_remove)})
+    )
     with only_job(str(tmp_path)) as held:
         held.check()
         assert os.path.samestat(os.fstat(held.descriptor), os.stat(tmp_path / NAME))
@@ -212,7 +229,9 @@ def test_a_lock_that_its_holder_removes_just_now_is_made_anew(tmp_path, monkeypa
 
 @pytest.fixture
 def rows(tmp_path):
-    array = zarr.create_array(tmp_path / "rows.zarr", shape=(500, 2), chunks=(100, 2), dtype=np.float64)
+    array = zarr.create_array(
+        tmp_path / "rows.zarr", shape=(500, 2), chunks=(100, 2), dtype=np.float64
+    )
     array[:] = np.random.default_rng(0).uniform(0, 10, (500, 2))
     return tmp_path / "rows.zarr"
 
@@ -268,14 +287,18 @@ def refused_command(rows, place):
 
 @pytest.mark.parametrize("second", SECONDS)
 @pytest.mark.parametrize("first", [choose_path, choose_penalty, write_a_path])
-def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, tmp_path, monkeypatch, first, second):
+def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(
+    rows, tmp_path, monkeypatch, first, second
+):
     place, refused, save = tmp_path / "kept", [], CheckpointFiles.save
 
     def saving(store, name, content):
         save(store, name, content)
         if not refused:
             refused.append("")
-            with pytest.raises(InputError, match=r"another job|of another kind|--force removes it first") as error:
+            with pytest.raises(
+                InputError, match=r"another job|of another kind|--force removes it first"
+            ) as error:
                 SECONDS[second](rows, place)
             refused.append(str(error.value))
 
@@ -284,7 +307,11 @@ def test_a_second_job_on_a_checkpoint_is_refused_and_the_first_ends_well(rows, t
     monkeypatch.undo()
     assert len(refused) == 2
     alone = first(rows, tmp_path / "alone")
-    assert found.penalties.tolist() == alone.penalties.tolist() if first != choose_penalty else found == alone
+    assert (
+        found.penalties.tolist() == alone.penalties.tolist()
+        if first != choose_penalty
+        else found == alone
+    )
     if first == write_a_path:
         assert read_path(place).inertias.tolist() == found.inertias.tolist()
     assert place.exists() is (first != choose_penalty)
@@ -296,7 +323,9 @@ def test_fits_that_lost_the_lock_are_kept_no_more(rows, tmp_path, monkeypatch, f
     place, save = tmp_path / "kept", CheckpointFiles.save
 
     def steal(store, name, content):
-        Path(place, NAME).write_text(json.dumps({"owner": "other", "host": "elsewhere", "process": 1}))
+        Path(place, NAME).write_text(
+            json.dumps({"owner": "other", "host": "elsewhere", "process": 1})
+        )
         save(store, name, content)
 
     monkeypatch.setattr(CheckpointFiles, "save", steal)
@@ -311,7 +340,9 @@ def test_a_fit_that_lost_its_lock_commits_no_more(rows, tmp_path):
     def steal(number, record, n_rows):
         seen.append(number)
         if number == 2:
-            Path(run, NAME).write_text(json.dumps({"owner": "other", "host": "elsewhere", "process": 1}))
+            Path(run, NAME).write_text(
+                json.dumps({"owner": "other", "host": "elsewhere", "process": 1})
+            )
 
     with pytest.raises(LockLostError, match="process 1 on elsewhere"):
         fit(rows, run, DPMeans(1.0, random_state=0, tol=0.0), on_step=steal, threads=1)

@@ -34,8 +34,12 @@ from dask_dpmeans.storage.step_log import StepLog
 @pytest.fixture
 def data(tmp_path: Path) -> str:
     rng = np.random.default_rng(0)
-    rows = (rng.uniform(-4, 4, (8, 3))[rng.integers(8, size=3000)] + rng.standard_normal((3000, 3))).astype(np.float32)
-    array = zarr.create_array(tmp_path / "data.zarr", shape=rows.shape, chunks=(700, 3), dtype=rows.dtype)
+    rows = (
+        rng.uniform(-4, 4, (8, 3))[rng.integers(8, size=3000)] + rng.standard_normal((3000, 3))
+    ).astype(np.float32)
+    array = zarr.create_array(
+        tmp_path / "data.zarr", shape=rows.shape, chunks=(700, 3), dtype=rows.dtype
+    )
     array[:] = rows
     return str(tmp_path / "data.zarr")
 
@@ -110,12 +114,20 @@ def test_an_unfinished_run_does_not_load(tmp_path: Path, data: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_a_resumed_run_ends_in_the_same_bytes(tmp_path: Path, data: str, run: Path, steps: int) -> None:
+def test_a_resumed_run_ends_in_the_same_bytes(
+    tmp_path: Path, data: str, run: Path, steps: int
+) -> None:
     other = tmp_path / "other.zarr"
     with pytest.raises(InterruptError):
         fit(data, other, DPMeans(16.0, random_state=0), on_step=interrupted_after(steps))
     numbers = []
-    fit(data, other, DPMeans(16.0, random_state=0), resume=True, on_step=lambda number, *_: numbers.append(number))
+    fit(
+        data,
+        other,
+        DPMeans(16.0, random_state=0),
+        resume=True,
+        on_step=lambda number, *_: numbers.append(number),
+    )
     assert numbers[0] == steps + 1
     for name, array in zarr.open_group(run, mode="r").arrays():
         if name != "seconds":
@@ -200,7 +212,9 @@ def test_a_missing_chunk_of_labels_is_an_error(run: Path) -> None:
 
 
 def test_an_output_that_exists_is_refused(data: str, run: Path) -> None:
-    with pytest.raises(InputError, match="holds a run: --resume goes on with it, --force removes it"):
+    with pytest.raises(
+        InputError, match="holds a run: --resume goes on with it, --force removes it"
+    ):
         fit(data, run, DPMeans(16.0))
 
 
@@ -211,7 +225,9 @@ def test_force_removes_a_run_of_ours(data: str, run: Path) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("kind", ["folder", "file", "zarr"])
-def test_nothing_but_ours_is_ever_removed(tmp_path: Path, data: str, force: bool, kind: str) -> None:
+def test_nothing_but_ours_is_ever_removed(
+    tmp_path: Path, data: str, force: bool, kind: str
+) -> None:
     target = tmp_path / "precious"
     if kind == "file":
         target.write_text("precious")
@@ -229,7 +245,9 @@ def test_nothing_but_ours_is_ever_removed(tmp_path: Path, data: str, force: bool
 def test_bad_input_writes_nothing(tmp_path: Path, data: str) -> None:
     zarr.open_array(data, mode="r+")[1234, 1] = np.nan
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match=r"data contains NaN .* at row 1,234 \(chunk 1, its row 534\), column 1"):
+    with pytest.raises(
+        InputError, match=r"data contains NaN .* at row 1,234 \(chunk 1, its row 534\), column 1"
+    ):
         fit(data, tmp_path / "run.zarr", DPMeans(16.0))
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -247,18 +265,26 @@ def test_a_run_of_an_older_format_is_not_gone_on_with_and_that_is_said(
 ) -> None:
     older = {"format": 6, "kind": "run", "random_state": 0}
     for group in (run, run / "steps"):
-        zarr.open_group(group, mode="r+").attrs.put(signed({MARKER: older, "committed": 1, "converged": False}))
+        zarr.open_group(group, mode="r+").attrs.put(
+            signed({MARKER: older, "committed": 1, "converged": False})
+        )
     if not whole:
         (run / "zarr.json").unlink()
     before = sorted(run.rglob("*"))
-    with pytest.raises(InputError, match=r"is of format 6, this version reads format 8: open it with the version that"):
+    with pytest.raises(
+        InputError,
+        match=r"is of format 6, this version reads format 8: open it with the version that",
+    ):
         fit(tmp_path / "no rows are asked for", run, DPMeans(16.0), resume=True)
     assert sorted(run.rglob("*")) == before
     assert fit(data, run, DPMeans(16.0), force=True).n_clusters_ > 1
 
 
 def test_a_changed_digit_in_the_metadata_is_an_error(run: Path) -> None:
-    for path, read in ((run / "zarr.json", load), (run / "steps/zarr.json", lambda run: RunStore.at(run).begun())):
+    for path, read in (
+        (run / "zarr.json", load),
+        (run / "steps/zarr.json", lambda run: RunStore.at(run).begun()),
+    ):
         path.write_text(path.read_text().replace('"penalty": 16.0', '"penalty": 17.0'))
         with pytest.raises(CorruptStoreError, match="the attributes do not match their digest"):
             read(run)
@@ -302,7 +328,9 @@ def test_resume_of_a_finished_run_checks_what_it_is(data: str, run: Path) -> Non
         fit(zarr.open_array(data)[:] * 2, run, DPMeans(16.0), resume=True)
 
 
-def test_a_run_that_stopped_at_max_iter_goes_on_with_a_higher_one(tmp_path: Path, data: str, run: Path) -> None:
+def test_a_run_that_stopped_at_max_iter_goes_on_with_a_higher_one(
+    tmp_path: Path, data: str, run: Path
+) -> None:
     other = tmp_path / "other.zarr"
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
         fit(data, other, DPMeans(16.0, max_iter=2, random_state=0))
@@ -349,11 +377,15 @@ def test_scaling_and_columns_travel_with_the_run(tmp_path: Path, data: str) -> N
     deviation = rows[:, [2, 0]].astype(np.float64).std(axis=0)
     np.testing.assert_allclose(scaled.feature_scale_, deviation, rtol=1e-12)
     divided = (rows[:, [2, 0]] / scaled.feature_scale_).astype(np.float32)
-    squared = ((divided[:, np.newaxis].astype(np.float64) - scaled.cluster_centers_) ** 2).sum(axis=2)
+    squared = ((divided[:, np.newaxis].astype(np.float64) - scaled.cluster_centers_) ** 2).sum(
+        axis=2
+    )
     np.testing.assert_array_equal(scaled.labels_.compute(), squared.argmin(axis=1))
     np.testing.assert_array_equal(scaled.predict(rows), squared.argmin(axis=1))
     predict(tmp_path / "run.zarr", rows, tmp_path / "out.zarr")
-    np.testing.assert_array_equal(zarr.open_array(tmp_path / "out.zarr/label")[:], squared.argmin(axis=1))
+    np.testing.assert_array_equal(
+        zarr.open_array(tmp_path / "out.zarr/label")[:], squared.argmin(axis=1)
+    )
     warm = fit(rows, tmp_path / "warm.zarr", DPMeans(2.0, init=scaled), columns=[2, 0], scale="std")
     np.testing.assert_allclose(warm.init, scaled.cluster_centers_ * deviation, rtol=1e-12)
 
@@ -374,7 +406,13 @@ def test_directions_after_scaling_travel_with_the_run(tmp_path: Path, data: str)
     out = xarray.open_zarr(tmp_path / "out.zarr")
     np.testing.assert_array_equal(out.label, found.labels_.compute())
     np.testing.assert_allclose(out.squared_distance, squared.min(axis=1), atol=1e-6)
-    warm = fit(rows, tmp_path / "warm.zarr", clone(model).set_params(init=found), columns=[2, 0], scale="std")
+    warm = fit(
+        rows,
+        tmp_path / "warm.zarr",
+        clone(model).set_params(init=found),
+        columns=[2, 0],
+        scale="std",
+    )
     np.testing.assert_allclose(warm.cluster_centers_, found.cluster_centers_, rtol=1e-12)
 
 
@@ -386,14 +424,18 @@ def test_a_run_of_directions_that_is_resumed_ends_in_the_same_bytes_and_in_no_ot
     whole = fit(data, tmp_path / "whole.zarr", model)
     with pytest.raises(InterruptError):
         fit(data, tmp_path / "run.zarr", model, on_step=interrupted_after(2))
-    with pytest.raises(InputError, match="begun with other parameters: metric cosine, not euclidean"):
+    with pytest.raises(
+        InputError, match="begun with other parameters: metric cosine, not euclidean"
+    ):
         fit(data, tmp_path / "run.zarr", DPMeans(0.2, search=search, random_state=0), resume=True)
     resumed = fit(data, tmp_path / "run.zarr", model, resume=True)
     assert resumed.cluster_centers_.tobytes() == whole.cluster_centers_.tobytes()
     assert resumed.objective_ == whole.objective_
 
 
-def test_predictions_are_labels_squared_distances_and_rows_beyond(tmp_path: Path, run: Path) -> None:
+def test_predictions_are_labels_squared_distances_and_rows_beyond(
+    tmp_path: Path, run: Path
+) -> None:
     rows = np.random.default_rng(9).standard_normal((2000, 3)) * 4
     found = predict(run, rows, tmp_path / "out.zarr")
     centers = load(run).cluster_centers_
@@ -446,7 +488,9 @@ def test_synthetic_stores_are_the_same_for_one_seed(tmp_path: Path) -> None:
 
 def test_force_never_removes_what_is_not_ours(tmp_path: Path, data: str, run: Path) -> None:
     (run / "notes.txt").write_text("precious")
-    with pytest.raises(InputError, match=r"also holds notes.txt, no output of ours: move that away first"):
+    with pytest.raises(
+        InputError, match=r"also holds notes.txt, no output of ours: move that away first"
+    ):
         fit(data, run, DPMeans(16.0), force=True)
     assert load(run).penalty == 16.0
     (tmp_path / "project").mkdir()
@@ -474,7 +518,9 @@ def test_force_removes_nothing_where_a_foreign_file_lies_deep_within(
     (run / foreign).parent.mkdir(parents=True, exist_ok=True)
     (run / foreign).write_text("precious")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match=rf"also holds {foreign}, no output of ours: move that away first"):
+    with pytest.raises(
+        InputError, match=rf"also holds {foreign}, no output of ours: move that away first"
+    ):
         fit(data, run, DPMeans(16.0), force=True)
     assert sorted(tmp_path.rglob("*")) == before
     (run / foreign).unlink()
@@ -486,7 +532,9 @@ def test_force_follows_no_link_out_of_an_output(tmp_path: Path, data: str, run: 
     shutil.copytree(run / "labels", precious)
     shutil.rmtree(run / "labels")
     (run / "labels").symlink_to(precious)
-    with pytest.raises(InputError, match="also holds labels, no output of ours: move that away first"):
+    with pytest.raises(
+        InputError, match="also holds labels, no output of ours: move that away first"
+    ):
         fit(data, run, DPMeans(16.0), force=True)
     (run / "labels").unlink()
     (run / "labels").mkdir()
@@ -510,7 +558,9 @@ def test_a_run_without_a_committed_step_is_begun_anew_unasked_and_one_with_some_
     assert RunStore.at(other).begun()
     with pytest.raises(InterruptError):
         fit(data, other, DPMeans(16.0, random_state=0), on_step=interrupted_after(1))
-    with pytest.raises(InputError, match="holds a run: --resume goes on with it, --force removes it first"):
+    with pytest.raises(
+        InputError, match="holds a run: --resume goes on with it, --force removes it first"
+    ):
         fit(data, other, DPMeans(16.0, random_state=0))
     fit(data, other, DPMeans(16.0, random_state=0), resume=True)
     np.testing.assert_array_equal(load(other).labels_.compute(), load(run).labels_.compute())
@@ -527,7 +577,9 @@ def test_resume_does_not_replace_a_result_whose_steps_are_lost(data: str, run: P
 def test_damaged_labels_are_an_error_that_names_them(run: Path, harm: str) -> None:
     path = chunk_files(run / "labels")[0]
     whole = path.read_bytes()
-    path.write_bytes(whole[:40] if harm == "cut" else whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    path.write_bytes(
+        whole[:40] if harm == "cut" else whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]
+    )
     with pytest.raises(CorruptStoreError, match="labels: a chunk does not match its checksum"):
         load(run).labels_.compute()
 
@@ -541,18 +593,31 @@ def stop(number: int, *_: object) -> None:
         raise StopError
 
 
-def test_a_run_does_not_go_on_with_rows_of_the_same_moments_but_another_objective(tmp_path: Path) -> None:
+def test_a_run_does_not_go_on_with_rows_of_the_same_moments_but_another_objective(
+    tmp_path: Path,
+) -> None:
     half = np.random.default_rng(0).integers(0, 20, (1000, 2)).astype(np.float64)
     rows = np.concatenate([half, -half])  # sums and means of which are exact in any order
     made = zarr.create_array(tmp_path / "rows.zarr", data=rows, chunks=(500, 2))
     with pytest.raises(StopError):
-        fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(30.0, random_state=0), on_step=stop)
+        fit(
+            tmp_path / "rows.zarr",
+            tmp_path / "run.zarr",
+            DPMeans(30.0, random_state=0),
+            on_step=stop,
+        )
     made[:, 1] = np.sort(rows[:, 1])
-    with pytest.raises(InputError, match=r"the last step of .*run\.zarr has the objective .*: the input has changed"):
+    with pytest.raises(
+        InputError,
+        match=r"the last step of .*run\.zarr has the objective .*: the input has changed",
+    ):
         fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(30.0), resume=True)
     made[:] = rows
     found = fit(tmp_path / "rows.zarr", tmp_path / "run.zarr", DPMeans(30.0), resume=True)
-    assert found.objective_ == fit(tmp_path / "rows.zarr", tmp_path / "whole.zarr", DPMeans(30.0)).objective_
+    assert (
+        found.objective_
+        == fit(tmp_path / "rows.zarr", tmp_path / "whole.zarr", DPMeans(30.0)).objective_
+    )
 
 
 FOREIGN = {
@@ -575,7 +640,9 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("where", "value"), [(where, value) for where, values in FOREIGN.values() for value in values])
+@pytest.mark.parametrize(
+    ("where", "value"), [(where, value) for where, values in FOREIGN.values() for value in values]
+)
 def test_attributes_of_other_types_are_refused_though_they_are_signed(
     run: Path, where: tuple[str, ...], value: object
 ) -> None:
@@ -587,7 +654,10 @@ def test_attributes_of_other_types_are_refused_though_they_are_signed(
     at[where[-1]] = value
     metadata["attributes"] = signed(metadata["attributes"])
     file.write_text(json.dumps(metadata))
-    with pytest.raises(CorruptStoreError, match=r"run\.zarr/zarr\.json: the attributes are not those of a run of ours"):
+    with pytest.raises(
+        CorruptStoreError,
+        match=r"run\.zarr/zarr\.json: the attributes are not those of a run of ours",
+    ):
         load(run)
 
 
@@ -623,7 +693,15 @@ def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_one(run: Path, d
     assert RunStore.at(target).finished()
     with pytest.MonkeyPatch.context() as patch:
         for question in ("cat_file", "ls"):
-            patch.setattr(type(fs), question, lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no answer")))
-        for ask in (RunStore.at(target).finished, RunStore.at(target).begun, partial(_is_free, Location.at(target))):
+            patch.setattr(
+                type(fs),
+                question,
+                lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no answer")),
+            )
+        for ask in (
+            RunStore.at(target).finished,
+            RunStore.at(target).begun,
+            partial(_is_free, Location.at(target)),
+        ):
             with pytest.raises(ConnectionError, match="no answer"):
                 ask()

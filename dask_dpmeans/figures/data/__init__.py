@@ -1,13 +1,6 @@
 """The numbers of pictures; `dask_dpmeans.figures.plot` draws them."""
 
-from dask_dpmeans.figures.data.clusters import (
-    Profile,
-    Shares,
-    Sizes,
-    profile,
-    sharing,
-    sizes,
-)
+from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
 from dask_dpmeans.figures.data.columns import Model, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
 from dask_dpmeans.figures.data.rows import Density, DensityOptions, density, edge, rows_of

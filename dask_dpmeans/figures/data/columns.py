@@ -26,7 +26,9 @@ def attribute(model: Model, name: str, what: str) -> Any:
 
 def centers_of(model: Model, what: str) -> Float64Array:
     """Return the centers, (k, d); `what` names the picture in an error."""
-    centers: Float64Array = attribute(model, "cluster_centers_", f"centers of rows, which {what} needs")
+    centers: Float64Array = attribute(
+        model, "cluster_centers_", f"centers of rows, which {what} needs"
+    )
     return centers
 
 
@@ -63,11 +65,15 @@ def checked_names(model: Model, given: Sequence[str] | None) -> list[str]:
     return [str(name) for name in given]
 
 
-def column_numbers(model: Model, names: list[str], columns: Sequence[int | str] | None) -> list[int] | None:
+def column_numbers(
+    model: Model, names: list[str], columns: Sequence[int | str] | None
+) -> list[int] | None:
     """Return the numbers of one or two columns of the centers, given by name or by column of X."""
     if columns is None:
         return None
-    refusal = f"columns must be one or two different columns of the fit, got {checks.shown(columns)}"
+    refusal = (
+        f"columns must be one or two different columns of the fit, got {checks.shown(columns)}"
+    )
     is_list = isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str | bytes)
     if not is_list or np.ndim(columns) != 1:
         raise InputError(refusal)

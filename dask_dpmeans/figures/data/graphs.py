@@ -27,7 +27,9 @@ class Drawable(NamedTuple):
     """(n,); -1 for nodes without a cluster."""
 
 
-def drawable(graph: ArrayLike | AnyPlace | RowSource, labels: ArrayLike, **where: Unpack[Stored]) -> Drawable:
+def drawable(
+    graph: ArrayLike | AnyPlace | RowSource, labels: ArrayLike, **where: Unpack[Stored]
+) -> Drawable:
     """Return a graph that is small enough to draw, with the clusters of its nodes.
 
     Parameters
@@ -46,7 +48,9 @@ def drawable(graph: ArrayLike | AnyPlace | RowSource, labels: ArrayLike, **where
         source = as_source(as_graph(graph), sparse=True, **where)
     n = source.plan.n_rows
     if n > MOST_NODES:
-        raise InputError(f"the graph has {n:,} nodes, and up to {MOST_NODES:,} can be drawn: {SMALLER}")
+        raise InputError(
+            f"the graph has {n:,} nodes, and up to {MOST_NODES:,} can be drawn: {SMALLER}"
+        )
     adjacency = source.fold(Adjacency(), name="links")
     if adjacency.nnz > 2 * MOST_LINKS:
         links = f"{adjacency.nnz // 2:,} links, and up to {MOST_LINKS:,} can be drawn"

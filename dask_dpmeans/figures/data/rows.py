@@ -166,7 +166,9 @@ def rows_of(
     return source
 
 
-def _plane(source: RowSource, names: list[str], columns: list[int] | None) -> tuple[Plane, Float64Array, list[str]]:
+def _plane(
+    source: RowSource, names: list[str], columns: list[int] | None
+) -> tuple[Plane, Float64Array, list[str]]:
     """Return the plane, the standard deviations along its axes, (a,), and their labels."""
     d = source.n_features
     if columns is None and d > 2:
@@ -187,11 +189,16 @@ def _principal_plane(source: RowSource) -> tuple[Plane, Float64Array, list[str]]
     values, directions = np.maximum(values[[-1, -2]], 0.0), vectors[:, [-1, -2]]
     signs = np.sign(directions[np.abs(directions).argmax(axis=0), [0, 1]])
     shares = values / max(source.summary.squares.sum(), np.finfo(np.float64).tiny)
-    axes = [f"principal direction {number}, {share:.0%} of the variance" for number, share in enumerate(shares, 1)]
+    axes = [
+        f"principal direction {number}, {share:.0%} of the variance"
+        for number, share in enumerate(shares, 1)
+    ]
     return Plane(mean, directions * signs), np.sqrt(values / source.summary.weight), axes
 
 
-def _window(source: RowSource, plane: Plane, deviations: Float64Array) -> tuple[Float64Array, Float64Array]:
+def _window(
+    source: RowSource, plane: Plane, deviations: Float64Array
+) -> tuple[Float64Array, Float64Array]:
     """Return two corners, (a,): some deviations from the mean, or the bounds of the rows."""
     found, origin = source.summary, plane.origin @ plane.directions
     lowest = plane.directions * found.lowest[:, np.newaxis]

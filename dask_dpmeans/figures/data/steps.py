@@ -35,6 +35,9 @@ def history(model: Model) -> History:
         records = attribute(model, "history_", "steps")
     if not records:
         raise InputError("the history has no steps: fit first")
-    columns = {field.name: np.array([getattr(record, field.name) for record in records]) for field in fields(Record)}
+    columns = {
+        field.name: np.array([getattr(record, field.name) for record in records])
+        for field in fields(Record)
+    }
     changes = {name: columns[name] for name in ("births", "deaths", *MOVES) if columns[name].any()}
     return History(columns["objective"], columns["n_clusters"], changes)

@@ -28,7 +28,9 @@ def new_figure(figure: AnyFigure | None, width: float, height: float) -> AnyFigu
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def stacked_axes(figure: AnyFigure, names: list[str], heights: list[float] | None = None) -> list[Axes]:
+def stacked_axes(
+    figure: AnyFigure, names: list[str], heights: list[float] | None = None
+) -> list[Axes]:
     """Add panels with names over one shared horizontal axis."""
     panels = figure.subplots(len(names), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     for axes, name in zip(panels, names, strict=True):

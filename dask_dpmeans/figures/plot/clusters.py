@@ -150,7 +150,9 @@ class SharingOptions(TypedDict, total=False):
     max_centers: int
 
 
-def sharing(model: HDPMeans, figure: AnyFigure | None = None, **most: Unpack[SharingOptions]) -> AnyFigure:
+def sharing(
+    model: HDPMeans, figure: AnyFigure | None = None, **most: Unpack[SharingOptions]
+) -> AnyFigure:
     """Draw the shares of the global centers in the weight of each data set.
 
     Parameters

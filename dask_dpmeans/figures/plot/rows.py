@@ -87,12 +87,16 @@ def _draw_plane(figure: AnyFigure, axes: Axes, found: data.Density) -> None:
     margin = np.where(margin > 0, margin, 0.5)
     if found.points is not None:
         size = within(4000 / len(found.points), 2, 12)
-        axes.scatter(found.points[:, 0], found.points[:, 1], size, color=GREY, linewidth=0, rasterized=True)
+        axes.scatter(
+            found.points[:, 0], found.points[:, 1], size, color=GREY, linewidth=0, rasterized=True
+        )
     elif found.counts is not None:
         shown = np.ma.masked_equal(found.counts.T, 0)
         norm = LogNorm(shown.min(), max(shown.max(), 2 * shown.min()))
         extent = (found.low[0], found.high[0], found.low[1], found.high[1])
-        image = axes.imshow(shown, cmap=DENSITY, norm=norm, extent=extent, origin="lower", aspect="auto")
+        image = axes.imshow(
+            shown, cmap=DENSITY, norm=norm, extent=extent, origin="lower", aspect="auto"
+        )
         figure.colorbar(image, ax=axes, label="weight of the rows in a box")
     low, high = found.low - margin, found.high + margin
     axes.set_xlim(low[0], high[0])
@@ -117,7 +121,9 @@ def _draw_centers(axes: Axes, found: data.Density, order: IndexArray) -> None:
     centers = found.centers[order]
     size = within(1000 / len(centers), 3, 36)
     width = within(size / 10, 0.4, 1.2)
-    axes.scatter(centers[:, 0], centers[:, 1], size, color="white", edgecolor=INK, linewidth=width, zorder=3)
+    axes.scatter(
+        centers[:, 0], centers[:, 1], size, color="white", edgecolor=INK, linewidth=width, zorder=3
+    )
     span = np.where(found.high > found.low, found.high - found.low, 1.0)
     points = (centers - found.low) / span * (360, 300)
     inside = ((points >= 0) & (points <= (360, 300))).all(axis=1)

@@ -163,7 +163,9 @@ class Parameters:
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):
             got = checks.shown(self.centers)
-            raise InputError(f"init: the first centers must be finite numbers of shape (k, d), k >= 1, got {got}")
+            raise InputError(
+                f"init: the first centers must be finite numbers of shape (k, d), k >= 1, got {got}"
+            )
         set_limits(self)
         metric_of(self.metric)
 
@@ -205,7 +207,9 @@ class Parameters:
             if d != columns:
                 raise InputError(f"the first centers have {d} columns, the data has {columns}")
         if source.summary.overflowing(centers) is not None:
-            raise InputError("squared distances of rows to the first centers overflow float64: divide both first")
+            raise InputError(
+                "squared distances of rows to the first centers overflow float64: divide both first"
+            )
         return centers
 
     def score(self, source: Source, state: Any) -> float:
@@ -228,7 +232,9 @@ class Parameters:
         """Return inertia plus price, which must be finite."""
         objective = inertia + self.price.of(k)
         if not math.isfinite(objective):
-            raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
+            raise InputError(
+                f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first"
+            )
         return objective
 
 
@@ -311,9 +317,7 @@ def clusters_of(state: Any) -> NamedArrays:
 
 
 def inertia_of(
-    source: Source,
-    centers: Float64Array,
-    divergence: Divergence | None = None,
+    source: Source, centers: Float64Array, divergence: Divergence | None = None
 ) -> float:
     """Return the weighted cost of all rows at the nearest of `centers`, (k, d)."""
     found = source.fold(Round(NO_BIRTHS, Centers(centers, divergence)), name="score")

@@ -101,9 +101,7 @@ class PriceFor:
         return found, tried
 
     def _edges(
-        self,
-        found: list[Solution],
-        certain: set[tuple[int, int]],
+        self, found: list[Solution], certain: set[tuple[int, int]]
     ) -> list[tuple[Solution, Solution]]:
         """Return the edges of the hull that contain the wanted number and are not certain."""
         edges = pairwise(hull(found))

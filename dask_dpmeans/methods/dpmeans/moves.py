@@ -185,10 +185,7 @@ def profitable_moves(found: Findings) -> Moves:
 
 
 def deletions(
-    found: Findings,
-    losses: Float64Array,
-    least: float,
-    most: int,
+    found: Findings, losses: Float64Array, least: float, most: int
 ) -> tuple[BoolArray, BoolArray]:
     """Return at most `most` clusters to delete, and the receivers of their rows, (k,) each.
 
@@ -271,9 +268,7 @@ def gains_of(found: Findings, moves: Moves) -> Float64Array:
 
 
 def apply_moves(
-    found: Findings,
-    moves: Moves,
-    random: np.random.Generator,
+    found: Findings, moves: Moves, random: np.random.Generator
 ) -> tuple[Float64Array, Float64Array]:
     """Return the centers, (k, d), and children, (k, 2, d), of the next pass.
 

@@ -142,11 +142,7 @@ class Prices:
         return found
 
     def at(
-        self,
-        rows: Source,
-        penalty: float,
-        start: Solution | None,
-        tries: int = TRIES,
+        self, rows: Source, penalty: float, start: Solution | None, tries: int = TRIES
     ) -> Solution:
         """Return the end of a search from some clusters, or from the mean of all rows."""
         if start is None and self.optimism:  # its squared error is needed for the price
@@ -222,7 +218,9 @@ class Halving:
             part = replace(rows, rows=np.ascontiguousarray(rows.rows[half]), weights=weights[half])
             found = yield from self.fits.each(part)
             ends.append(_labels(rows, self.fits, found))
-        return np.array([count_label_pairs(*labels).adjusted_rand for labels in zip(*ends, strict=True)])
+        return np.array(
+            [count_label_pairs(*labels).adjusted_rand for labels in zip(*ends, strict=True)]
+        )
 
 
 def _labels(rows: InMemoryRows, fits: Fits, found: list[Solution]) -> list[Int64Array]:
@@ -281,11 +279,7 @@ def exchange(fewer: Solution, more: Solution) -> float:
     return (fewer.inertia - more.inertia) / (more.k - fewer.k)
 
 
-def envelope(
-    found: Sequence[Solution],
-    low: float = 0.0,
-    high: float = math.inf,
-) -> list[Interval]:
+def envelope(found: Sequence[Solution], low: float = 0.0, high: float = math.inf) -> list[Interval]:
     """Return the intervals of rising penalties at which each number of clusters is best."""
     corners = hull(found)
     cuts = [math.inf, *(exchange(*pair) for pair in pairwise(corners)), 0.0]

@@ -267,12 +267,7 @@ class Method(Parameters):
         return Trial(found, passes + settling, trials.KINDS[kind])
 
     def cross(
-        self,
-        source: Source,
-        first: State,
-        second: State,
-        goal: float,
-        random: np.random.Generator,
+        self, source: Source, first: State, second: State, goal: float, random: np.random.Generator
     ) -> State:
         """Return the state of a crossover of two searches, given up without hope of the goal."""
         drawn, others = draw_centers(first.centers, second.centers, random)

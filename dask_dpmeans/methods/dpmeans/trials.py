@@ -45,11 +45,7 @@ def clusters_to_change(state: State) -> int:
 
 
 def splits_to_try(
-    found: Findings,
-    count: int,
-    random: np.random.Generator,
-    *,
-    noisy: bool,
+    found: Findings, count: int, random: np.random.Generator, *, noisy: bool
 ) -> Moves:
     """Return splits of the clusters that save the most, or nearly the most if `noisy`."""
     chances = found.savings

@@ -170,7 +170,9 @@ class Method(CutMethod):
         partitioner.passes += 1
         if self.normalized and not found.loops.any():  # nothing opens: saves five passes
             return np.where(partitioner.masses > 0, 0, ALONE).astype(np.int32)
-        method = sweep.Method(self.penalty, self.normalized, self.max_iter, self.tol, None, self.seed)
+        method = sweep.Method(
+            self.penalty, self.normalized, self.max_iter, self.tol, None, self.seed
+        )
         start = method.start(source, found)
         if start is None:
             return None

@@ -107,7 +107,9 @@ class CutMethod:
         """Return the map kernel that labels the nodes by a state."""
         return GivenLabels(state.labels)
 
-    def result(self, source: Source, state: CutState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(
+        self, source: Source, state: CutState
+    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """Return the arrays of the result with their dimensions."""
         dimensions = ("cluster",)
         return {
@@ -160,7 +162,9 @@ def check_graph(found: GraphSummary, n: int) -> None:
         raise InputError(f"the graph must be a square matrix, n x n, got {n:,} x {found.columns:,}")
     if found.negative is not None:
         node, other, weight = found.negative
-        raise InputError(f"links must weigh >= 0, got {weight} from node {node:,} to node {other:,}")
+        raise InputError(
+            f"links must weigh >= 0, got {weight} from node {node:,} to node {other:,}"
+        )
     if found.forward != found.backward:
         raise InputError(
             "the graph is not symmetric: some links from node i to node j differ from the link from j to i; take "

@@ -21,7 +21,13 @@ from dask_dpmeans.kernels.graph import (
     symmetrize,
 )
 from dask_dpmeans.kernels.moments import total
-from dask_dpmeans.kernels.pieces import MOST_PIECES, PieceProblem, least_gain, relabel, search_partitions
+from dask_dpmeans.kernels.pieces import (
+    MOST_PIECES,
+    PieceProblem,
+    least_gain,
+    relabel,
+    search_partitions,
+)
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, shares
 
@@ -235,7 +241,9 @@ class Partitioner:
         labels = relabel_nodes(halved.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
         return self.partition(labels, before.births, before.deaths), int(np.count_nonzero(pays))
 
-    def _merge_to_halves(self, graph: csr_array, masses: Float64Array, owners: IndexArray) -> IndexArray:
+    def _merge_to_halves(
+        self, graph: csr_array, masses: Float64Array, owners: IndexArray
+    ) -> IndexArray:
         """Merge parts within their clusters, (parts,) owners, to at most two each; return the
         halves."""
         labels = np.arange(len(owners))
@@ -283,7 +291,11 @@ class Partitioner:
 
 
 def join_stars(
-    willing: IndexArray, partner: IndexArray, gains: Float64Array, most: int, random: np.random.Generator
+    willing: IndexArray,
+    partner: IndexArray,
+    gains: Float64Array,
+    most: int,
+    random: np.random.Generator,
 ) -> IndexArray:
     """Return (k,), numbers after at most `most` random willing clusters have joined partners that
     stay."""

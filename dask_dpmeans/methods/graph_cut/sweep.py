@@ -20,7 +20,13 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Int64Array
 from dask_dpmeans.kernels.graph import ALONE, GraphSummary
-from dask_dpmeans.kernels.graph_sweep import Means, NodeScan, no_openers, objecting_nodes, scan_nodes
+from dask_dpmeans.kernels.graph_sweep import (
+    Means,
+    NodeScan,
+    no_openers,
+    objecting_nodes,
+    scan_nodes,
+)
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState
 
@@ -130,7 +136,9 @@ class Method(CutMethod):
             rows_read=state.rows_read + 2 * source.plan.n_rows + settled.rows_read,
         )
 
-    def result(self, source: Source, state: CutState) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(
+        self, source: Source, state: CutState
+    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """Return the arrays of the result with their dimensions, sigma included."""
         assert isinstance(state, State)
         return {**super().result(source, state), "sigma": (np.array([state.sigma]), ("kernel",))}

@@ -29,7 +29,12 @@ from dask_dpmeans.kernels.hdp import (
 from dask_dpmeans.kernels.hdp_compiled import NEW_CENTER
 from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.kernels.price import LinearPrice
-from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, clusters_of, set_limits
+from dask_dpmeans.methods.dpmeans.batch import (
+    check_number,
+    checked_penalty,
+    clusters_of,
+    set_limits,
+)
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
 from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, SearchProgress, State, Uses
 
@@ -143,17 +148,24 @@ class Parameters:
     def objective(self, uses: Moments, n_centers: int) -> float:
         """Return eq. 2; `InputError` if it overflows."""
         n_uses = int(np.count_nonzero(uses.weights > 0))
-        local_price, global_price = LinearPrice(self.local_penalty), LinearPrice(self.global_penalty)
+        local_price, global_price = (
+            LinearPrice(self.local_penalty),
+            LinearPrice(self.global_penalty),
+        )
         objective = uses.inertia + local_price.of(n_uses) + global_price.of(n_centers)
         if not math.isfinite(objective):
-            raise InputError("the objective overflows float64 at these penalties: divide the data first")
+            raise InputError(
+                "the objective overflows float64 at these penalties: divide the data first"
+            )
         return objective
 
     def labels(self, source: Source, state: State) -> GroupLabels:
         """Return the map kernel that labels the rows by a state."""
         return GroupLabels(state.sharing(source.summary.n_groups))
 
-    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(
+        self, source: Source, state: State
+    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """Return the arrays of the result with their dimensions, the local clusters included."""
         local, dimensions = state.local, ("local_cluster",)
         return clusters_of(state) | {

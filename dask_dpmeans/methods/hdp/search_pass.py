@@ -108,7 +108,9 @@ class SearchParameters(Parameters):
         """Return a first state whose next sweep has these centers, (h, d), and uses."""
         radii = np.full(len(centers), math.sqrt(self.prices.both))
         children = around(centers, radii, self.random(state))
-        return replace(state, step=1, means=centers, children=children, next=uses, rows_read=rows_read)
+        return replace(
+            state, step=1, means=centers, children=children, next=uses, rows_read=rows_read
+        )
 
     def start_with(self, state: State, found: PassStatistics, tied: Int64Array) -> State:
         """Return a state whose next sweep has other ties, (m, 2), with centers at their means."""

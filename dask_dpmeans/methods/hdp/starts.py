@@ -26,7 +26,9 @@ def starts(method: SearchParameters, source: Source, state: State) -> Iterator[S
     *_, last = iterate(source, batch.Method(method.local_penalty, method.global_penalty, *limits))
     local = last.state.local
     uses = Uses(local.groups, local.centers)
-    yield method.start_at(state, last.state.centers, uses, last.state.rows_read - source.plan.n_rows)
+    yield method.start_at(
+        state, last.state.centers, uses, last.state.rows_read - source.plan.n_rows
+    )
     n_sets = len(np.unique(local.groups))
     if n_sets == 1:
         *_, pooled = iterate(source, _pooled_search(method, method.prices.both))
@@ -53,7 +55,9 @@ def _prices(method: SearchParameters, n_sets: int) -> list[float]:
     return [method.global_penalty + method.local_penalty * number for number in numbers]
 
 
-def _from_pooled(method: SearchParameters, source: Source, state: State, end: PooledState, rows_read: int) -> State:
+def _from_pooled(
+    method: SearchParameters, source: Source, state: State, end: PooledState, rows_read: int
+) -> State:
     """Return the start at the centers of a pooled search, each used by the sets whose rows are
     nearest to it."""
     keys = source.fold(NearestUses(Centers(end.centers)), name="uses")

@@ -134,7 +134,9 @@ class OpeningRule:
         n, openers = len(block.rows), state.openers
         near, norms = state.near.take(slice(block.start, block.start + n)), state.near.norms
         nearest = near.labels, near.scores
-        found = nearest_with_openers(self.gram, block.rows, *nearest, openers, norms[openers], state.k)
+        found = nearest_with_openers(
+            self.gram, block.rows, *nearest, openers, norms[openers], state.k
+        )
         near = Near(*found, near.norms)
         objecting = objects(near.squared, block.weights, self.penalty)
         own = openers - block.start
@@ -299,7 +301,10 @@ class Parameters:
 
     def is_last_sweep(self, before: State, after: State) -> bool:
         """Return whether the sweep between two states is the last one."""
-        small = not after.opened.size and before.objective - after.objective < self.tol * after.objective
+        small = (
+            not after.opened.size
+            and before.objective - after.objective < self.tol * after.objective
+        )
         return small or after.repeats
 
     def score(self, source: Source, state: State) -> float:
@@ -321,7 +326,9 @@ class Parameters:
         """Return the map kernel that labels the rows by a state."""
         return ImplicitLabels(self.centers(source, state))
 
-    def result(self, source: Source, state: State) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(
+        self, source: Source, state: State
+    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
         """Return the arrays of the result with their dimensions: all that prediction needs."""
         centers = self.centers(source, state)
         arrays: dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]] = {
@@ -342,7 +349,9 @@ class Parameters:
         n_means = len(totals) - len(openers)
         labels = arrays["center_labels"]
         if (labels >= n_means).any():
-            raise ValueError(f"the array center_labels holds numbers that are not from -1 to below {n_means:,}")
+            raise ValueError(
+                f"the array center_labels holds numbers that are not from -1 to below {n_means:,}"
+            )
         partition = Partition(labels, arrays["center_weights"], n_means)
         return ImplicitCenters(self.gram(arrays.get("fitted_rows")), partition, totals, openers)
 
@@ -350,7 +359,9 @@ class Parameters:
         """Return inertia + penalty * k; `InputError` if it overflows."""
         objective = math.fsum(inertias) + LinearPrice(self.penalty).of(k)
         if not math.isfinite(objective):
-            raise InputError(f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first")
+            raise InputError(
+                f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first"
+            )
         return objective
 
 

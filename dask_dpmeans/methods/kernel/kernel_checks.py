@@ -35,7 +35,9 @@ def checked_kernel(
     named = isinstance(kernel, str) and kernel in names
     if not (named or callable(kernel)):
         listed, got = ", ".join(repr(name) for name in names), checks.shown(kernel)
-        raise InputError(f"kernel must be one of {listed}, or a function of two arrays of rows, got {got}")
+        raise InputError(
+            f"kernel must be one of {listed}, or a function of two arrays of rows, got {got}"
+        )
     if gamma is not None:
         gamma = checks.number("gamma", gamma, or_none=" or None")
     degree, coef0 = checks.integer("degree", degree), checks.number("coef0", coef0, "")
@@ -45,7 +47,9 @@ def checked_kernel(
         used = USES.get(kernel, ())
     for name, value in found.items():
         if value != DEFAULTS[name] and name not in used:
-            raise InputError(f"{name} has no use with kernel={kernel!r}, got {value!r}: leave it out")
+            raise InputError(
+                f"{name} has no use with kernel={kernel!r}, got {value!r}: leave it out"
+            )
     return found
 
 
@@ -64,10 +68,14 @@ def check_function(gram: Gram, rows: Rows) -> None:
 def check_gram(source: Source, n: int, d: int) -> None:
     """Refuse a Gram matrix, (n, d), that is not square, scaled, not symmetric or not positive."""
     if n != d:
-        raise InputError(f"kernel='precomputed' needs the similarities of all pairs of rows, (n, n), got {(n, d)}")
+        raise InputError(
+            f"kernel='precomputed' needs the similarities of all pairs of rows, (n, n), got {(n, d)}"
+        )
     if source.scale is not None:
         raise InputError("kernel='precomputed' takes similarities as they are: leave the scale out")
-    found = source.fold(Symmetry(stream(0, Stream.GRAMIAN_SYMMETRY).uniform(1, 2, n)), name="symmetry")
+    found = source.fold(
+        Symmetry(stream(0, Stream.GRAMIAN_SYMMETRY).uniform(1, 2, n)), name="symmetry"
+    )
     apart = np.abs(found.across - found.down)
     if apart.max() > ASYMMETRY * found.sums.max():
         raise InputError(

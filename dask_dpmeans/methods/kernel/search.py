@@ -20,7 +20,13 @@ from dask_dpmeans.kernels.block import IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.graph import RowMoves
 from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, Near, Nearest, Partition
 from dask_dpmeans.kernels.kernel_moves import GroupSimilarities, NearestPivots, RowMoveScan
-from dask_dpmeans.kernels.pieces import MOST_PIECES, PieceProblem, least_gain, relabel, search_partitions
+from dask_dpmeans.kernels.pieces import (
+    MOST_PIECES,
+    PieceProblem,
+    least_gain,
+    relabel,
+    search_partitions,
+)
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.kernel import batch
 
@@ -95,7 +101,9 @@ class Method(batch.Parameters):
         return state
 
 
-EXACT: dict[str, type[batch.Method] | type[Method]] = {each.name: each for each in (batch.Method, Method)}
+EXACT: dict[str, type[batch.Method] | type[Method]] = {
+    each.name: each for each in (batch.Method, Method)
+}
 """Methods with centers in the space of a kernel, by their names in a run store."""
 
 
@@ -172,7 +180,9 @@ class Neighborhood:
             return np.arange(partition.k)
         labels = np.where(partition.labels == cluster, np.int32(0), np.int32(-1))
         own = Partition(labels, partition.weights, 1)
-        links = self.source.fold(GroupSimilarities(self.centers.gram, own, partition), name="between")[0]
+        links = self.source.fold(
+            GroupSimilarities(self.centers.gram, own, partition), name="between"
+        )[0]
         sizes = partition.sizes
         squared = self.centers.totals / (sizes * sizes) - 2 * links / (sizes * sizes[cluster])
         squared[cluster] = -np.inf
@@ -195,7 +205,9 @@ class Neighborhood:
             rows = partition.members(cluster)
             pivots.append(rows[np.argsort(keys[rows], kind="stable")[:each]])
         drawn = np.concatenate(pivots)
-        reduction = NearestPivots(self.centers.gram, partition.labels, drawn, self.near.norms[drawn])
+        reduction = NearestPivots(
+            self.centers.gram, partition.labels, drawn, self.near.norms[drawn]
+        )
         return renumbered(self.source.fold(reduction, name="pieces"))
 
     def _search_pieces(self, pieces: Labels, rounds: int) -> Labels | None:
@@ -204,12 +216,16 @@ class Neighborhood:
         before, m = self.centers.partition, int(pieces.max()) + 1
         parts = Partition(pieces, before.weights, m)
         links = self.source.fold(GroupSimilarities(self.centers.gram, parts, parts), name="between")
-        problem = PieceProblem.of(0.5 * (links + links.T), parts.sizes, self.method.penalty).centered()
+        problem = PieceProblem.of(
+            0.5 * (links + links.T), parts.sizes, self.method.penalty
+        ).centered()
         searched = pieces >= 0
         owners = np.empty(m, np.int32)
         owners[pieces[searched]] = before.labels[searched]
         start = relabel(owners)
-        after = search_partitions(problem, start, stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds))
+        after = search_partitions(
+            problem, start, stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds)
+        )
         least = self.least
         if m == np.count_nonzero(searched):
             least = problem.least

@@ -23,7 +23,9 @@ MAX_RESTARTS = 3000
 """Restarts of Lanczos; those neighbors took about 50."""
 
 
-def pairs_above(matrix: Any, penalty: float, most: int, seed: int) -> tuple[Float64Array, Float64Array]:
+def pairs_above(
+    matrix: Any, penalty: float, most: int, seed: int
+) -> tuple[Float64Array, Float64Array]:
     """Return eigenvalues above a penalty > 0, (r,), descending, and unit eigenvectors, (n, r).
 
     Parameters
@@ -54,10 +56,7 @@ def all_pairs(matrix: Any) -> tuple[Float64Array, Float64Array]:
 
 
 def select_pairs(
-    values: Float64Array,
-    vectors: Float64Array,
-    penalty: float,
-    most: int,
+    values: Float64Array, vectors: Float64Array, penalty: float, most: int
 ) -> tuple[Float64Array, Float64Array]:
     """Return the eigenvalues above the penalty, (r,), descending, and their eigenvectors, (n, r).
 
@@ -122,18 +121,15 @@ def _largest(
     options = {}
     if "rng" in signature(eigsh).parameters:
         options["rng"] = random
-    start, basis = orthogonal(random.standard_normal(n)), min(n - 1, max(2 * wanted + 1, LEAST_BASIS))
+    start, basis = (
+        orthogonal(random.standard_normal(n)),
+        min(n - 1, max(2 * wanted + 1, LEAST_BASIS)),
+    )
     if not product(start).any():  # nothing is left of the matrix; Lanczos would fail
         return np.zeros(1), start[:, np.newaxis] / np.linalg.norm(start)
     try:
         values, vectors = eigsh(
-            operator,
-            wanted,
-            which="LA",
-            v0=start,
-            ncv=basis,
-            maxiter=MAX_RESTARTS,
-            **options,
+            operator, wanted, which="LA", v0=start, ncv=basis, maxiter=MAX_RESTARTS, **options
         )
     except ArpackNoConvergence as error:
         raise InputError(

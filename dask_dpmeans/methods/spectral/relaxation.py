@@ -54,7 +54,9 @@ class Spectrum:
         object.__setattr__(self, "penalty", checks.number("penalty", self.penalty))
         checks.choice("affinity", self.affinity, AFFINITIES)
         if self.gamma is not None:
-            object.__setattr__(self, "gamma", checks.number("gamma", self.gamma, or_none=" or None"))
+            object.__setattr__(
+                self, "gamma", checks.number("gamma", self.gamma, or_none=" or None")
+            )
         for name in ("n_neighbors", "n_landmarks", "max_components"):
             object.__setattr__(self, name, checks.integer(name, getattr(self, name)))
         for name, owner in OWNERS.items():
@@ -76,7 +78,9 @@ class Spectrum:
     def check_weights(self, sample_weight: object) -> None:
         """Refuse weights if the affinity has no use for them."""
         if sample_weight is not None and not self.inductive:
-            raise InputError(f"sample_weight has no use with affinity={self.affinity!r}: leave it out, or use 'linear'")
+            raise InputError(
+                f"sample_weight has no use with affinity={self.affinity!r}: leave it out, or use 'linear'"
+            )
 
     def axes(self, matrix: Float64Array, landmarks: Float64Array | None, columns: int) -> Axes:
         """Return axes with the matrix, (a, r), for rows of `columns` columns and landmarks, (l,
@@ -143,7 +147,9 @@ def _from_gram(source: Source, asked: Spectrum, axes: Axes | None, passes: int) 
     gram = source.fold(Gram(axes), name="gram")
     trace = sum(gram.diagonal().tolist())
     if not (np.isfinite(gram).all() and math.isfinite(trace)):
-        raise InputError("the products of columns overflow float64: divide the data by a constant first")
+        raise InputError(
+            "the products of columns overflow float64: divide the data by a constant first"
+        )
     values, vectors = eigh(gram)
     rounding = len(values) * np.finfo(np.float64).eps * values[-1]  # of an eigenvalue of 0
     penalty = max(asked.penalty, rounding)

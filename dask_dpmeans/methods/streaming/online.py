@@ -52,7 +52,9 @@ class Method:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             most = most_clusters(self.max_clusters)
-            after = State(*online(block.doubles(), self.penalty, state.centers, state.weights, most))
+            after = State(
+                *online(block.doubles(), self.penalty, state.centers, state.weights, most)
+            )
         check_clusters(after.centers, self.max_clusters, self.penalty)
         return after
 
@@ -75,4 +77,6 @@ def check_clusters(centers: Float64Array, max_clusters: int | None, penalty: flo
     """Raise an error for more clusters than allowed, and for centers that are not finite."""
     batch.check_number(len(centers), max_clusters, penalty)
     if not np.isfinite(centers).all():
-        raise InputError("weight times center overflows float64: divide the data by a constant first")
+        raise InputError(
+            "weight times center overflows float64: divide the data by a constant first"
+        )

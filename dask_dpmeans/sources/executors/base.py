@@ -8,7 +8,16 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Carried, Shared, Stepwise, run_fits
 from dask_dpmeans.sources.executors.keys import shard_bounds
 from dask_dpmeans.sources.progress import Count, OnPass
-from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Checked, Known, MapJob, Shard, StoredShard
+from dask_dpmeans.sources.shards import (
+    AnyFold,
+    AnyShard,
+    CarryJob,
+    Checked,
+    Known,
+    MapJob,
+    Shard,
+    StoredShard,
+)
 
 Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]
@@ -48,7 +57,9 @@ class Executor(Protocol):
         """Return the answer of each piece."""
         ...
 
-    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
+    def run(
+        self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str
+    ) -> list[Answer]:
         """Run jobs on one shared input, side by side if there are workers."""
         ...
 
@@ -62,7 +73,9 @@ def with_check(shared: Shared, check: Callable[[], None]) -> Any:
     return shared
 
 
-def call_job(job: Callable[[Shared], Answer], shared: Shared, note: Callable[[Mapping[str, float]], None]) -> Answer:
+def call_job(
+    job: Callable[[Shared], Answer], shared: Shared, note: Callable[[Mapping[str, float]], None]
+) -> Answer:
     """Run a job; `note` is called after each fit of a stepwise job."""
     if isinstance(job, Stepwise):
         return run_fits(job.each(shared), note)

@@ -42,7 +42,9 @@ class ClusterMonitor:
         lost = sorted(self.workers - workers)
         if lost:
             logger.warning(
-                "lost %s: %d of the cluster go on, and do again what was lost", _list_workers(lost), len(workers)
+                "lost %s: %d of the cluster go on, and do again what was lost",
+                _list_workers(lost),
+                len(workers),
             )
         self.workers = workers
 
@@ -55,7 +57,9 @@ class ClusterMonitor:
             self.waiting_since, self.logged = now, now + FIRST - AGAIN
         if now >= self.logged + AGAIN:
             self.logged = now
-            logger.warning("waiting: the workers are busy with %s of other jobs", counted(n_tasks, "task"))
+            logger.warning(
+                "waiting: the workers are busy with %s of other jobs", counted(n_tasks, "task")
+            )
 
 
 def count_foreign_tasks(client: Client, threads: dict[str, int]) -> int:

@@ -23,7 +23,14 @@ from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
 from dask_dpmeans.sources.executors.base import Answer, Pieces, call_job, count_rows, with_check
 from dask_dpmeans.sources.executors.cluster_monitor import ClusterMonitor
-from dask_dpmeans.sources.executors.keys import Keys, Literal, key_numbers, kind_of, shard_bounds, value_of
+from dask_dpmeans.sources.executors.keys import (
+    Keys,
+    Literal,
+    key_numbers,
+    kind_of,
+    shard_bounds,
+    value_of,
+)
 from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
@@ -91,7 +98,8 @@ class DaskTasks:
             starts = range(0, len(answers), FAN_IN)
             groups = [answers[start : start + FAN_IN] for start in starts]
             answers = [
-                merge(shared, group, dask_key_name=keys("merge", level, number)) for number, group in enumerate(groups)
+                merge(shared, group, dask_key_name=keys("merge", level, number))
+                for number, group in enumerate(groups)
             ]
         with count:
             last = self._compute(answers, count)
@@ -120,7 +128,9 @@ class DaskTasks:
         with count:
             return self._compute(tasks, count)
 
-    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
+    def run(
+        self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str
+    ) -> list[Answer]:
         """Run jobs on one shared input, side by side if there are workers."""
         keys, call = Keys.of(name), delayed(_call_alone, pure=False)
         given = delayed(shared, name=keys("shared"), traverse=False)
@@ -144,7 +154,9 @@ class DaskTasks:
             return Literal(partial(count.say, number))
         return Literal(TaskReport(topic_of(self.client), count.token, number))
 
-    def _graph(self, job: Any, pieces: Pieces, keys: Keys, count: Count) -> tuple[Literal | Delayed, list[Delayed]]:
+    def _graph(
+        self, job: Any, pieces: Pieces, keys: Keys, count: Count
+    ) -> tuple[Literal | Delayed, list[Delayed]]:
         """Return the job and its tasks.
 
         Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
@@ -157,7 +169,13 @@ class DaskTasks:
         return shared, [self._task(shared, *each, keys, count) for each in enumerate(pieces)]
 
     def _task(
-        self, job: Literal | Delayed, number: int, piece: tuple[Any, range], keys: Keys, count: Count, *carried: Delayed
+        self,
+        job: Literal | Delayed,
+        number: int,
+        piece: tuple[Any, range],
+        keys: Keys,
+        count: Count,
+        *carried: Delayed,
     ) -> Delayed:
         """Return the task of one piece."""
         shard, blocks = piece
@@ -284,7 +302,9 @@ def _apply(
     return answer
 
 
-def _call_alone(job: Callable[[Shared], Answer], shared: Shared, check: Literal, report: Literal | None) -> Answer:
+def _call_alone(
+    job: Callable[[Shared], Answer], shared: Shared, check: Literal, report: Literal | None
+) -> Answer:
     shared = with_check(shared, check.value)
     with one_blas_thread():
         if report is None:

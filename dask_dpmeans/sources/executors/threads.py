@@ -50,7 +50,9 @@ class Threads:
         with one_blas_thread():
             return self._on_pieces(job, pieces, name)
 
-    def run(self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str) -> list[Answer]:
+    def run(
+        self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str
+    ) -> list[Answer]:
         """Run jobs on one shared input, side by side."""
         count = Count.of_jobs(self.on_pass, name, jobs)
         given = with_check(shared, count.wanted)
@@ -63,7 +65,9 @@ class Threads:
         arguments = [(with_check(shard, count.wanted), blocks) for shard, blocks in pieces]
         return self._run(job, arguments, count)
 
-    def _run(self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], count: Count) -> list[Answer]:
+    def _run(
+        self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], count: Count
+    ) -> list[Answer]:
         def call(number: int) -> Answer:
             answer = function(*arguments[number])
             count.say(number)
@@ -74,7 +78,9 @@ class Threads:
                 return list(map(call, range(len(arguments))))
             return self._side_by_side(call, len(arguments), count)
 
-    def _side_by_side(self, call: Callable[[int], Answer], n_calls: int, count: Count) -> list[Answer]:
+    def _side_by_side(
+        self, call: Callable[[int], Answer], n_calls: int, count: Count
+    ) -> list[Answer]:
         waiting = deque(range(n_calls))
         results: dict[int, Answer] = {}
         errors: dict[int, BaseException] = {}

@@ -128,7 +128,9 @@ def _read_part(array: RowArray, start: int, stop: int) -> Raw:
     return found
 
 
-def checked_csr(values: Raw, columns: Raw, ends: Raw, n_columns: int, name: str, first_row: int = 0) -> csr_array:
+def checked_csr(
+    values: Raw, columns: Raw, ends: Raw, n_columns: int, name: str, first_row: int = 0
+) -> csr_array:
     """Return CSR rows of these arrays, after a check of the column numbers.
 
     Raises

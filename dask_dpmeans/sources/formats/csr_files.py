@@ -27,7 +27,9 @@ def is_csr_group(group: zarr.Group) -> bool:
     return encoded or all(name in group for name in PARTS)
 
 
-def open_csr(group: zarr.Group, path: str, name: str, member: Callable[[str], object], fill_missing: bool) -> StoredCsr:
+def open_csr(
+    group: zarr.Group, path: str, name: str, member: Callable[[str], object], fill_missing: bool
+) -> StoredCsr:
     """Open the CSR rows in a Zarr group; `member` opens its arrays.
 
     Raises
@@ -62,7 +64,9 @@ def _shape_of(group: zarr.Group, path: str, name: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def _opened_part(member: Callable[[str], Any], part: str, path: str, name: str, fill_missing: bool) -> Any:
+def _opened_part(
+    member: Callable[[str], Any], part: str, path: str, name: str, fill_missing: bool
+) -> Any:
     try:
         array = member(part)
     except InputError:

@@ -16,9 +16,23 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import first_flaw
 from dask_dpmeans.sources.executors.keys import Keys
-from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask, lazy_csr
+from dask_dpmeans.sources.formats.csr import (
+    StoredCsr,
+    csr_chunk,
+    csr_rows,
+    dask_csr,
+    is_csr_dask,
+    lazy_csr,
+)
 from dask_dpmeans.sources.loading import check_dense
-from dask_dpmeans.sources.opening import Opener, known_chunks, lazy_array, numeric_table, table_rows, working_dtype
+from dask_dpmeans.sources.opening import (
+    Opener,
+    known_chunks,
+    lazy_array,
+    numeric_table,
+    table_rows,
+    working_dtype,
+)
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
 from dask_dpmeans.sources.row_array import Raw, RawRows
 from dask_dpmeans.sources.safety.value_checks import describe_flaw, limit_of
@@ -82,7 +96,9 @@ def _of_rank_1(dtype: npt.DTypeLike) -> dict[str, Any]:
     return {"drop_axis": 1, "meta": np.empty(0, dtype), "dtype": dtype}
 
 
-def dpmeans_predict_groups(rows: RawRows, groups: Raw, model: tuple[Kernel, Prepare], block_info: Any = None) -> Raw:
+def dpmeans_predict_groups(
+    rows: RawRows, groups: Raw, model: tuple[Kernel, Prepare], block_info: Any = None
+) -> Raw:
     """Return the answer of a chunk's rows, given their data sets."""
     check_dense(groups, "groups")
     if len(groups) != rows.shape[0]:
@@ -93,7 +109,9 @@ def dpmeans_predict_groups(rows: RawRows, groups: Raw, model: tuple[Kernel, Prep
     return dpmeans_predict(rows, model, start, groups[:, 0].astype(np.int64))
 
 
-def dpmeans_predict(rows: RawRows, model: tuple[Kernel, Prepare], start: int = 0, groups: Raw | None = None) -> Raw:
+def dpmeans_predict(
+    rows: RawRows, model: tuple[Kernel, Prepare], start: int = 0, groups: Raw | None = None
+) -> Raw:
     """Return the answer of a chunk's rows; Dask's dashboard shows tasks by this name."""
     if not issparse(rows):
         check_dense(rows, "data")
@@ -108,7 +126,9 @@ def dpmeans_predict(rows: RawRows, model: tuple[Kernel, Prepare], start: int = 0
     return np.concatenate(answers)
 
 
-def _part_answer(rows: RawRows, model: tuple[Kernel, Prepare], start: int, first: int, groups: Raw | None) -> Raw:
+def _part_answer(
+    rows: RawRows, model: tuple[Kernel, Prepare], start: int, first: int, groups: Raw | None
+) -> Raw:
     """Return the answer of rows from row `first` of a chunk, whose first row has number `start`."""
     kernel, prepare = model
     scratch = Scratch()

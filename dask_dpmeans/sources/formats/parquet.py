@@ -136,7 +136,9 @@ def _entries(path: str) -> Iterator[Path]:
     return iter(())
 
 
-def open_parquet(place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int) -> ParquetRows:
+def open_parquet(
+    place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int
+) -> ParquetRows:
     """Open the columns of a table, by default all but its index, after a check of the metadata.
 
     Raises
@@ -205,7 +207,9 @@ def _footer(file: Location, name: str) -> tuple[Any, Any]:
             opened = parquet.ParquetFile(handle)
             return opened.metadata, opened.schema_arrow
     except (OSError, ValueError) as error:
-        raise InputError(f"{name}: {file.shown} cannot be read as a Parquet file: {error}") from error
+        raise InputError(
+            f"{name}: {file.shown} cannot be read as a Parquet file: {error}"
+        ) from error
 
 
 def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) -> tuple[str, ...]:
@@ -290,7 +294,9 @@ def _is_usable(values: Any) -> bool:
     return bool(np.isfinite(numbers).all())
 
 
-def _row_groups(file: Location, names: tuple[str, ...], n_rows: int, rows: range) -> Iterator[tuple[int, Any]]:
+def _row_groups(
+    file: Location, names: tuple[str, ...], n_rows: int, rows: range
+) -> Iterator[tuple[int, Any]]:
     """Yield the first row and the columns of each row group of a file that contains some rows."""
     fs, where = file.files()
     with fs.open(where, "rb") as handle:

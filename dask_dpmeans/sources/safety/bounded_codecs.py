@@ -159,7 +159,9 @@ def bound_codecs(array: "zarr.Array[Any]") -> Any:
 def _filter_dtypes(filters: Iterable[Any] | None) -> list[Any]:
     """Return the dtypes that filters of version 2 may produce."""
     configs = [each.get_config() for each in filters or ()]
-    return [config[key] for config in configs for key in ("astype", "encode_dtype") if config.get(key)]
+    return [
+        config[key] for config in configs for key in ("astype", "encode_dtype") if config.get(key)
+    ]
 
 
 def _bounded_codecs(codecs: Iterable[Any]) -> tuple[Any, ...]:

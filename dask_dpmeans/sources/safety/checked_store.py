@@ -15,7 +15,16 @@ from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
-from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, VerifiedStore, attributes_of, read, through, verified
+from dask_dpmeans.storage.arrays import (
+    CONTENTS,
+    MARKER,
+    TABLES,
+    VerifiedStore,
+    attributes_of,
+    read,
+    through,
+    verified,
+)
 from dask_dpmeans.storage.location import Location
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)
@@ -103,7 +112,9 @@ class CheckedStore(WrapperStore[Store]):
         """Return the bytes of a key."""
         return await self._store.getsize(key)
 
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
         """Return the value of a key."""
         found = await self._get_with_retries(key, prototype, byte_range)
         if key.rpartition("/")[2] in METADATA:
@@ -139,7 +150,9 @@ class CheckedStore(WrapperStore[Store]):
         return await self._store.get(key, prototype, byte_range)
 
 
-def checked_array(array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False) -> "zarr.Array[Any]":
+def checked_array(
+    array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False
+) -> "zarr.Array[Any]":
     """Return an array whose chunks are checked as they are read.
 
     Chunks of an output of this package are compared with their digests.

@@ -42,7 +42,11 @@ def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
 
 
 def check_summary(
-    summary: Summary, rows: object, prepare: Prepare, centers: Float64Array | None, groups_are: str = "groups"
+    summary: Summary,
+    rows: object,
+    prepare: Prepare,
+    centers: Float64Array | None,
+    groups_are: str = "groups",
 ) -> None:
     """Raise `InputError` for values that the first pass found unusable."""
     if summary.flaw is not None:

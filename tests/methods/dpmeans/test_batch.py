@@ -24,7 +24,9 @@ def states_of(source, method):
 
 def labels_of(source, state):
     parts = {}
-    source.map(Labels(Centers(state.centers)), lambda start, answers: parts.update({start: answers[0]}))
+    source.map(
+        Labels(Centers(state.centers)), lambda start, answers: parts.update({start: answers[0]})
+    )
     return np.concatenate([parts[start] for start in sorted(parts)]).tolist()
 
 
@@ -38,23 +40,33 @@ def step_of(centers=((0.0,),), means=((0.0,),), objective=1.0, opened=()):
 @given(grid_problems(), seeds)
 def test_each_step_is_a_serial_sweep_of_algorithm_1(problem, seed):
     """Births, centers, means and labels to the bit, for any blocks, shards and threads."""
-    source = as_source(problem.rows, problem.weights, threads=problem.threads, block_rows=problem.block_rows)
+    source = as_source(
+        problem.rows, problem.weights, threads=problem.threads, block_rows=problem.block_rows
+    )
     rows, each, method = problem.rows.tolist(), problem.each, Method(problem.penalty, tol=0.0)
     before = method.init(source)
     assert before.means.tolist() == [reference.mean_of(rows, each)]
     for after in states_of(source, method)[:-1]:
-        rest = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(len(rows)), after.opened))
-        serial = reference.sweep(rows, problem.penalty, before.means.tolist(), [*after.opened, *rest.tolist()], each)
+        rest = np.random.default_rng(seed).permutation(
+            np.setdiff1d(np.arange(len(rows)), after.opened)
+        )
+        serial = reference.sweep(
+            rows, problem.penalty, before.means.tolist(), [*after.opened, *rest.tolist()], each
+        )
         weighty = {label for label, weight in zip(serial.labels, each, strict=True) if weight > 0}
         numbers = sorted(weighty)
         assert after.opened.tolist() == serial.opened
         assert after.centers.tolist() == [serial.centers[number] for number in numbers]
         assert after.means.tolist() == serial.means
         assert after.deaths == len(serial.centers) - len(numbers)
-        assert after.objective == pytest.approx(reference.objective(rows, problem.penalty, serial, each), rel=1e-12)
-        assert [numbers[label] for label, weight in zip(labels_of(source, after), each, strict=True) if weight > 0] == [
-            label for label, weight in zip(serial.labels, each, strict=True) if weight > 0
-        ]
+        assert after.objective == pytest.approx(
+            reference.objective(rows, problem.penalty, serial, each), rel=1e-12
+        )
+        assert [
+            numbers[label]
+            for label, weight in zip(labels_of(source, after), each, strict=True)
+            if weight > 0
+        ] == [label for label, weight in zip(serial.labels, each, strict=True) if weight > 0]
         before = after
 
 
@@ -88,7 +100,9 @@ def test_what_a_state_holds_is_what_its_centers_give(fit):
         for (label, squared), weight in zip(near, each, strict=True):
             inertias[label].append(weight * squared)
             sums[label] += weight
-        assert state.inertias.tolist() == pytest.approx([math.fsum(errors) for errors in inertias], rel=1e-12, abs=0)
+        assert state.inertias.tolist() == pytest.approx(
+            [math.fsum(errors) for errors in inertias], rel=1e-12, abs=0
+        )
         assert state.weights.tolist() == pytest.approx(sums, rel=1e-14)
         assert state.objective == math.fsum(state.inertias) + method.penalty * len(state.centers)
         assert min(sums) > 0
@@ -101,7 +115,10 @@ def test_every_row_of_weight_one_lies_within_the_radius_and_lighter_ones_as_they
     each = np.ones(len(rows)) if weights is None else weights
     for state in states_of(source, method):
         near = [reference.nearest_center(row, state.centers.tolist())[1] for row in rows.tolist()]
-        assert all(min(1.0, weight) * squared <= method.penalty for squared, weight in zip(near, each, strict=True))
+        assert all(
+            min(1.0, weight) * squared <= method.penalty
+            for squared, weight in zip(near, each, strict=True)
+        )
 
 
 @FEWER
@@ -130,7 +147,10 @@ def test_tol_0_ends_when_the_means_repeat_or_nothing_is_gained(problem):
     *earlier, last = iterate(source, method)
     assert last.converged
     again = method.step(source, last.state)
-    assert np.array_equal(last.state.means, last.state.centers) or not again.objective < last.state.objective
+    assert (
+        np.array_equal(last.state.means, last.state.centers)
+        or not again.objective < last.state.objective
+    )
     assert not any(np.array_equal(step.state.means, step.state.centers) for step in earlier)
 
 
@@ -154,7 +174,12 @@ def test_tol_ends_at_the_first_sweep_that_opens_nothing_and_gains_less(rows, tol
         (step_of(objective=10.2), step_of(means=((1.0,),), objective=10.0), 0.03, True),
         (step_of(objective=10.2), step_of(means=((1.0,),), objective=10.0), 0.01, False),
         (step_of(objective=12.5), step_of(means=((1.0,),), objective=10.0), 0.25, False),
-        (step_of(objective=10.2), step_of(means=((1.0,),), objective=10.0, opened=(5,)), 0.03, False),
+        (
+            step_of(objective=10.2),
+            step_of(means=((1.0,),), objective=10.0, opened=(5,)),
+            0.03,
+            False,
+        ),
         (step_of(objective=10.2), step_of(objective=10.0), 0.0, True),
         (step_of(objective=10.2), step_of(means=((5e-324,),), objective=10.0), 0.0, False),
         (step_of(objective=math.inf), step_of(means=((1.0,),), objective=10.0), 0.9, False),
@@ -176,7 +201,9 @@ def test_max_iter_cuts_the_fit_short_and_says_so(rows, most):
 
 def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand():
     source = as_source(np.array([[0.0], [10.0], [20.0], [30.0]]), block_rows=4)
-    assert states_of(source, Method(4.0, max_clusters=4))[0].deaths == 1  # the first mean does not count
+    assert (
+        states_of(source, Method(4.0, max_clusters=4))[0].deaths == 1
+    )  # the first mean does not count
     with pytest.raises(
         TooManyClustersError,
         match=r"^penalty=4 makes at least 4 clusters, more than max_clusters=3: raise the penalty, or max_clusters$",
@@ -186,7 +213,9 @@ def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand
 
 def test_clusters_that_were_there_count_against_max_clusters_where_they_live():
     rows = np.array([[0.0], [10.0], [20.0]])
-    with pytest.raises(TooManyClustersError, match=r"makes at least 3 clusters, more than max_clusters=2"):
+    with pytest.raises(
+        TooManyClustersError, match=r"makes at least 3 clusters, more than max_clusters=2"
+    ):
         states_of(as_source(rows), Method(4.0, centers=rows, max_clusters=2))
 
 
@@ -198,14 +227,22 @@ def test_given_centers_are_where_the_first_sweep_starts(problem):
     after = states_of(source, Method(problem.penalty, centers=centers, max_iter=1))[0]
     rest = [number for number in range(len(problem.rows)) if number not in after.opened]
     order = [*after.opened.tolist(), *rest]
-    serial = reference.sweep(problem.rows.tolist(), problem.penalty, centers.tolist(), order, problem.each)
+    serial = reference.sweep(
+        problem.rows.tolist(), problem.penalty, centers.tolist(), order, problem.each
+    )
     assert after.means.tolist() == serial.means
 
 
 def test_clusters_of_rows_without_weight_die_and_those_after_them_move_up():
     source = as_source(np.array([[0.0], [9.0], [20.0]]), [0.0, 1.0, 2.0], block_rows=4)
-    after = states_of(source, Method(1.0, centers=np.array([[0.0], [9.0], [20.0], [90.0]]), max_iter=1))[0]
-    assert (after.centers.tolist(), after.weights.tolist(), after.deaths) == ([[9.0], [20.0]], [1.0, 2.0], 2)
+    after = states_of(
+        source, Method(1.0, centers=np.array([[0.0], [9.0], [20.0], [90.0]]), max_iter=1)
+    )[0]
+    assert (after.centers.tolist(), after.weights.tolist(), after.deaths) == (
+        [[9.0], [20.0]],
+        [1.0, 2.0],
+        2,
+    )
 
 
 def test_given_centers_are_in_the_units_of_the_input():
@@ -242,10 +279,19 @@ def test_rows_read_are_the_survey_and_whole_passes_one_for_a_sweep_without_birth
         ({"penalty": 1.0, "max_iter": 0}, r"max_iter must be an integer >= 1, got 0"),
         ({"penalty": 1.0, "tol": -1e-9}, r"tol must be a finite number >= 0, got -1e-09"),
         ({"penalty": 1.0, "tol": math.nan}, r"tol must be a finite number >= 0, got nan"),
-        ({"penalty": 1.0, "max_clusters": 0}, r"max_clusters must be an integer >= 1 or None, got 0"),
-        ({"penalty": 1.0, "centers": np.zeros(2)}, r"the first centers must be finite numbers of shape \(k, d\)"),
+        (
+            {"penalty": 1.0, "max_clusters": 0},
+            r"max_clusters must be an integer >= 1 or None, got 0",
+        ),
+        (
+            {"penalty": 1.0, "centers": np.zeros(2)},
+            r"the first centers must be finite numbers of shape \(k, d\)",
+        ),
         ({"penalty": 1.0, "centers": np.zeros((0, 2))}, r"the first centers must be .*k >= 1"),
-        ({"penalty": 1.0, "centers": np.array([[np.nan]])}, r"the first centers must be .*got array\(\[\[nan\]\]\)"),
+        (
+            {"penalty": 1.0, "centers": np.array([[np.nan]])},
+            r"the first centers must be .*got array\(\[\[nan\]\]\)",
+        ),
     ],
 )
 def test_parameters_out_of_range_are_named(parameters, message):

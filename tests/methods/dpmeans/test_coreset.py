@@ -48,7 +48,10 @@ def test_over_seeds_a_coreset_is_right_about_weight_mean_and_squared_error(weigh
     cores = [coreset_of(source, seed, 400)[0] for seed in range(60)]
     for figure, truth in (
         (lambda core: core.weights.sum(), each.sum()),
-        (lambda core: core.weights @ core.rows[:, 0].astype(float), each @ rows[:, 0].astype(float)),
+        (
+            lambda core: core.weights @ core.rows[:, 0].astype(float),
+            each @ rows[:, 0].astype(float),
+        ),
         (lambda core: inertia_of(core, centers), inertia_of(source, centers)),
         (lambda core: inertia_of(core, elsewhere), inertia_of(source, elsewhere)),
     ):
@@ -87,9 +90,9 @@ def test_rows_of_one_place_make_a_coreset(rows):
     source = InMemoryRows(rows, None)
     core, _ = coreset_of(source, 0, 10**6)
     assert core.rows.tolist() == rows.tolist()
-    assert np.mean([coreset_of(source, seed, 20)[0].weights.sum() for seed in range(200)]) == pytest.approx(
-        len(rows), rel=0.15
-    )
+    assert np.mean(
+        [coreset_of(source, seed, 20)[0].weights.sum() for seed in range(200)]
+    ) == pytest.approx(len(rows), rel=0.15)
 
 
 @settings(max_examples=8)
@@ -129,10 +132,16 @@ def test_the_expected_draws_are_the_sensitivities_in_quarters(k, most, weighted,
     alive = np.count_nonzero(cell_weights)
     for label, error in zip(labels, least, strict=True):
         if cell_weights[label] > 0:
-            shares = error / total, cell_errors[label] / total / cell_weights[label], 2 / cell_weights[label] / alive
+            shares = (
+                error / total,
+                cell_errors[label] / total / cell_weights[label],
+                2 / cell_weights[label] / alive,
+            )
             found = draw.of_distances * error + draw.of_cells[label]
             assert found == pytest.approx(most / 4 * sum(shares), rel=1e-9)
-    assert each @ (draw.of_distances * least + draw.of_cells[labels]) == pytest.approx(most, rel=1e-9)
+    assert each @ (draw.of_distances * least + draw.of_cells[labels]) == pytest.approx(
+        most, rel=1e-9
+    )
 
 
 def test_a_uniform_draw_takes_rows_of_weight_and_makes_up_for_the_others():
@@ -173,7 +182,11 @@ def small():
 @pytest.fixture(scope="module")
 def large():
     rows, centers = blobs(5000)
-    return rows, centers, [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))]
+    return (
+        rows,
+        centers,
+        [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))],
+    )
 
 
 def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
@@ -182,17 +195,23 @@ def test_what_a_search_from_a_coreset_says_is_of_all_rows(large):
         squared = ((rows[:, np.newaxis].astype(np.float64) - state.centers) ** 2).sum(axis=2)
         labels = squared.argmin(axis=1)
         np.testing.assert_array_equal(state.weights, np.bincount(labels))
-        np.testing.assert_allclose(state.inertias, np.bincount(labels, squared.min(axis=1)), rtol=1e-12)
+        np.testing.assert_allclose(
+            state.inertias, np.bincount(labels, squared.min(axis=1)), rtol=1e-12
+        )
         assert state.objective == math.fsum(state.inertias) + 300.0 * len(state.centers)
     assert squared.min(axis=1).max() <= 300.0
     assert not any(np.array(state.moves)[3:].any() for state in states)
 
 
 @pytest.mark.parametrize(("limit", "shares"), [(4999, 0), (5000, trials.LAST_SHARES)])
-def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(large, monkeypatch, limit, shares):
+def test_all_rows_see_the_last_trials_after_a_coreset_where_they_are_few(
+    large, monkeypatch, limit, shares
+):
     rows, _, states = large
     monkeypatch.setattr(trials, "TRIALS_AFTER_BELOW", limit)
-    found = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))]
+    found = [
+        step.state for step in iterate(InMemoryRows(rows, None), Method(300.0, coreset_rows=500))
+    ]
     assert len(trials.SHARES) - found[0].share == shares
     assert found[0].tries == search_state.TRIES_AFTER
     assert found[-1].objective <= states[-1].objective
@@ -205,7 +224,9 @@ def test_it_ends_near_the_search_of_all_rows_in_far_fewer_passes(large, monkeypa
     whole = [step.state for step in iterate(InMemoryRows(rows, None), Method(300.0))][-1]
     assert states[-1].objective <= 1.01 * whole.objective
     assert states[-1].rows_read < whole.rows_read / 3
-    assert states[-1].objective <= inertia_of(InMemoryRows(rows, None), centers) + 300.0 * len(centers)
+    assert states[-1].objective <= inertia_of(InMemoryRows(rows, None), centers) + 300.0 * len(
+        centers
+    )
 
 
 class Counted(InMemoryRows):
@@ -230,7 +251,9 @@ def test_every_pass_over_all_rows_is_counted_and_those_over_the_coreset_are_not(
 
 
 def first(rows, **parameters):
-    return contents(next(iter(iterate(InMemoryRows(rows, None), Method(300.0, **parameters)))).state)
+    return contents(
+        next(iter(iterate(InMemoryRows(rows, None), Method(300.0, **parameters)))).state
+    )
 
 
 def test_a_coreset_is_taken_where_it_is_asked_for_and_no_centers_are_given():
@@ -246,15 +269,21 @@ def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(
     monkeypatch.setattr(starts, "LEAST_CORESET", 400)
     sizes = []
     coreset_of_size = Sensitivity.coreset
-    monkeypatch.setattr(Sensitivity, "coreset", lambda *given: sizes.append(given[2]) or coreset_of_size(*given))
+    monkeypatch.setattr(
+        Sensitivity, "coreset", lambda *given: sizes.append(given[2]) or coreset_of_size(*given)
+    )
     monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 100)
-    assert first(rows)["rows_read"] == (1 + 2 + 2 + 1) * len(rows)  # survey, sensitivity, two coresets, probe
+    assert first(rows)["rows_read"] == (1 + 2 + 2 + 1) * len(
+        rows
+    )  # survey, sensitivity, two coresets, probe
     assert sizes[0] == 400
     assert 900 <= sizes[1] <= 1500  # twelve clusters, or nearly
     monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1)
     assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)
     monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1000)
-    assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)  # no second one, of half the rows or more
+    assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(
+        rows
+    )  # no second one, of half the rows or more
     assert 900 <= len(first(rows)["centers"]) / 16 * 100 <= 1500
     monkeypatch.setattr(starts, "CORESET_ABOVE", 4000)
     assert first(rows)["rows_read"] == 2 * len(rows)
@@ -308,14 +337,19 @@ def ends(monkeypatch):
         method = Method(150.0, tol=0.01, coreset_rows=100, seed=seed)
         state = next(iter(iterate(InMemoryRows(rows, None), method))).state
         alone = Method(penalties[-1], tol=0.01, coreset_rows=0, max_iter=starts.NO_LIMIT)
-        own = [starts.Restart(alone.seeded(each), search_state.TRIES_ON_CORESET) for each in starts.restart_seeds(seed)]
+        own = [
+            starts.Restart(alone.seeded(each), search_state.TRIES_ON_CORESET)
+            for each in starts.restart_seeds(seed)
+        ]
         return core, penalties[-1], state, [restart(core) for restart in own]
 
     return searched
 
 
 @pytest.mark.parametrize("seed", [6, 8])
-def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(monkeypatch, ends, seed):
+def test_without_crossovers_the_lowest_of_the_searches_of_a_coreset_is_taken(
+    monkeypatch, ends, seed
+):
     monkeypatch.setattr(crossover, "CROSSOVERS", 0)
     _, _, state, found = ends(seed)
     assert len({end.objective for end in found}) == len(found)
@@ -329,7 +363,9 @@ def test_crossovers_never_end_higher_than_the_searches_and_lower_now_and_then():
     for seed in range(6):
         found = [starts.Restart(alone.seeded(each), 1)(core) for each in starts.restart_seeds(seed)]
         best = crossover.Crossovers(alone.seeded(seed), found)(core)
-        assert best.objective == pytest.approx(inertia_of(core, best.centers) + 100.0 * len(best.centers), rel=1e-12)
+        assert best.objective == pytest.approx(
+            inertia_of(core, best.centers) + 100.0 * len(best.centers), rel=1e-12
+        )
         gains.append(min(end.objective for end in found) - best.objective)
     assert min(gains) >= 0
     assert sum(gain > 0.001 * best.objective for gain in gains) >= 2
@@ -347,7 +383,9 @@ def test_a_coreset_of_many_rows_sees_neither_trials_nor_crossovers(monkeypatch):
 
 def test_a_cluster_costs_more_on_a_coreset_for_its_mean_fits_few_rows(ends):
     core, penalty, _, _ = ends(0)
-    start = starts.Restart(Method(150.0, tol=0.01, coreset_rows=0, max_iter=starts.NO_LIMIT), 0)(core)
+    start = starts.Restart(Method(150.0, tol=0.01, coreset_rows=0, max_iter=starts.NO_LIMIT), 0)(
+        core
+    )
     inertia = inertia_of(core, start.centers)
     assert penalty == pytest.approx(150.0 + 2 * inertia / len(core.rows), rel=1e-12)
     assert penalty > 160.0

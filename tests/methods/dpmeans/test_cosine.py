@@ -68,7 +68,9 @@ def tables_of_directions(draw, most=40):
     else:
         d = draw(st.integers(1, 5))
         middles = rng.normal(size=(3, d))
-        rows = (middles[rng.integers(3, size=n)] + 0.3 * rng.normal(size=(n, d))) * rng.lognormal(size=(n, 1))
+        rows = (middles[rng.integers(3, size=n)] + 0.3 * rng.normal(size=(n, d))) * rng.lognormal(
+            size=(n, 1)
+        )
     return rows.astype(draw(st.sampled_from(DTYPES)))
 
 
@@ -91,8 +93,14 @@ def test_rows_that_cancel_leave_their_center_where_it_was(left):
 def test_where_all_rows_cancel_the_first_center_is_the_first_axis():
     source = of(np.array([[0.0, 3.0], [0.0, -2.0]]))
     assert batch.Method(1.0, metric="cosine").init(source).means.tolist() == [[1.0, 0.0]]
-    assert DPMeans(3.0, metric="cosine", search=True).fit([[0.0, 3.0], [0.0, -2.0]]).objective_ == 2 * 3.0
-    assert DPMeans(5.0, metric="cosine", search=True).fit([[0.0, 3.0], [0.0, -2.0]]).objective_ == 2 * 2.0 + 5.0
+    assert (
+        DPMeans(3.0, metric="cosine", search=True).fit([[0.0, 3.0], [0.0, -2.0]]).objective_
+        == 2 * 3.0
+    )
+    assert (
+        DPMeans(5.0, metric="cosine", search=True).fit([[0.0, 3.0], [0.0, -2.0]]).objective_
+        == 2 * 2.0 + 5.0
+    )
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -102,22 +110,31 @@ def test_away_from_its_mean_a_cluster_costs_its_mass_times_the_squared_distance_
     rows, weights = unit(rng.normal(size=(9, 3))), rng.uniform(0.1, 5, 9)
     center = unit(rng.normal(size=(1, 3)))
     average = np.average(rows, axis=0, weights=weights)[np.newaxis]
-    mean, mass = metric.means(average, center), metric.masses(average, weights.sum(keepdims=True))[0]
+    mean, mass = (
+        metric.means(average, center),
+        metric.masses(average, weights.sum(keepdims=True))[0],
+    )
     costs = [weights @ ((rows - each) ** 2).sum(axis=1) for each in (center, mean)]
     assert costs[0] - costs[1] == pytest.approx(mass * ((center - mean) ** 2).sum(), rel=1e-9)
     assert costs[0] > costs[1]
 
 
 def test_given_centers_are_brought_to_unit_length_in_the_units_of_the_fit():
-    source = as_source(np.array([[4.0, 8.0], [1.0, 1.0]]), scale=np.array([2.0, 4.0]), features=UnitRows())
-    first = batch.Method(1.0, centers=np.array([[12.0, 32.0], [-9.0, 0.0]]), metric="cosine").init(source)
+    source = as_source(
+        np.array([[4.0, 8.0], [1.0, 1.0]]), scale=np.array([2.0, 4.0]), features=UnitRows()
+    )
+    first = batch.Method(1.0, centers=np.array([[12.0, 32.0], [-9.0, 0.0]]), metric="cosine").init(
+        source
+    )
     np.testing.assert_allclose(first.means, [[0.6, 0.8], [-1.0, 0.0]], rtol=1e-15)
 
 
 @pytest.mark.parametrize("method", [batch.Method, search.Method])
 def test_a_given_center_without_a_direction_is_named(method):
     centers = np.array([[1.0, 0.0], [0.0, 0.0]])
-    with pytest.raises(InputError, match="center 1 of the first centers is 0 in every column and has no direction"):
+    with pytest.raises(
+        InputError, match="center 1 of the first centers is 0 in every column and has no direction"
+    ):
         method(1.0, centers=centers, metric="cosine").init(of(np.eye(2)))
 
 
@@ -128,7 +145,10 @@ def test_other_metrics_are_refused(metric):
 
 
 def test_a_radius_beyond_the_farthest_direction_is_refused_and_a_price_is_not():
-    with pytest.raises(InputError, match=r"penalty must be <= 4 where metric='cosine', got 4.5: .* search=True takes"):
+    with pytest.raises(
+        InputError,
+        match=r"penalty must be <= 4 where metric='cosine', got 4.5: .* search=True takes",
+    ):
         batch.Method(4.5, metric="cosine")
     assert batch.Method(4.0, metric="cosine").penalty == 4.0
     assert search.Method(4.5, metric="cosine").penalty == 4.5
@@ -147,7 +167,9 @@ def exact_problems(draw):
     )
     weights = draw(weights_of(n, DYADIC))
     source = of(rows, weights, draw(st.integers(1, 2)), 2 ** draw(st.integers(0, 3)))
-    method = batch.Method(draw(st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0, 3.0])), tol=0.0, metric="cosine")
+    method = batch.Method(
+        draw(st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0, 3.0])), tol=0.0, metric="cosine"
+    )
     return unit(rows), [1.0] * n if weights is None else weights.tolist(), source, method
 
 
@@ -160,18 +182,24 @@ def test_each_step_is_a_serial_sweep_of_spherical_algorithm_1(problem, seed):
     axis = [1.0, 0.0, 0.0, 0.0]
     assert before.means.tolist() == [reference.direction(reference.mean_of(rows, each), axis)]
     for after in states_of(source, method)[:-1]:
-        rest = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(len(rows)), after.opened))
+        rest = np.random.default_rng(seed).permutation(
+            np.setdiff1d(np.arange(len(rows)), after.opened)
+        )
         order = [*after.opened, *rest.tolist()]
         serial = reference.spherical_sweep(rows, method.penalty, before.means.tolist(), order, each)
-        numbers = sorted({label for label, weight in zip(serial.labels, each, strict=True) if weight > 0})
+        numbers = sorted(
+            {label for label, weight in zip(serial.labels, each, strict=True) if weight > 0}
+        )
         assert after.opened.tolist() == serial.opened
         assert after.centers.tolist() == [serial.centers[number] for number in numbers]
         assert after.means.tolist() == serial.means
-        assert after.objective == pytest.approx(reference.objective(rows, method.penalty, serial, each), rel=1e-12)
+        assert after.objective == pytest.approx(
+            reference.objective(rows, method.penalty, serial, each), rel=1e-12
+        )
         found = labels_of(source, method, after)
-        assert [numbers[label] for label, weight in zip(found, each, strict=True) if weight > 0] == [
-            label for label, weight in zip(serial.labels, each, strict=True) if weight > 0
-        ]
+        assert [
+            numbers[label] for label, weight in zip(found, each, strict=True) if weight > 0
+        ] == [label for label, weight in zip(serial.labels, each, strict=True) if weight > 0]
         before = after
 
 
@@ -190,20 +218,27 @@ def fits(draw, searching):
 def check_fit(rows, weights, method):
     """All that holds for a fit of either kind."""
     *steps, last = iterate(of(rows, weights), method)
-    states, searching = [step.state for step in steps] or [last.state], isinstance(method, search.Method)
+    states, searching = (
+        [step.state for step in steps] or [last.state],
+        isinstance(method, search.Method),
+    )
     assert last.converged
     assert all(after.objective < before.objective for before, after in pairwise(states))
     each = np.ones(len(rows)) if weights is None else weights
     for state in states:
         lengths = np.sqrt((state.centers**2).sum(axis=1))
         # A row that a sweep opens a cluster at is its center as it is.
-        np.testing.assert_allclose(lengths, 1.0, rtol=1e-14 if searching else 4 * float(np.finfo(rows.dtype).eps))
+        np.testing.assert_allclose(
+            lengths, 1.0, rtol=1e-14 if searching else 4 * float(np.finfo(rows.dtype).eps)
+        )
         cosines = unit(rows.astype(np.float64)) @ state.centers.T
         expected = each @ (2 - 2 * cosines.max(axis=1))
         rounding = 64 * float(np.finfo(rows.dtype).eps) * each.sum()
         assert math.fsum(state.inertias) == pytest.approx(expected, abs=rounding)
         assert state.objective == math.fsum(state.inertias) + method.penalty * len(state.centers)
-    beyond = np.minimum(1.0, each) * (2 - 2 * (unit(rows.astype(np.float64)) @ last.state.centers.T).max(axis=1))
+    beyond = np.minimum(1.0, each) * (
+        2 - 2 * (unit(rows.astype(np.float64)) @ last.state.centers.T).max(axis=1)
+    )
     assert beyond.max() <= method.penalty + 64 * float(np.finfo(rows.dtype).eps)
 
 
@@ -228,7 +263,11 @@ def test_chunks_threads_and_lengths_by_powers_of_two_do_not_show_in_any_byte(dat
     stretched = (rows * lengths).astype(rows.dtype)
     for source in (
         of(stretched, weights, threads=2),
-        of(da.from_array(stretched, chunks=(data.draw(chunkings(len(rows))), rows.shape[1])), weights, threads=None),
+        of(
+            da.from_array(stretched, chunks=(data.draw(chunkings(len(rows))), rows.shape[1])),
+            weights,
+            threads=None,
+        ),
     ):
         assert [contents(state) for state in states_of(source, method)] == expected
 
@@ -304,10 +343,14 @@ def test_the_gain_of_a_merge_or_a_split_is_what_the_objective_of_the_partition_f
     found = sphere.found
     pairs = pairs_among(np.flatnonzero(found.weights > 0))
     for pair, gain in zip(pairs, sphere.penalty - merge_rises(found, pairs), strict=True):
-        assert math.isclose(gain, sphere.fell(merged=pair[np.newaxis]), rel_tol=1e-9, abs_tol=sphere.rounding)
+        assert math.isclose(
+            gain, sphere.fell(merged=pair[np.newaxis]), rel_tol=1e-9, abs_tol=sphere.rounding
+        )
     for cluster in np.flatnonzero(found.half_weights.min(axis=1) > 0):
         fell = sphere.fell(split=np.arange(found.k) == cluster)
-        assert math.isclose(found.savings[cluster] - sphere.penalty, fell, rel_tol=1e-9, abs_tol=sphere.rounding)
+        assert math.isclose(
+            found.savings[cluster] - sphere.penalty, fell, rel_tol=1e-9, abs_tol=sphere.rounding
+        )
 
 
 @MORE
@@ -324,7 +367,9 @@ def test_a_delete_never_claims_more_than_the_objective_of_the_partition_falls_by
 @given(spheres())
 def test_what_the_means_gain_is_the_excess_over_the_objective_of_the_partition(sphere):
     excess = sphere.found.objective - sphere.objective(sphere.labels)
-    assert math.isclose(float(sphere.found.shifts.sum()), excess, rel_tol=1e-9, abs_tol=sphere.rounding)
+    assert math.isclose(
+        float(sphere.found.shifts.sum()), excess, rel_tol=1e-9, abs_tol=sphere.rounding
+    )
 
 
 @MORE
@@ -335,7 +380,12 @@ def test_moves_of_a_step_gain_what_they_claim_together_also_once_rows_go_to_the_
     before, partition = sphere.objective(sphere.labels), sphere.after(moves)
     assert gains_of(found, moves).sum() <= before - sphere.objective(partition) + sphere.rounding
     alive = [label for label in np.unique(partition) if sphere.each[partition == label].sum() > 0]
-    best = np.stack([direction(sphere.each @ (sphere.rows * (partition == label)[:, np.newaxis])) for label in alive])
+    best = np.stack(
+        [
+            direction(sphere.each @ (sphere.rows * (partition == label)[:, np.newaxis]))
+            for label in alive
+        ]
+    )
     again = sphere.probe(best, np.stack([best, best], axis=1))
     assert gains_of(found, moves).sum() <= before - again.objective + sphere.rounding
 
@@ -347,7 +397,10 @@ def test_a_merge_is_found_wherever_one_pays(sphere, seed):
     busy = (found.weights <= 0) | (np.random.default_rng(seed).random(found.k) < 0.2)
     pairs = pairs_among(np.flatnonzero(~busy))
     assume(len(pairs))
-    merged, gains = merges(found, busy, least, found.alive), sphere.penalty - merge_rises(found, pairs)
+    merged, gains = (
+        merges(found, busy, least, found.alive),
+        sphere.penalty - merge_rises(found, pairs),
+    )
     assert not busy[merged].any()
     assert len(merged) or not (gains > least + sphere.rounding).any()
     assert (gains > least - sphere.rounding).any() or not len(merged)
@@ -415,14 +468,20 @@ def planted(seed, n=600, d=16, k=12, noise=0.1):
 
 def partition_objective(rows, labels, penalty):
     parts = [unit(rows.astype(np.float64))[labels == label] for label in np.unique(labels)]
-    return sum(2 * len(part) - 2 * np.linalg.norm(part.sum(axis=0)) for part in parts) + penalty * len(parts)
+    return sum(
+        2 * len(part) - 2 * np.linalg.norm(part.sum(axis=0)) for part in parts
+    ) + penalty * len(parts)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_search_finds_planted_directions_whatever_the_lengths(seed):
     rows, truth = planted(seed)
     model = DPMeans(10.0, metric="cosine", search=True, tol=0.0, random_state=seed).fit(rows)
-    assert len(set(zip(truth.tolist(), model.labels_.tolist(), strict=True))) == model.n_clusters_ == 12
+    assert (
+        len(set(zip(truth.tolist(), model.labels_.tolist(), strict=True)))
+        == model.n_clusters_
+        == 12
+    )
     assert model.objective_ == pytest.approx(partition_objective(rows, truth, 10.0), rel=1e-6)
 
 
@@ -439,10 +498,14 @@ def test_a_search_opens_clusters_at_the_directions_of_rows_in_full_precision():
     rows = (rng.normal(size=(300, 3)) * 0.2 + [3.0, 0.0, 0.0]).astype(np.float32)
     rows[7] = -0.3, 0.1, 0.7
     source, method = of(rows), search.Method(1.2, metric="cosine")
-    start = replace(method.init(source), share=len(trials.SHARES))  # without trials, which would find it
+    start = replace(
+        method.init(source), share=len(trials.SHARES)
+    )  # without trials, which would find it
     opening = next(step.state for step in iterate(source, method, start) if len(step.state.opened))
     assert opening.opened.tolist() == [7]
-    np.testing.assert_allclose(opening.centers[-1], rows[7] / np.linalg.norm(rows[7].astype(float)), rtol=1e-6)
+    np.testing.assert_allclose(
+        opening.centers[-1], rows[7] / np.linalg.norm(rows[7].astype(float)), rtol=1e-6
+    )
     assert np.sqrt((opening.centers**2).sum(axis=1)) == pytest.approx(1.0, rel=1e-14)
 
 
@@ -459,14 +522,18 @@ def test_weights_and_the_penalty_of_directions_may_be_in_any_unit(factor):
     rows, _ = planted(0, noise=0.4)
     plain = DPMeans(3.0, metric="cosine", search=True, random_state=0).fit(rows)
     weights = np.full(len(rows), factor)
-    scaled = DPMeans(3.0 * factor, metric="cosine", search=True, random_state=0).fit(rows, sample_weight=weights)
+    scaled = DPMeans(3.0 * factor, metric="cosine", search=True, random_state=0).fit(
+        rows, sample_weight=weights
+    )
     assert scaled.objective_ / factor == pytest.approx(plain.objective_, rel=0.03)
     assert scaled.n_clusters_ > 12
 
 
 def test_at_the_farthest_radius_given_centers_are_those_of_spherical_k_means():
     rows, truth = planted(1, noise=0.3)
-    centers = unit(rows.astype(np.float64))[[int(np.flatnonzero(truth == label)[0]) for label in range(12)]]
+    centers = unit(rows.astype(np.float64))[
+        [int(np.flatnonzero(truth == label)[0]) for label in range(12)]
+    ]
     model = DPMeans(4.0, metric="cosine", init=centers * 7, tol=0.0).fit(rows)
     values = unit(rows).astype(np.float64)
     for _ in range(model.n_iter_ - 1):

@@ -14,7 +14,9 @@ sets_of_centers = st.lists(st.tuples(coordinates, coordinates), min_size=1, max_
 def pairs_of(first, second):
     """Centers that are each other's nearest, the lowest numbers among equals."""
     squared = ((first[:, np.newaxis] - second) ** 2).sum(axis=2)
-    return [(a, int(b)) for a, b in enumerate(squared.argmin(axis=1)) if squared[:, b].argmin() == a]
+    return [
+        (a, int(b)) for a, b in enumerate(squared.argmin(axis=1)) if squared[:, b].argmin() == a
+    ]
 
 
 @given(sets_of_centers, sets_of_centers, seeds)
@@ -33,6 +35,10 @@ def test_every_center_is_drawn_about_half_of_the_times():
     first, second = random.uniform(0, 10, (9, 3)), random.uniform(0, 10, (6, 3))
     times = [np.zeros(9), np.zeros(6)]
     for seed in range(2000):
-        for counts, drawn in zip(times, draw_centers(first, second, np.random.default_rng(seed)), strict=True):
+        for counts, drawn in zip(
+            times, draw_centers(first, second, np.random.default_rng(seed)), strict=True
+        ):
             counts[drawn] += 1
-    assert all(900 < count < 1100 for counts in times for count in counts)  # within 4.5 standard deviations
+    assert all(
+        900 < count < 1100 for counts in times for count in counts
+    )  # within 4.5 standard deviations

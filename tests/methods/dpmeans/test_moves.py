@@ -64,7 +64,9 @@ class Problem:
     def means(self, labels):
         """The means of a partition, by label, where there is weight."""
         return {
-            label: np.average(self.rows[labels == label], axis=0, weights=self.each[labels == label])
+            label: np.average(
+                self.rows[labels == label], axis=0, weights=self.each[labels == label]
+            )
             for label in np.unique(labels)
             if self.each[labels == label].sum() > 0
         }
@@ -124,11 +126,15 @@ def test_findings_are_those_of_the_partition(problem):
         weight = problem.each[members].sum()
         assert math.isclose(found.weights[cluster], weight, rel_tol=1e-12)
         expected = means.get(cluster, found.centers[cluster])
-        np.testing.assert_allclose(found.means[cluster], expected, rtol=1e-9, atol=1e-9 * np.abs(problem.rows).max())
+        np.testing.assert_allclose(
+            found.means[cluster], expected, rtol=1e-9, atol=1e-9 * np.abs(problem.rows).max()
+        )
         shift = weight * ((expected - found.centers[cluster]) ** 2).sum()
         assert math.isclose(found.shifts[cluster], shift, rel_tol=1e-6, abs_tol=problem.scale)
         error = problem.each[members] @ ((problem.rows[members] - expected) ** 2).sum(axis=1)
-        assert math.isclose(weight * found.radii[cluster] ** 2, error, rel_tol=1e-6, abs_tol=problem.scale)
+        assert math.isclose(
+            weight * found.radii[cluster] ** 2, error, rel_tol=1e-6, abs_tol=problem.scale
+        )
     squared = ((problem.rows - found.centers[problem.labels]) ** 2).sum(axis=1)
     assert math.isclose(found.inertia, problem.each @ squared, rel_tol=1e-12)
     assert found.objective == found.inertia + problem.penalty * len(means)
@@ -150,7 +156,9 @@ def test_the_gain_of_a_split_is_what_the_objective_of_the_partition_falls_by(pro
     for cluster in range(found.k):
         fell = before - problem.objective(problem.after(only(found, split=one(found.k, cluster))))
         if found.half_weights[cluster].min() > 0:
-            assert math.isclose(found.savings[cluster] - problem.penalty, fell, rel_tol=1e-9, abs_tol=problem.scale)
+            assert math.isclose(
+                found.savings[cluster] - problem.penalty, fell, rel_tol=1e-9, abs_tol=problem.scale
+            )
         else:
             assert found.savings[cluster] == 0.0
 
@@ -178,10 +186,14 @@ def test_the_claim_of_a_delete_is_exact_where_centers_are_means_that_receive_not
     for cluster in range(again.k):
         members = labels == cluster
         loss = problem.each[members] @ (farther - nearer)[members]
-        assert math.isclose(again.transfer_losses[cluster], loss, rel_tol=1e-9, abs_tol=problem.scale)
+        assert math.isclose(
+            again.transfer_losses[cluster], loss, rel_tol=1e-9, abs_tol=problem.scale
+        )
         receivers = np.unique(seconds[members])
         bound = loss + again.shifts[cluster] + again.shifts[receivers].sum()
-        assert math.isclose(again.deletion_losses[cluster], bound, rel_tol=1e-9, abs_tol=problem.scale)
+        assert math.isclose(
+            again.deletion_losses[cluster], bound, rel_tol=1e-9, abs_tol=problem.scale
+        )
 
 
 @MORE
@@ -231,7 +243,9 @@ def test_moves_of_a_step_do_not_touch_but_that_deletes_share_receivers(problem):
     moves = profitable_moves(found)
     dead = found.weights <= 0
     gone = set(np.flatnonzero(moves.deleted & ~dead))
-    receivers = {problem.seconds[row] for row in range(len(problem.rows)) if problem.labels[row] in gone}
+    receivers = {
+        problem.seconds[row] for row in range(len(problem.rows)) if problem.labels[row] in gone
+    }
     merged, split = moves.merged.reshape(-1).tolist(), set(np.flatnonzero(moves.split))
     assert len(set(merged)) == len(merged)
     groups = [gone, receivers, set(merged), split, set(np.flatnonzero(dead))]
@@ -247,7 +261,9 @@ def test_every_move_of_a_step_gains_more_than_rounding(problem):
     moves = profitable_moves(found)
     assert (problem.penalty - merge_rises(found, moves.merged) > least).all()
     assert (found.savings[moves.split] - problem.penalty > least).all()
-    assert (problem.penalty - found.deletion_losses[moves.deleted & (found.weights > 0)] > least).all()
+    assert (
+        problem.penalty - found.deletion_losses[moves.deleted & (found.weights > 0)] > least
+    ).all()
 
 
 def test_deletes_that_share_a_receiver_are_made_together():
@@ -267,9 +283,14 @@ def test_a_merge_is_found_wherever_one_pays(problem, data):
     alive = np.flatnonzero(found.weights > 0)
     assume(len(alive) > 1)
     busy = found.weights <= 0
-    busy[alive] = data.draw(st.lists(st.sampled_from([False, False, True]), min_size=len(alive), max_size=len(alive)))
+    busy[alive] = data.draw(
+        st.lists(st.sampled_from([False, False, True]), min_size=len(alive), max_size=len(alive))
+    )
     pairs = np.array(list(combinations(np.flatnonzero(~busy), 2)), np.intp).reshape(-1, 2)
-    merged, gains = merges(found, busy, least, found.alive), problem.penalty - merge_rises(found, pairs)
+    merged, gains = (
+        merges(found, busy, least, found.alive),
+        problem.penalty - merge_rises(found, pairs),
+    )
     assert not busy[merged].any()
     assert len(merged) or not (gains > least + problem.scale).any()
     assert (gains > least - problem.scale).any() or not len(merged)
@@ -282,27 +303,39 @@ def test_two_light_clusters_merge_though_each_has_a_heavy_one_nearer():
     assert merges(found, np.zeros(4, np.bool_), 0.0, found.alive).tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize(("penalty", "weight"), [(1e300, 1e-10), (1e305, 1.0), (0.3, 1e-310), (1e-300, 1e300)])
+@pytest.mark.parametrize(
+    ("penalty", "weight"), [(1e300, 1e-10), (1e305, 1.0), (0.3, 1e-310), (1e-300, 1e300)]
+)
 def test_extreme_penalties_and_weights_leave_merges_finite(penalty, weight):
     rows = np.random.default_rng(0).normal(size=(40, 2))
     weights = weight * np.random.default_rng(1).choice([1.0, 1e-7, 3.0], 40)
     centers = rows[:12].copy()
     with np.errstate(over="raise", invalid="raise"):
-        found = Problem(rows, weights, centers, np.stack([centers, centers + 1], axis=1), penalty).found
+        found = Problem(
+            rows, weights, centers, np.stack([centers, centers + 1], axis=1), penalty
+        ).found
         merged = merges(found, found.weights <= 0, 0.0, found.alive)
     assert bool(len(merged)) == (penalty > weight)
 
 
 def test_clusters_that_merge_are_not_split_too():
     rows = np.array([[-10.0, 0.0], [10.0, 0.0], [-10.0, 3.0], [10.0, 3.0]])
-    found = Problem(rows, None, np.array([[0.0, 0.0], [0.0, 3.0]]), rows.reshape(2, 2, 2), 15.0).found
+    found = Problem(
+        rows, None, np.array([[0.0, 0.0], [0.0, 3.0]]), rows.reshape(2, 2, 2), 15.0
+    ).found
     moves = profitable_moves(found)
     assert (found.savings > 15.0).all()
-    assert (moves.merged.tolist(), moves.split.tolist(), moves.deleted.tolist()) == ([[0, 1]], [False] * 2, [False] * 2)
+    assert (moves.merged.tolist(), moves.split.tolist(), moves.deleted.tolist()) == (
+        [[0, 1]],
+        [False] * 2,
+        [False] * 2,
+    )
 
 
 @given(problems(), seeds, st.integers(0, 8))
-def test_deletions_take_the_cheapest_up_to_a_number_and_leave_their_receivers_and_one(problem, seed, most):
+def test_deletions_take_the_cheapest_up_to_a_number_and_leave_their_receivers_and_one(
+    problem, seed, most
+):
     found = problem.found
     losses = np.random.default_rng(seed).random(found.k)
     deleted, receiving = deletions(found, losses, problem.penalty - 0.7, most)
@@ -343,7 +376,9 @@ def test_clusters_keep_their_order_under_moves_and_second_halves_come_last(probl
     moves = Moves(kinds == 0, merged, split)
     assume(not moves.deleted.all())
     centers, children = apply_moves(found, moves, rng)
-    partition = np.where(split[problem.labels], problem.labels + found.k * problem.sides(), problem.labels)
+    partition = np.where(
+        split[problem.labels], problem.labels + found.k * problem.sides(), problem.labels
+    )
     for first, second in merged:
         partition = np.where(partition == second, first, partition)
     means = problem.means(partition)
@@ -369,7 +404,9 @@ def test_centers_and_children_stay_finite(problem, seed):
 def test_clusters_without_weight_leave_and_nothing_else_does_where_no_move_is_made(problem):
     found = problem.found
     moves = no_moves(found)
-    assert moves.deleted.tolist() == [problem.each[problem.labels == each].sum() == 0 for each in range(found.k)]
+    assert moves.deleted.tolist() == [
+        problem.each[problem.labels == each].sum() == 0 for each in range(found.k)
+    ]
     centers, _ = apply_moves(found, moves, np.random.default_rng(0))
     assert centers.tolist() == found.means[found.weights > 0].tolist()
     assert gains_of(found, moves).tolist() == [0.0, 0.0, 0.0]

@@ -85,7 +85,9 @@ def of_all_sizes(rng, shape):
 
 
 def blobs(rng, shape):
-    return rng.normal(size=(3, shape[1]))[rng.integers(3, size=shape[0])] + 0.2 * rng.normal(size=shape)
+    return rng.normal(size=(3, shape[1]))[rng.integers(3, size=shape[0])] + 0.2 * rng.normal(
+        size=shape
+    )
 
 
 FAMILIES = (uniform, normal, grid, coarse, heavy_tailed, collinear, far_away, of_all_sizes, blobs)
@@ -116,7 +118,9 @@ def test_searches_reach_the_optimum_of_few_rows(metric):
     for family in FAMILIES:
         for seed in range(16):
             rows, weights, penalty = drawn(family, metric, seed)
-            model = DPMeans(penalty, metric=metric, search=True, random_state=seed).fit(rows, sample_weight=weights)
+            model = DPMeans(penalty, metric=metric, search=True, random_state=seed).fit(
+                rows, sample_weight=weights
+            )
             ratios.append(model.objective_ / optimum(rows, weights, penalty, metric))
     assert min(ratios) >= 1 / REACHED
     assert np.mean(np.array(ratios) <= REACHED) >= 0.99
@@ -138,7 +142,9 @@ def few_rows(draw, most=MOST):
 def test_no_search_of_few_rows_ends_far_above_the_optimum(metric, drawn, share, seed):
     rows, weights = drawn
     penalty = share * (2.0 if metric == "cosine" else spread(rows)) * weights.sum()
-    model = DPMeans(penalty, metric=metric, search=True, random_state=seed).fit(rows, sample_weight=weights)
+    model = DPMeans(penalty, metric=metric, search=True, random_state=seed).fit(
+        rows, sample_weight=weights
+    )
     assert model.objective_ <= 1.03 * optimum(rows, weights, penalty, metric)
 
 
@@ -159,7 +165,9 @@ def test_rows_on_which_a_search_by_passes_alone_ended_above_births(rows, penalty
 @EACH_METRIC
 @settings(max_examples=25)
 @given(data=st.data(), seed=seeds)
-def test_a_search_ends_no_higher_than_births_alone_whatever_they_start_from(metric, tol, data, seed):
+def test_a_search_ends_no_higher_than_births_alone_whatever_they_start_from(
+    metric, tol, data, seed
+):
     rows = data.draw(tables(rows=(1, 60), columns=(1, 3), kinds=TAME))
     rows[~rows.any(axis=1)] = 1.0
     weights = data.draw(weights_of(len(rows), (0.0, 0.3, 1.0, 7.7)))
@@ -167,7 +175,9 @@ def test_a_search_ends_no_higher_than_births_alone_whatever_they_start_from(metr
     init = data.draw(st.sampled_from(["mean", rows[: 1 + seed % 3]]))
     shared = {"metric": metric, "init": init}
     births = DPMeans(penalty, tol=tol, **shared).fit(rows, sample_weight=weights)
-    found = DPMeans(penalty, search=True, random_state=seed, **shared).fit(rows, sample_weight=weights)
+    found = DPMeans(penalty, search=True, random_state=seed, **shared).fit(
+        rows, sample_weight=weights
+    )
     rounding = 1e-12 if metric == "cosine" else 0.0  # centers are brought to unit length once more
     assert found.objective_ <= births.objective_ * (1 + rounding)
 
@@ -177,7 +187,9 @@ def ends(source, method, state=None):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_births_are_compared_where_there_are_neither_trials_nor_moves_of_single_rows(seed, monkeypatch):
+def test_births_are_compared_where_there_are_neither_trials_nor_moves_of_single_rows(
+    seed, monkeypatch
+):
     """Of these 20, moves and means alone end above births in 6."""
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
     rng = np.random.default_rng(seed)
@@ -196,7 +208,9 @@ def test_a_search_after_a_coreset_is_told_from_one_of_all_rows():
 def test_births_alone_run_once_in_a_search(monkeypatch):
     runs, init = [], batch.Method.init
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
-    monkeypatch.setattr(batch.Method, "init", lambda self, source: runs.append(self) or init(self, source))
+    monkeypatch.setattr(
+        batch.Method, "init", lambda self, source: runs.append(self) or init(self, source)
+    )
     compared = False
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -211,6 +225,8 @@ def test_births_alone_run_once_in_a_search(monkeypatch):
 
 def test_births_that_open_too_many_clusters_do_not_stop_a_search_that_opens_fewer():
     rows, shared = np.array([[0.0], [1.1]]), {"init": [[0.0]], "max_clusters": 1}
-    with pytest.raises(TooManyClustersError, match="makes at least 2 clusters, more than max_clusters=1"):
+    with pytest.raises(
+        TooManyClustersError, match="makes at least 2 clusters, more than max_clusters=1"
+    ):
         DPMeans(1.0, **shared).fit(rows)
     assert DPMeans(1.0, search=True, **shared).fit(rows).objective_ == pytest.approx(1.605)

@@ -40,7 +40,10 @@ def test_the_envelope_says_which_number_is_best(pairs, penalty):
     least = min(inertia + penalty * k for k, inertia in pairs)
     intervals = envelope(found)
     standing = {each.n_clusters for each in intervals if each.low <= penalty <= each.high}
-    assert any(k in standing and inertia + penalty * k == pytest.approx(least, rel=1e-12) for k, inertia in pairs)
+    assert any(
+        k in standing and inertia + penalty * k == pytest.approx(least, rel=1e-12)
+        for k, inertia in pairs
+    )
     assert best(found, penalty).objective(penalty) == least
 
 
@@ -62,13 +65,26 @@ def test_the_hull_of_known_points():
 
 
 def test_runs_end_between_penalties():
-    assert runs([1.0, 4.0, 16.0, 64.0], [5, 3, 3, 1]) == [Interval(5, 1, 2), Interval(3, 2, 32), Interval(1, 32, 64)]
-    assert runs([1.0, 4.0, 16.0], [2, 3, 2]) == [Interval(2, 1, 2), Interval(3, 2, 8), Interval(2, 8, 16)]
+    assert runs([1.0, 4.0, 16.0, 64.0], [5, 3, 3, 1]) == [
+        Interval(5, 1, 2),
+        Interval(3, 2, 32),
+        Interval(1, 32, 64),
+    ]
+    assert runs([1.0, 4.0, 16.0], [2, 3, 2]) == [
+        Interval(2, 1, 2),
+        Interval(3, 2, 8),
+        Interval(2, 8, 16),
+    ]
     assert runs([7.0], [2]) == [Interval(2, 7, 7)]
 
 
 def test_the_longest_interval_is_between_one_and_the_most():
-    intervals = [Interval(9, 1, 1e6), Interval(4, 1e6, 3e6), Interval(2, 3e6, 4e6), Interval(1, 4e6, 1e9)]
+    intervals = [
+        Interval(9, 1, 1e6),
+        Interval(4, 1e6, 3e6),
+        Interval(2, 3e6, 4e6),
+        Interval(1, 4e6, 1e9),
+    ]
     assert longest(intervals) == intervals[1]
     assert longest(intervals[:1]) is None
     assert longest([]) is None
@@ -81,7 +97,9 @@ def clouds(n=240, k=4, seed=0):
 
 
 def prices(low, high, number, **parameters):
-    return Prices(search.Method(1.0, seed=3), tuple(np.geomspace(low, high, number).tolist()), **parameters)
+    return Prices(
+        search.Method(1.0, seed=3), tuple(np.geomspace(low, high, number).tolist()), **parameters
+    )
 
 
 @settings(max_examples=8)

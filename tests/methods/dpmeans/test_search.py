@@ -47,7 +47,9 @@ def states_of(source, method):
 
 def trace(source, method, state=None):
     """All that a search yields but the seconds, step by step, to the byte."""
-    return [contents(step.state) | {"end": step.converged} for step in iterate(source, method, state)]
+    return [
+        contents(step.state) | {"end": step.converged} for step in iterate(source, method, state)
+    ]
 
 
 def labels_of(source, centers):
@@ -67,13 +69,18 @@ def squared_to(rows, centers):
 def partition_objective(rows, labels, penalty):
     """Of a partition, about its means."""
     parts = [rows[labels == label].astype(np.float64) for label in np.unique(labels)]
-    return math.fsum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) + penalty * len(parts)
+    return math.fsum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) + penalty * len(
+        parts
+    )
 
 
 def planted(seed, d=2, k=7, each=40):
     """Rows of deviation 0.5 around points of a grid of pitch 20, in any order, and their true labels."""
     rng = np.random.default_rng(seed)
-    points = 20.0 * rng.permutation(np.stack(np.meshgrid(*[np.arange(9)] * d), axis=-1).reshape(-1, d))[:k]
+    points = (
+        20.0
+        * rng.permutation(np.stack(np.meshgrid(*[np.arange(9)] * d), axis=-1).reshape(-1, d))[:k]
+    )
     truth = rng.permutation(np.repeat(np.arange(k), each))
     return points[truth] + 0.5 * rng.standard_normal((len(truth), d)), truth
 
@@ -117,8 +124,13 @@ def optimum(values, penalty):
 @pytest.mark.parametrize("seed", range(4))
 def test_in_one_column_a_search_ends_near_the_optimum_of_dynamic_programming(seed):
     rng = np.random.default_rng(seed)
-    values, penalty = rng.uniform(0, 20, 10)[rng.integers(10, size=200)] + rng.standard_normal(200), 4.0
-    found = states_of(InMemoryRows(values[:, np.newaxis], None), Method(penalty, seed=seed))[-1].objective
+    values, penalty = (
+        rng.uniform(0, 20, 10)[rng.integers(10, size=200)] + rng.standard_normal(200),
+        4.0,
+    )
+    found = states_of(InMemoryRows(values[:, np.newaxis], None), Method(penalty, seed=seed))[
+        -1
+    ].objective
     least = optimum(values, penalty)
     assert least * (1 - 1e-12) <= found <= 1.02 * least
 
@@ -179,16 +191,22 @@ def test_in_a_converged_search_every_row_of_weight_one_lies_within_the_radius(fi
     last = list(iterate(source, method))[-1]
     squared = squared_to(rows, last.state.centers).min(axis=1)
     assert last.converged
-    assert (squared * (1.0 if weights is None else np.minimum(1.0, weights))).max() <= method.penalty
+    assert (
+        squared * (1.0 if weights is None else np.minimum(1.0, weights))
+    ).max() <= method.penalty
 
 
 def as_dask(rows, weights, data):
-    array = da.from_array(rows, chunks=(data.draw(chunkings(len(rows))), data.draw(chunkings(rows.shape[1], False))))
+    array = da.from_array(
+        rows, chunks=(data.draw(chunkings(len(rows))), data.draw(chunkings(rows.shape[1], False)))
+    )
     return as_source(array, weights, block_rows=8)
 
 
 def as_zarr(rows, weights, data):
-    made = zarr.create_array({}, shape=rows.shape, chunks=(data.draw(st.integers(1, 50)), 1), dtype=rows.dtype)
+    made = zarr.create_array(
+        {}, shape=rows.shape, chunks=(data.draw(st.integers(1, 50)), 1), dtype=rows.dtype
+    )
     made[:] = rows
     return as_source(made, weights, block_rows=8, threads=data.draw(st.integers(1, 2)))
 
@@ -203,7 +221,10 @@ def as_numpy(rows, weights, data):
 def test_chunks_threads_and_forms_do_not_show_in_any_byte(form, data, seed):
     """Nor do shards: two threads have more of them."""
     rng = np.random.default_rng(seed)
-    rows, weights = planted(seed, 2, 3, 12)[0].astype(np.float32), rng.choice([0.0, 0.3, 1.0, 2.0], 36)
+    rows, weights = (
+        planted(seed, 2, 3, 12)[0].astype(np.float32),
+        rng.choice([0.0, 0.3, 1.0, 2.0], 36),
+    )
     method = Method(30.0, seed=seed)
     expected = trace(as_source(rows, weights, block_rows=8, threads=1), method)
     assert trace(form(rows, weights, data), method) == expected
@@ -236,10 +257,14 @@ def test_weights_and_the_penalty_count_in_one_unit(rows, seed):
     weights = np.random.default_rng(seed).choice([1.0, 3.0, 8.0], len(rows))
     method = Method(0.3 * spread(rows), seed=seed)
     one = states_of(InMemoryRows(rows, weights), replace(method, penalty=64.0 * method.penalty))
-    other = states_of(InMemoryRows(rows, 4.0 * weights), replace(method, penalty=256.0 * method.penalty))
+    other = states_of(
+        InMemoryRows(rows, 4.0 * weights), replace(method, penalty=256.0 * method.penalty)
+    )
     # Births alone look at the weight of one row.
     if not any(len(state.opened) for state in one + other):
-        assert [state.centers.tobytes() for state in one] == [state.centers.tobytes() for state in other]
+        assert [state.centers.tobytes() for state in one] == [
+            state.centers.tobytes() for state in other
+        ]
         assert [4.0 * state.objective for state in one] == [state.objective for state in other]
 
 
@@ -247,7 +272,9 @@ def test_integer_weights_find_the_planted_optimum_of_repeated_rows():
     rows, truth = planted(0, 2, 5, 20)
     times = np.random.default_rng(1).integers(1, 5, len(rows))
     weighted = DPMeans(200.0, search=True, random_state=0, tol=0.0).fit(rows, sample_weight=times)
-    repeated = DPMeans(200.0, search=True, random_state=0, tol=0.0).fit(np.repeat(rows, times, axis=0))
+    repeated = DPMeans(200.0, search=True, random_state=0, tol=0.0).fit(
+        np.repeat(rows, times, axis=0)
+    )
     assert same_partition(weighted.labels_, truth)
     assert same_partition(np.repeat(weighted.labels_, times), repeated.labels_)
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12)
@@ -322,7 +349,9 @@ def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol(mon
 
 def test_a_coarser_tol_ends_sooner_and_higher():
     rows, penalty = rows_of("overlapping blobs")
-    fine, coarse = (states_of(InMemoryRows(rows, None), Method(penalty, tol=tol))[-1] for tol in (1e-4, 0.1))
+    fine, coarse = (
+        states_of(InMemoryRows(rows, None), Method(penalty, tol=tol))[-1] for tol in (1e-4, 0.1)
+    )
     assert coarse.rows_read < fine.rows_read / 2
     assert coarse.objective > fine.objective
 
@@ -335,7 +364,9 @@ def test_max_iter_cuts_a_search_short_and_says_so(most):
         model = DPMeans(penalty, search=True, max_iter=most, random_state=0).fit(rows)
     assert model.n_iter_ == most
     assert model.cluster_centers_.tobytes() == whole[most - 1].centers.tobytes()
-    assert model.labels_.tolist() == squared_to(rows, model.cluster_centers_).argmin(axis=1).tolist()
+    assert (
+        model.labels_.tolist() == squared_to(rows, model.cluster_centers_).argmin(axis=1).tolist()
+    )
 
 
 def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand():
@@ -345,7 +376,9 @@ def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand
     steps = []
 
     def follow():
-        steps.extend(contents(step.state) for step in iterate(source, Method(100.0, max_clusters=6)))
+        steps.extend(
+            contents(step.state) for step in iterate(source, Method(100.0, max_clusters=6))
+        )
 
     with pytest.raises(
         TooManyClustersError,
@@ -359,7 +392,9 @@ def test_more_clusters_than_max_clusters_are_an_error_after_the_steps_that_stand
 def test_a_search_starts_from_given_centers_in_the_units_of_the_input():
     rows, truth = planted(2)
     centers = np.stack([rows[truth == label].mean(axis=0) for label in range(7)])
-    first, *_ = states_of(InMemoryRows(rows / [2.0, 4.0], None, np.array([2.0, 4.0])), Method(5.0, centers=centers))
+    first, *_ = states_of(
+        InMemoryRows(rows / [2.0, 4.0], None, np.array([2.0, 4.0])), Method(5.0, centers=centers)
+    )
     assert first.centers.tolist() == (centers / [2.0, 4.0]).tolist()
     model = DPMeans(100.0, search=True, init=centers, random_state=0).fit(rows)
     assert model.labels_.tolist() == truth.tolist()
@@ -376,8 +411,14 @@ def test_a_search_from_births_ends_lower_than_these():
 
 def test_given_centers_without_rows_leave_at_once():
     rows = np.array([[0.0], [1.0], [10.0]])
-    first = states_of(InMemoryRows(rows, None), Method(4.0, centers=np.array([[0.0], [99.0], [10.0], [98.0]])))[0]
-    assert (first.centers.tolist(), first.deaths, first.weights.tolist()) == ([[0.0], [10.0]], 2, [2.0, 1.0])
+    first = states_of(
+        InMemoryRows(rows, None), Method(4.0, centers=np.array([[0.0], [99.0], [10.0], [98.0]]))
+    )[0]
+    assert (first.centers.tolist(), first.deaths, first.weights.tolist()) == (
+        [[0.0], [10.0]],
+        2,
+        [2.0, 1.0],
+    )
     assert first.objective == 1.0 + 2 * 4.0
 
 
@@ -407,11 +448,15 @@ def test_at_a_huge_price_all_rows_are_one_cluster(name):
     rows, _ = rows_of(name)
     model = DPMeans(1e9, search=True, random_state=0).fit(rows)
     assert model.n_clusters_ == 1
-    np.testing.assert_allclose(model.cluster_centers_[0], rows.mean(axis=0, dtype=np.float64), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.cluster_centers_[0], rows.mean(axis=0, dtype=np.float64), rtol=1e-12
+    )
 
 
 def test_rows_far_beyond_the_radius_open_clusters_of_their_own():
-    rows = np.concatenate([np.random.default_rng(0).standard_normal((200, 2)), [[12.0, 0.0], [0.0, -12.0]]])
+    rows = np.concatenate(
+        [np.random.default_rng(0).standard_normal((200, 2)), [[12.0, 0.0], [0.0, -12.0]]]
+    )
     model = DPMeans(120.0, search=True, random_state=0).fit(rows)
     assert model.cluster_weights_[model.labels_[-2:]].tolist() == [1.0, 1.0]
 
@@ -426,7 +471,11 @@ def test_a_state_comes_back_from_a_store_to_the_bit_and_goes_on_to_the_same_end(
         history.append(Record.of(step.state, len(rows), step.seconds))
         store.steps.commit(step.state, history, step.converged)
         state, records, converged = store.steps.restore(State)
-        assert (contents(state), records, converged) == (contents(step.state), history, step.converged)
+        assert (contents(state), records, converged) == (
+            contents(step.state),
+            history,
+            step.converged,
+        )
         if number in (1, len(steps) // 2, len(steps) - 1):
             end = list(iterate(source, method, state))[-1]
             assert contents(end.state) == contents(steps[-1].state)
@@ -437,11 +486,21 @@ def test_the_history_counts_moves_trials_and_passes():
     model = DPMeans(penalty, search=True, random_state=0).fit(rows)
     states = states_of(InMemoryRows(rows, None), Method(penalty))
     for record, state in zip(model.history_, states[:-1], strict=True):
-        moves = record.merges, record.splits, record.deletes, record.openings, record.closings, record.swaps
+        moves = (
+            record.merges,
+            record.splits,
+            record.deletes,
+            record.openings,
+            record.closings,
+            record.swaps,
+        )
         assert moves == tuple(np.array(state.moves))
         assert (record.merge_gain, record.split_gain, record.delete_gain) == tuple(state.gains)
         assert record.objective == state.objective
-    assert sum(record.openings + record.closings + record.swaps for record in model.history_) >= len(KINDS) - 1
+    assert (
+        sum(record.openings + record.closings + record.swaps for record in model.history_)
+        >= len(KINDS) - 1
+    )
     assert model.n_passes_ == states[-1].rows_read / len(rows) + 1
     assert model.history_[-1].passes == model.n_passes_ - 1
 
@@ -465,9 +524,15 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_bytes(tmp_path, step
     resumed = fit(rows, tmp_path / "run.zarr", DPMeans(penalty, search=True), resume=True)
     for name, array in zarr.open_group(tmp_path / "whole.zarr", mode="r").arrays():
         if name != "seconds":
-            assert zarr.open_array(tmp_path / "run.zarr" / name)[...].tobytes() == array[...].tobytes(), name
+            assert (
+                zarr.open_array(tmp_path / "run.zarr" / name)[...].tobytes() == array[...].tobytes()
+            ), name
     assert resumed.n_passes_ == whole.n_passes_
-    assert resumed.get_params()["search"] is load(tmp_path / "whole.zarr").get_params()["search"] is True
+    assert (
+        resumed.get_params()["search"]
+        is load(tmp_path / "whole.zarr").get_params()["search"]
+        is True
+    )
     with pytest.raises(InputError, match="begun with another method"):
         fit(rows, tmp_path / "run.zarr", DPMeans(penalty, random_state=5), resume=True)
 
@@ -482,7 +547,9 @@ def test_search_is_true_or_false(value):
 def test_weights_and_the_penalty_may_be_in_any_unit(factor):
     rows = np.random.default_rng(0).normal(size=(50, 2))
     plain = DPMeans(0.1, search=True, random_state=0).fit(rows)
-    scaled = DPMeans(0.1 * factor, search=True, random_state=0).fit(rows, sample_weight=np.full(50, factor))
+    scaled = DPMeans(0.1 * factor, search=True, random_state=0).fit(
+        rows, sample_weight=np.full(50, factor)
+    )
     assert scaled.objective_ / factor == pytest.approx(plain.objective_, rel=0.03)
 
 
@@ -498,5 +565,7 @@ def test_a_run_is_not_resumed_with_another_seed(tmp_path):
 
 
 def test_a_negative_seed_is_refused():
-    with pytest.raises(InputError, match="random_state must be an integer >= 0, a RandomState or None, got -1"):
+    with pytest.raises(
+        InputError, match="random_state must be an integer >= 0, a RandomState or None, got -1"
+    ):
         DPMeans(1.0, search=True, random_state=-1).fit(np.eye(3))

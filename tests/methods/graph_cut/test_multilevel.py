@@ -22,7 +22,9 @@ from dask_dpmeans.methods.graph_cut.partitioner import Partitioner
 from dask_dpmeans.sources import as_source
 
 METHODS = st.builds(
-    lambda normalized, share, tol, seed: Method(-share if normalized else -4 * share, normalized, tol=tol, seed=seed),
+    lambda normalized, share, tol, seed: Method(
+        -share if normalized else -4 * share, normalized, tol=tol, seed=seed
+    ),
     st.booleans(),
     st.sampled_from([0.1, 0.4, 0.7, 0.95]),
     st.sampled_from([0.0, 1e-4]),
@@ -33,13 +35,17 @@ METHODS = st.builds(
 def planted(blocks, size, inside, outside, seed=0):
     """A graph of blocks of nodes, linked with one probability inside and another one outside, and the blocks."""
     rng, truth = np.random.default_rng(seed), np.repeat(np.arange(blocks), size)
-    linked = rng.random((len(truth), len(truth))) < np.where(truth[:, np.newaxis] == truth, inside, outside)
+    linked = rng.random((len(truth), len(truth))) < np.where(
+        truth[:, np.newaxis] == truth, inside, outside
+    )
     upper = np.triu(linked, 1)
     return (upper + upper.T).astype(np.float64), truth
 
 
 def states(graph, method, **options):
-    return [step.state for step in iterate(as_source(csr_array(graph), sparse=True, **options), method)]
+    return [
+        step.state for step in iterate(as_source(csr_array(graph), sparse=True, **options), method)
+    ]
 
 
 def same_clusters(labels, truth):
@@ -48,10 +54,16 @@ def same_clusters(labels, truth):
 
 
 @given(graphs(isolated=False), st.booleans(), st.integers(1, 4), st.integers(0, 99))
-def test_a_cut_is_the_objective_of_weighted_kernel_k_means_but_for_constants(graph, normalized, k, seed):
+def test_a_cut_is_the_objective_of_weighted_kernel_k_means_but_for_constants(
+    graph, normalized, k, seed
+):
     """Theorem 5.3 of Kulis & Jordan 2012, and its like for the ratio cut."""
     graph = graph + np.eye(len(graph)) * (graph.sum(axis=1) == 0)
-    n, degrees, labels = len(graph), graph.sum(axis=1), np.random.default_rng(seed).integers(0, k, len(graph))
+    n, degrees, labels = (
+        len(graph),
+        graph.sum(axis=1),
+        np.random.default_rng(seed).integers(0, k, len(graph)),
+    )
     sigma = 1.0 if normalized else 2 * float(degrees.max())
     kernel, weights = reference.graph_kernel(graph.tolist(), sigma, normalized)
     assert np.linalg.eigvalsh(kernel).min() > -1e-9
@@ -62,20 +74,31 @@ def test_a_cut_is_the_objective_of_weighted_kernel_k_means_but_for_constants(gra
         for i, weight in zip(members, each, strict=True):
             error += weight * reference.implicit_distance(kernel, i, members, each)
     cut = reference.cut_of(graph.tolist(), labels.tolist(), normalized)
-    trace = np.trace(graph / np.sqrt(np.outer(degrees, degrees))) if normalized else np.trace(graph) - degrees.sum()
+    trace = (
+        np.trace(graph / np.sqrt(np.outer(degrees, degrees)))
+        if normalized
+        else np.trace(graph) - degrees.sum()
+    )
     price = sigma + 1 if normalized else sigma
-    assert error == pytest.approx(sigma * n + trace - price * len(found) + cut, abs=1e-8 * (1 + sigma * n))
+    assert error == pytest.approx(
+        sigma * n + trace - price * len(found) + cut, abs=1e-8 * (1 + sigma * n)
+    )
 
 
 @settings(max_examples=60)
 @given(graphs(nodes=(2, 30)), METHODS)
 def test_the_objective_falls_and_is_that_of_the_labels(graph, method):
     found = states(graph, method)
-    assert all(after.objective < before.objective or after.step == before.step for before, after in pairwise(found))
+    assert all(
+        after.objective < before.objective or after.step == before.step
+        for before, after in pairwise(found)
+    )
     for state in found:
         cost = cut_cost(graph, state.labels, method.penalty, method.normalized)
         assert state.objective == pytest.approx(cost, abs=1e-9)
-        assert sorted(set(state.labels[state.labels >= 0].tolist())) == list(range(len(state.weights)))
+        assert sorted(set(state.labels[state.labels >= 0].tolist())) == list(
+            range(len(state.weights))
+        )
         degrees = graph.sum(axis=1)
         for cluster, weight in enumerate(state.weights):
             members = state.labels == cluster
@@ -89,7 +112,9 @@ def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
     source = as_source(csr_array(graph), sparse=True)
     *_, last = iterate(source, method)
     totals = method.totals(source, last.state.labels, len(last.state.weights))
-    found = source.fold(NodeMoveScan(last.state.labels, totals, method.price, 1e-8, method.normalized))
+    found = source.fold(
+        NodeMoveScan(last.state.labels, totals, method.price, 1e-8, method.normalized)
+    )
     assert not found.rows.size
 
 
@@ -98,23 +123,32 @@ def test_in_the_end_no_node_gains_by_moving_alone(graph, method):
 def test_any_chunks_threads_and_forms_give_the_same_bytes(graph, method, data, tmp_path_factory):
     rows, n = csr_array(graph), len(graph)
     group = zarr.create_group(
-        tmp_path_factory.mktemp("graph") / "graph.zarr", attributes={"encoding-type": "csr_matrix", "shape": [n, n]}
+        tmp_path_factory.mktemp("graph") / "graph.zarr",
+        attributes={"encoding-type": "csr_matrix", "shape": [n, n]},
     )
     for name in ("data", "indices", "indptr"):
         group.create_array(
-            name, data=getattr(rows, name), chunks=(data.draw(st.integers(1, 30)),), config={"write_empty_chunks": True}
+            name,
+            data=getattr(rows, name),
+            chunks=(data.draw(st.integers(1, 30)),),
+            config={"write_empty_chunks": True},
         )
     forms = {
         "one thread": as_source(rows, sparse=True, threads=1, block_rows=8),
         "two threads": as_source(rows.tocsc(), sparse=True, threads=2, block_rows=8),
         "Dask": as_source(
-            da.from_array(graph, chunks=(data.draw(chunkings(n, empty=False)), n)).map_blocks(csr_array),
+            da.from_array(graph, chunks=(data.draw(chunkings(n, empty=False)), n)).map_blocks(
+                csr_array
+            ),
             sparse=True,
             block_rows=8,
         ),
         "Zarr": as_source(group, sparse=True, threads=2, block_rows=8),
     }
-    found = {name: [contents(step.state) for step in iterate(source, method)] for name, source in forms.items()}
+    found = {
+        name: [contents(step.state) for step in iterate(source, method)]
+        for name, source in forms.items()
+    }
     assert all(each == found["one thread"] for each in found.values())
 
 
@@ -140,7 +174,9 @@ def test_clusters_of_a_ratio_cut_have_nodes_whatever_is_split(penalty):
     graph, _ = planted(6, 25, 0.5, 0.2)
     found = states(graph, Method(penalty, normalized=False))
     assert all(state.weights.min() > 0 for state in found)
-    assert found[-1].objective == pytest.approx(cut_cost(graph, found[-1].labels, penalty, False), abs=1e-9)
+    assert found[-1].objective == pytest.approx(
+        cut_cost(graph, found[-1].labels, penalty, False), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("normalized", [True, False])
@@ -148,10 +184,16 @@ def test_a_graph_of_more_links_than_the_coordinator_holds_falls_in_its_blocks_to
     graph, truth = planted(8, 40, 0.4, 0.02)
     penalty = -0.6 if normalized else -10.0
     with mock.patch.object(partitioner, "MAX_LINKS", 0):
-        one, other = (states(graph, Method(penalty, normalized), threads=n, block_rows=32) for n in (1, 2))
+        one, other = (
+            states(graph, Method(penalty, normalized), threads=n, block_rows=32) for n in (1, 2)
+        )
         whole = states(graph, Method(penalty, normalized, seed=1))
     assert list(map(contents, one)) == list(map(contents, other))
-    assert all(after.objective < before.objective for before, after in pairwise(one) if after.step > before.step)
+    assert all(
+        after.objective < before.objective
+        for before, after in pairwise(one)
+        if after.step > before.step
+    )
     assert same_clusters(one[-1].labels, truth)
     assert same_clusters(whole[-1].labels, truth)
 
@@ -159,7 +201,9 @@ def test_a_graph_of_more_links_than_the_coordinator_holds_falls_in_its_blocks_to
 def test_every_fit_ends_with_a_step_that_looks_for_splits():
     for seed in range(5):
         graph, _ = planted(4, 10, 0.6, 0.1, seed)
-        with mock.patch.object(Partitioner, "split", autospec=True, side_effect=Partitioner.split) as split:
+        with mock.patch.object(
+            Partitioner, "split", autospec=True, side_effect=Partitioner.split
+        ) as split:
             states(graph, Method(-0.5, seed=seed))
         assert split.called
 
@@ -170,7 +214,9 @@ def test_links_of_weights_that_round_are_halved_without_end_never():
         weights = np.triu(rng.integers(1, 9, (18, 18)) / 10, 1)
         source = as_source(csr_array(weights + weights.T), sparse=True, block_rows=4)
         run = Partitioner(Method(-0.5), source, (weights + weights.T).sum(axis=1), 0.5, 0)
-        run.split(run.partition(np.zeros(18, np.int32)), np.repeat(np.arange(3), 6).astype(np.int32))
+        run.split(
+            run.partition(np.zeros(18, np.int32)), np.repeat(np.arange(3), 6).astype(np.int32)
+        )
         assert run.rounds < 100
 
 
@@ -231,7 +277,9 @@ def test_a_ring_falls_in_two_arcs_though_no_merge_of_nodes_leads_there(seed):
 
 @settings(max_examples=40)
 @given(graphs(nodes=(2, 40)), st.booleans(), st.sampled_from([0.1, 0.4, 0.7, 0.95]))
-def test_no_fit_ends_above_algorithm_1_on_the_graph_however_many_pieces_it_searches(graph, normalized, share):
+def test_no_fit_ends_above_algorithm_1_on_the_graph_however_many_pieces_it_searches(
+    graph, normalized, share
+):
     sigma = 2 * float((graph.sum(axis=1) - np.diag(graph)).max())
     assume(normalized or sigma > 0)
     penalty = -share if normalized else -share * sigma
@@ -245,7 +293,10 @@ def test_no_fit_ends_above_algorithm_1_on_the_graph_however_many_pieces_it_searc
 def test_nodes_without_links_have_no_part_in_a_normalized_cut_and_are_clusters_of_a_ratio_cut():
     graph = np.zeros((7, 7))
     graph[:3, :3] = graph[3:6, 3:6] = 1 - np.eye(3)
-    normalized, ratio = states(graph, Method(-0.5))[-1], states(graph, Method(-0.5, normalized=False))[-1]
+    normalized, ratio = (
+        states(graph, Method(-0.5))[-1],
+        states(graph, Method(-0.5, normalized=False))[-1],
+    )
     assert normalized.labels.tolist() == [0, 0, 0, 1, 1, 1, ALONE]
     assert normalized.objective == -1.0
     assert len(set(ratio.labels.tolist())) == 3
@@ -277,8 +328,14 @@ def test_a_link_of_a_node_to_itself_stays_inside():
     [
         (np.ones((2, 3)), "the graph must be a square matrix, n x n, got 2 x 3"),
         (np.ones((5, 3)), "the graph must be a square matrix, n x n, got 5 x 3"),
-        (np.array([[0.0, -2.0], [-2.0, 0.0]]), "links must weigh >= 0, got -2.0 from node 0 to node 1"),
-        (np.array([[0.0, 1.0], [2.0, 0.0]]), r"not symmetric: .* take A \+ A.T, or the larger of both"),
+        (
+            np.array([[0.0, -2.0], [-2.0, 0.0]]),
+            "links must weigh >= 0, got -2.0 from node 0 to node 1",
+        ),
+        (
+            np.array([[0.0, 1.0], [2.0, 0.0]]),
+            r"not symmetric: .* take A \+ A.T, or the larger of both",
+        ),
         (np.zeros((3, 3)), "the graph has no links: there is nothing to cut"),
     ],
 )
@@ -290,9 +347,17 @@ def test_what_is_no_undirected_graph_is_refused(graph, message):
 @pytest.mark.parametrize(
     ("penalty", "normalized", "message"),
     [
-        (0.0, True, "penalty must be < 0, got 0.0: a cut is 0 for one cluster and grows with their number"),
+        (
+            0.0,
+            True,
+            "penalty must be < 0, got 0.0: a cut is 0 for one cluster and grows with their number",
+        ),
         (2.0, False, "penalty must be < 0, got 2.0"),
-        (-1.0, True, r"penalty must be > -1, got -1.0: each cluster costs 1 \+ penalty minus the share"),
+        (
+            -1.0,
+            True,
+            r"penalty must be > -1, got -1.0: each cluster costs 1 \+ penalty minus the share",
+        ),
         (float("nan"), True, "penalty must be a finite number, got nan"),
     ],
 )
@@ -303,7 +368,9 @@ def test_penalties_that_decide_nothing_are_refused(penalty, normalized, message)
 
 def test_more_clusters_in_the_end_than_the_most_are_an_error():
     graph, _ = planted(8, 40, 0.4, 0.02)
-    with pytest.raises(TooManyClustersError, match="makes at least 8 clusters, more than max_clusters=7"):
+    with pytest.raises(
+        TooManyClustersError, match="makes at least 8 clusters, more than max_clusters=7"
+    ):
         states(graph, Method(-0.6, max_clusters=7))
     assert len(states(graph, Method(-0.6, max_clusters=8))[-1].weights) == 8
     with pytest.raises(TooManyClustersError, match="more than max_clusters=8"):

@@ -49,7 +49,12 @@ def expected(graph, method, state):
     opened = after.opened.tolist()
     order = opened + [node for node in range(len(graph)) if node not in opened]
     found = reference.graph_sweep(
-        graph.tolist(), method.penalty, state.sigma, members_of(state.labels), order, method.normalized
+        graph.tolist(),
+        method.penalty,
+        state.sigma,
+        members_of(state.labels),
+        order,
+        method.normalized,
     )
     return after, *found
 
@@ -60,7 +65,9 @@ def test_a_sweep_is_a_serial_one_in_its_witness_order(problem, k, seed):
     graph, method = problem
     first = method.init(source_of(graph))
     drawn = np.random.default_rng(seed).integers(0, k, len(graph))
-    linked = np.unique(np.where(first.labels < 0, -1, drawn), return_inverse=True)[1] - int(first.labels.min() < 0)
+    linked = np.unique(np.where(first.labels < 0, -1, drawn), return_inverse=True)[1] - int(
+        first.labels.min() < 0
+    )
     labels = linked.astype(np.int32)
     state = type(first)(**{**vars(first), "labels": labels, "weights": np.zeros(labels.max() + 1)})
     after, found, opened = expected(graph, method, state)
@@ -79,7 +86,9 @@ def test_scores_are_distances_in_the_kernel_s_space(graph, normalized, k, seed):
         for i, weight in enumerate(weights):
             own = kernel[i][i] * weight
             score = reference.graph_score(graph.tolist(), i, members, weights, sigma, normalized)
-            distance = reference.implicit_distance(kernel, i, members, [weights[j] for j in members])
+            distance = reference.implicit_distance(
+                kernel, i, members, [weights[j] for j in members]
+            )
             assert weight * distance == pytest.approx(own + score, abs=1e-9 * (1 + own))
 
 
@@ -104,11 +113,16 @@ def test_sigma_is_no_larger_than_loops_make_it():
 def test_the_objective_falls_and_is_that_of_the_labels(problem):
     graph, method = problem
     found = states(source_of(graph), method)
-    assert all(after.objective < before.objective or after.step == before.step for before, after in pairwise(found))
+    assert all(
+        after.objective < before.objective or after.step == before.step
+        for before, after in pairwise(found)
+    )
     for state in found:
         cost = cut_cost(graph, state.labels, method.penalty, method.normalized)
         assert state.objective == pytest.approx(cost, abs=1e-9)
-        assert sorted(set(state.labels[state.labels >= 0].tolist())) == list(range(len(state.weights)))
+        assert sorted(set(state.labels[state.labels >= 0].tolist())) == list(
+            range(len(state.weights))
+        )
 
 
 @settings(max_examples=20)
@@ -116,9 +130,14 @@ def test_the_objective_falls_and_is_that_of_the_labels(problem):
 def test_any_chunks_and_threads_give_the_same_bytes(problem, data):
     graph, method = problem
     rows, n = csr_array(graph), len(graph)
-    lazy = da.from_array(graph, chunks=(data.draw(chunkings(n, empty=False)), n)).map_blocks(csr_array)
+    lazy = da.from_array(graph, chunks=(data.draw(chunkings(n, empty=False)), n)).map_blocks(
+        csr_array
+    )
     one, two, chunked = (
-        [contents(state) for state in states(as_source(form, sparse=True, block_rows=8, **where), method)]
+        [
+            contents(state)
+            for state in states(as_source(form, sparse=True, block_rows=8, **where), method)
+        ]
         for form, where in ((rows, {"threads": 1}), (rows, {"threads": 2}), (lazy, {}))
     )
     assert one == two == chunked

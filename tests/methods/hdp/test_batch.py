@@ -46,7 +46,9 @@ def serial_points(rows, sets, each, method, before, after, seed):
     start = reference.Shared([0] * len(rows), before.means.tolist(), uses, [])
     rest = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(len(rows)), after.opened))
     order = [*after.opened, *rest.tolist()]
-    return reference.hdp_points(rows, sets, method.local_penalty, method.global_penalty, start, order, each)
+    return reference.hdp_points(
+        rows, sets, method.local_penalty, method.global_penalty, start, order, each
+    )
 
 
 @FEWER
@@ -55,7 +57,11 @@ def test_each_sweep_is_algorithm_2_in_witness_order(fit, seed):
     """Openings, centers, uses and labels to the bit, for any blocks, shards and threads; and the means that follow."""
     problem, groups, method = fit
     source = as_source(
-        problem.rows, problem.weights, groups=groups, threads=problem.threads, block_rows=problem.block_rows
+        problem.rows,
+        problem.weights,
+        groups=groups,
+        threads=problem.threads,
+        block_rows=problem.block_rows,
     )
     rows, each, sets = problem.rows.tolist(), problem.each, groups.tolist()
     weighty = [i for i, weight in enumerate(each) if weight > 0]
@@ -72,7 +78,9 @@ def test_each_sweep_is_algorithm_2_in_witness_order(fit, seed):
         labels = labels_of(source, method, after)
         assert {i: labels[i] for i in weighty} == found
         prices = method.local_penalty, method.global_penalty
-        assert after.objective == pytest.approx(reference.hdp_objective(rows, sets, *prices, serial, each), rel=1e-12)
+        assert after.objective == pytest.approx(
+            reference.hdp_objective(rows, sets, *prices, serial, each), rel=1e-12
+        )
         goes = dict(zip(pairs, after.next.centers.tolist(), strict=True))
         for p, mean in enumerate(after.means.tolist()):
             members = [i for i, q in found.items() if goes[sets[i], q] == p]
@@ -86,9 +94,13 @@ def fits(draw, kinds=TAME):
     rows = draw(tables(kinds=kinds))
     weights = draw(weights_of(len(rows), (0.0, 1e-3, 0.3, 1.0, 7.7)))
     groups = draw(groupings(len(rows)))
-    source = as_source(rows, weights, groups=groups, threads=1, block_rows=2 ** draw(st.integers(0, 4)))
+    source = as_source(
+        rows, weights, groups=groups, threads=1, block_rows=2 ** draw(st.integers(0, 4))
+    )
     price = draw(st.sampled_from([0.003, 0.03, 0.3, 3.0])) * spread(rows)
-    method = Method(price * draw(st.sampled_from([0.1, 1.0])), price, tol=draw(st.sampled_from([0.0, 1e-4])))
+    method = Method(
+        price * draw(st.sampled_from([0.1, 1.0])), price, tol=draw(st.sampled_from([0.0, 1e-4]))
+    )
     return rows, weights, groups, source, method
 
 
@@ -97,7 +109,11 @@ def fits(draw, kinds=TAME):
 def test_local_clusters_go_where_algorithm_2_sends_them(fit, seed):
     """Steps 5 and 6; without exact ties, which rounding may decide."""
     rows, weights, groups, source, method = fit
-    rows, sets, each = rows.tolist(), groups.tolist(), [1.0] * len(rows) if weights is None else weights.tolist()
+    rows, sets, each = (
+        rows.tolist(),
+        groups.tolist(),
+        [1.0] * len(rows) if weights is None else weights.tolist(),
+    )
     before = method.init(source)
     for after in states_of(source, method)[:-1]:
         serial = serial_points(rows, sets, each, method, before, after, seed)
@@ -107,7 +123,8 @@ def test_local_clusters_go_where_algorithm_2_sends_them(fit, seed):
         found = set(zip(after.next.groups.tolist(), after.next.centers.tolist(), strict=True))
         assert found == {(sets[i], p) for i, p in enumerate(wanted.labels) if each[i] > 0}
         assert (after.associations > 0) == (
-            len(set(zip(sets, tied.labels, strict=True))) != len(set(zip(sets, serial.labels, strict=True)))
+            len(set(zip(sets, tied.labels, strict=True)))
+            != len(set(zip(sets, serial.labels, strict=True)))
             or [t for t, w in zip(tied.labels, each, strict=True) if w > 0]
             != [t for t, w in zip(serial.labels, each, strict=True) if w > 0]
         )
@@ -130,18 +147,35 @@ def test_what_a_state_holds_is_what_its_labels_give(fit):
     each = np.ones(len(rows)) if weights is None else weights
     for state in states_of(source, method):
         labels = np.array(labels_of(source, method, state))
-        squared = np.array([reference.squared_distance(x, state.centers[p]) for x, p in zip(rows, labels, strict=True)])
+        squared = np.array(
+            [
+                reference.squared_distance(x, state.centers[p])
+                for x, p in zip(rows, labels, strict=True)
+            ]
+        )
         g = len(state.centers)
         np.testing.assert_allclose(state.weights, np.bincount(labels, each, g), rtol=1e-12)
-        np.testing.assert_allclose(state.inertias, np.bincount(labels, each * squared, g), rtol=1e-9)
-        pairs = sorted(
-            {(group, p) for group, p, w in zip(groups.tolist(), labels.tolist(), each, strict=True) if w > 0}
+        np.testing.assert_allclose(
+            state.inertias, np.bincount(labels, each * squared, g), rtol=1e-9
         )
-        assert list(zip(state.local.groups.tolist(), state.local.centers.tolist(), strict=True)) == pairs
-        for group, p, weight in zip(state.local.groups, state.local.centers, state.local.weights, strict=True):
+        pairs = sorted(
+            {
+                (group, p)
+                for group, p, w in zip(groups.tolist(), labels.tolist(), each, strict=True)
+                if w > 0
+            }
+        )
+        assert (
+            list(zip(state.local.groups.tolist(), state.local.centers.tolist(), strict=True))
+            == pairs
+        )
+        for group, p, weight in zip(
+            state.local.groups, state.local.centers, state.local.weights, strict=True
+        ):
             assert weight == pytest.approx(each[(groups == group) & (labels == p)].sum())
         assert state.objective == pytest.approx(
-            float(each @ squared) + method.local_penalty * len(pairs) + method.global_penalty * g, rel=1e-9
+            float(each @ squared) + method.local_penalty * len(pairs) + method.global_penalty * g,
+            rel=1e-9,
         )
         assert state.objective == method.score(source, state)
 
@@ -157,7 +191,9 @@ def test_the_same_bytes_for_any_chunks_and_threads(fit, data):
     ]
     block_rows = source.plan.block_rows
     others = [
-        as_source(rows, weights, groups=groups, threads=2, memory_limit=2000, block_rows=block_rows),
+        as_source(
+            rows, weights, groups=groups, threads=2, memory_limit=2000, block_rows=block_rows
+        ),
         as_source(lazy[0], lazy[1], groups=lazy[2], threads=2, block_rows=block_rows),
     ]
     wanted = [contents(state) for state in states_of(source, method)]
@@ -202,8 +238,14 @@ def test_with_one_data_set_and_free_uses_it_is_dp_means(rows):
     [
         ([0, 1], r"groups must hold one number a row: 3 rows, but 2 numbers"),
         ([0, -1, 0], r"groups holds -1 at row 1: data sets are numbered from 0"),
-        ([0, 1, 2**24], r"groups holds 16777216 at row 2: data sets are numbered from 0 to below 16,777,216"),
-        ([0.0, np.nan, 1.0], r"groups must be integers from 0 on, got float64: fill what is missing"),
+        (
+            [0, 1, 2**24],
+            r"groups holds 16777216 at row 2: data sets are numbered from 0 to below 16,777,216",
+        ),
+        (
+            [0.0, np.nan, 1.0],
+            r"groups must be integers from 0 on, got float64: fill what is missing",
+        ),
         ([0, None, 1], r"groups must be integers|groups is no array of numbers"),
         ([[0], [1], [2]], r"groups must have 1 dimension, got shape \(3, 1\)"),
         (["a", "b", "c"], r"groups must be integers from 0 on, got"),

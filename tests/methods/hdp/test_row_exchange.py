@@ -14,7 +14,11 @@ from dask_dpmeans.methods.hdp.row_exchange import Members, exchange_rows
 def problems(draw):
     """Members of up to three sets, and labels without gaps."""
     rng, n = np.random.default_rng(draw(seeds)), draw(st.integers(1, 12))
-    rows = rng.integers(-3, 4, (n, 2)).astype(float) if draw(st.booleans()) else rng.normal(size=(n, 2))
+    rows = (
+        rng.integers(-3, 4, (n, 2)).astype(float)
+        if draw(st.booleans())
+        else rng.normal(size=(n, 2))
+    )
     weights = rng.choice([0.3, 1.0, 4.0], n) if draw(st.booleans()) else np.ones(n)
     sets = np.unique(rng.integers(0, 3, n), return_inverse=True)[1]
     labels = np.unique(rng.integers(0, 4, n), return_inverse=True)[1]
@@ -26,8 +30,13 @@ def cost(members, labels):
     total = 0.0
     for label in set(labels.tolist()):
         rows, weights = members.rows[labels == label], members.weights[labels == label]
-        total += float(weights @ ((rows - weights @ rows / weights.sum()) ** 2).sum(axis=1)) + members.prices.opening
-    return total + members.prices.local * len(set(zip(members.sets.tolist(), labels.tolist(), strict=True)))
+        total += (
+            float(weights @ ((rows - weights @ rows / weights.sum()) ** 2).sum(axis=1))
+            + members.prices.opening
+        )
+    return total + members.prices.local * len(
+        set(zip(members.sets.tolist(), labels.tolist(), strict=True))
+    )
 
 
 @given(problems())
@@ -63,7 +72,9 @@ def test_two_rows_move_that_gain_nothing_alone():
 
 def test_changes_take_no_array_of_rows_times_centers_times_columns():
     rng = np.random.default_rng(0)
-    members = Members(rng.normal(size=(500, 200)), np.ones(500), np.zeros(500, np.int64), Prices(1.0, 1.0))
+    members = Members(
+        rng.normal(size=(500, 200)), np.ones(500), np.zeros(500, np.int64), Prices(1.0, 1.0)
+    )
     tracemalloc.start()
     members.changes(np.arange(500) % 100)
     most = tracemalloc.get_traced_memory()[1]

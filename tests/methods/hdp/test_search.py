@@ -36,10 +36,15 @@ def fits(draw):
     rows = draw(tables(rows=(5, 60), kinds=("grid", "clouds", "offset")))
     weights = draw(weights_of(len(rows), (0.0, 0.3, 1.0, 7.7)))
     groups = draw(groupings(len(rows)))
-    source = as_source(rows, weights, groups=groups, threads=1, block_rows=2 ** draw(st.integers(0, 5)))
+    source = as_source(
+        rows, weights, groups=groups, threads=1, block_rows=2 ** draw(st.integers(0, 5))
+    )
     price = draw(st.sampled_from([0.03, 0.3, 3.0])) * spread(rows)
     method = Method(
-        price * draw(st.sampled_from([0.1, 1.0])), price, tol=draw(st.sampled_from([0.0, 1e-3])), max_iter=40
+        price * draw(st.sampled_from([0.1, 1.0])),
+        price,
+        tol=draw(st.sampled_from([0.0, 1e-3])),
+        max_iter=40,
     )
     return rows, weights, groups, source, method
 
@@ -61,7 +66,9 @@ def test_the_objective_falls_and_belongs_to_the_labels(fit):
         labels = labels_of(source, method, state)
         found = reference.Shared(labels, state.centers.tolist(), set(), [])
         prices = method.local_penalty, method.global_penalty
-        wanted = reference.hdp_objective(rows.tolist(), groups.tolist(), *prices, found, each.tolist())
+        wanted = reference.hdp_objective(
+            rows.tolist(), groups.tolist(), *prices, found, each.tolist()
+        )
         assert state.objective == pytest.approx(wanted, rel=1e-9)
 
 
@@ -78,7 +85,9 @@ def test_moves_gain_what_they_promise(fit):
         again = method.statistics(source, after).sweep
         reached = method.objective(again.moments, len(again.centers))
         assert plan.gain >= 0
-        assert after.objective - reached >= plan.gain - 1e-9 * max(after.objective, method.global_penalty)
+        assert after.objective - reached >= plan.gain - 1e-9 * max(
+            after.objective, method.global_penalty
+        )
         before = after
 
 
@@ -108,9 +117,13 @@ def test_gains_of_single_moves_are_those_of_the_partition(fit):
             partner, gain = int(found.merges.partners[center]), found.merges.gains[center]
             if np.isfinite(gain):
                 assert partner < center
-                others = [now - cost(ties_after_merge(found, center, other)) for other in range(center)]
+                others = [
+                    now - cost(ties_after_merge(found, center, other)) for other in range(center)
+                ]
                 assert gain == pytest.approx(max(others), abs=scale)
-                assert now - cost(ties_after_merge(found, center, partner)) == pytest.approx(gain, abs=scale)
+                assert now - cost(ties_after_merge(found, center, partner)) == pytest.approx(
+                    gain, abs=scale
+                )
             if np.isfinite(found.splits.gains[center]):
                 halved = ties_after_split(found, center, found.g)
                 assert now - cost(halved) == pytest.approx(found.splits.gains[center], abs=scale)
@@ -133,10 +146,14 @@ def test_the_same_bytes_for_any_chunks_and_threads(fit, data):
     ]
     block_rows = source.plan.block_rows
     others = [
-        as_source(rows, weights, groups=groups, threads=2, memory_limit=2000, block_rows=block_rows),
+        as_source(
+            rows, weights, groups=groups, threads=2, memory_limit=2000, block_rows=block_rows
+        ),
         as_source(lazy[0], lazy[1], groups=lazy[2], threads=2, block_rows=block_rows),
     ]
-    with mock.patch.multiple(moves, MAX_CLOSINGS=4, MAX_SPLITS=4):  # most of the time goes into trials that fail
+    with mock.patch.multiple(
+        moves, MAX_CLOSINGS=4, MAX_SPLITS=4
+    ):  # most of the time goes into trials that fail
         wanted = [contents(state) for state in states_of(source, method)]
         for other in others:
             assert [contents(state) for state in states_of(other, method)] == wanted
@@ -172,7 +189,9 @@ def test_it_ends_far_below_algorithm_2(seed):
 
 
 def test_rows_beyond_the_limit_see_no_trials(monkeypatch):
-    monkeypatch.setattr(hdp_search, "EXCHANGE_ROWS", 0)  # so that a search without trials ends where these begin
+    monkeypatch.setattr(
+        hdp_search, "EXCHANGE_ROWS", 0
+    )  # so that a search without trials ends where these begin
     rng = np.random.default_rng(2)
     source = as_source(rng.normal(size=(200, 2)), groups=rng.integers(0, 9, 200))
     with_trials = states_of(source, Method(0.5, 2.0))
@@ -307,19 +326,28 @@ def test_it_is_never_above_algorithm_2_nor_one_set_above_its_own_search(seed, n_
 def test_clusters_that_all_sets_use_are_found(rows, copies, penalties, most):
     """Only a split of a center by its rows leads there: its uses have equal means."""
     groups = np.repeat(np.arange(copies), len(rows))
-    assert end_of(Method(*penalties), np.tile(rows, (copies, 1)), None, groups) == pytest.approx(most)
+    assert end_of(Method(*penalties), np.tile(rows, (copies, 1)), None, groups) == pytest.approx(
+        most
+    )
 
 
 @pytest.mark.parametrize(("n_groups", "used"), [(1, 5), (2, 5), (5, 5), (20, 5), (10, 12)])
 def test_gaussians_that_sets_share_are_found(n_groups, used):
     rng = np.random.default_rng(n_groups)
     means = rng.normal(0, 5, (12, 4))
-    truth = np.concatenate([rng.choice(12, used, replace=False)[rng.integers(0, used, 200)] for _ in range(n_groups)])
-    rows, groups = means[truth] + rng.normal(0, 0.5, (len(truth), 4)), np.repeat(np.arange(n_groups), 200)
+    truth = np.concatenate(
+        [rng.choice(12, used, replace=False)[rng.integers(0, used, 200)] for _ in range(n_groups)]
+    )
+    rows, groups = (
+        means[truth] + rng.normal(0, 0.5, (len(truth), 4)),
+        np.repeat(np.arange(n_groups), 200),
+    )
     _, numbers = np.unique(truth, return_inverse=True)
     centers = [rows[numbers == p].mean(axis=0).tolist() for p in range(numbers.max() + 1)]
     found = reference.Shared(numbers.tolist(), centers, set(), [])
-    planted = reference.hdp_objective(rows.tolist(), groups.tolist(), 20.0, 200.0, found, [1.0] * len(rows))
+    planted = reference.hdp_objective(
+        rows.tolist(), groups.tolist(), 20.0, 200.0, found, [1.0] * len(rows)
+    )
     assert end_of(Method(20.0, 200.0), rows, None, groups) <= 1.001 * planted
 
 
@@ -335,7 +363,9 @@ def test_starts_and_splits_without_hope_cost_few_passes():
 
 def test_searches_of_all_rows_as_one_set_take_no_kicks_where_there_are_several_sets(monkeypatch):
     kicks = []
-    monkeypatch.setattr(row_exchange, "kick", lambda rows, labels, random: kicks.append(len(rows)) or labels)
+    monkeypatch.setattr(
+        row_exchange, "kick", lambda rows, labels, random: kicks.append(len(rows)) or labels
+    )
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(100, 2))
     HDPMeans(0.5, 2.0, search=True, random_state=0).fit([rows[:50], rows[50:]])
@@ -348,7 +378,9 @@ def test_searches_of_all_rows_as_one_set_take_no_kicks_where_there_are_several_s
 def test_exchanges_are_left_out_where_there_are_too_many_differences(monkeypatch, limit, exchanges):
     seen = []
     monkeypatch.setattr(hdp_search, "EXCHANGE_WORK", limit)
-    monkeypatch.setattr(hdp_search, "exchange_rows", lambda members, labels: seen.append(len(labels)) or labels)
+    monkeypatch.setattr(
+        hdp_search, "exchange_rows", lambda members, labels: seen.append(len(labels)) or labels
+    )
     rng = np.random.default_rng(0)
     states_of(as_source(rng.normal(size=(60, 2)), groups=rng.integers(0, 3, 60)), Method(0.5, 2.0))
     assert bool(seen) == exchanges

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from memory import peak_memory
 from optimum import lowest_kernel_objective
 from scipy.sparse import csr_array
-from strategies import chunkings, contents, grid_problems, labels_of, seeds, table, tables, weights_of
+from strategies import (
+    chunkings,
+    contents,
+    grid_problems,
+    labels_of,
+    seeds,
+    table,
+    tables,
+    weights_of,
+)
 
 from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
@@ -33,7 +42,9 @@ def states_of(source, method):
 
 def gram_of(rows, method):
     doubles = rows.astype(np.float64)
-    return NamedSimilarity(method.kernel, method.gamma, method.degree, method.coef0)(doubles, doubles)
+    return NamedSimilarity(method.kernel, method.gamma, method.degree, method.coef0)(
+        doubles, doubles
+    )
 
 
 @st.composite
@@ -52,25 +63,40 @@ def exact(draw):
 def test_each_step_is_a_serial_sweep_in_the_space_of_the_kernel(asked, seed):
     """Births, clusters, distances and objective to the bit, for any blocks, shards and threads."""
     problem, method = asked
-    source = as_source(problem.rows, problem.weights, threads=problem.threads, block_rows=problem.block_rows)
+    source = as_source(
+        problem.rows, problem.weights, threads=problem.threads, block_rows=problem.block_rows
+    )
     each, gram = problem.each, gram_of(problem.rows, method).tolist()
     clusters = [[i for i, weight in enumerate(each) if weight > 0]]
     steps = list(iterate(source, method))
     for after in [step.state for step in steps][
         : len(steps) - (len(steps) > 1 and steps[-1].state.step == len(steps) - 1)
     ]:
-        rest = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(len(each)), after.opened))
+        rest = np.random.default_rng(seed).permutation(
+            np.setdiff1d(np.arange(len(each)), after.opened)
+        )
         order = [*after.opened.tolist(), *rest.tolist()]
         serial = reference.kernel_sweep(gram, method.penalty, clusters, order, each)
         k = len(serial.clusters)
         assert after.opened.tolist() == serial.opened
-        assert [np.flatnonzero(after.next_labels == c).tolist() for c in range(k)] == serial.clusters
-        assert after.weights.tolist() == [sum(each[i] for i in members) for members in serial.clusters]
-        wanted = [math.fsum(each[i] * serial.squared[i] for i in members) for members in serial.clusters]
+        assert [
+            np.flatnonzero(after.next_labels == c).tolist() for c in range(k)
+        ] == serial.clusters
+        assert after.weights.tolist() == [
+            sum(each[i] for i in members) for members in serial.clusters
+        ]
+        wanted = [
+            math.fsum(each[i] * serial.squared[i] for i in members) for members in serial.clusters
+        ]
         assert after.inertias.tolist() == pytest.approx(wanted, rel=1e-12, abs=1e-9)
-        assert after.objective == pytest.approx(reference.kernel_objective(serial, method.penalty, each), rel=1e-12)
+        assert after.objective == pytest.approx(
+            reference.kernel_objective(serial, method.penalty, each), rel=1e-12
+        )
         weighty = np.array(each) > 0
-        assert np.array(labels_of(source, method, after))[weighty].tolist() == after.next_labels[weighty].tolist()
+        assert (
+            np.array(labels_of(source, method, after))[weighty].tolist()
+            == after.next_labels[weighty].tolist()
+        )
         clusters = serial.clusters
 
 
@@ -81,7 +107,9 @@ def fits(draw, kernels=KERNELS):
     weights = draw(weights_of(len(rows), (0.0, 1e-3, 0.3, 1.0, 7.7)))
     source = as_source(rows, weights, threads=1, block_rows=2 ** draw(st.integers(0, 4)))
     kernel = draw(st.sampled_from(kernels))
-    method = Method(1.0, kernel, degree=2 if kernel == "poly" else 3, tol=draw(st.sampled_from([0.0, 1e-4])))
+    method = Method(
+        1.0, kernel, degree=2 if kernel == "poly" else 3, tol=draw(st.sampled_from([0.0, 1e-4]))
+    )
     gram = gram_of(rows, method)
     scale = float(np.diag(gram).mean() - gram.mean()) or 1.0
     penalty = draw(st.sampled_from([0.003, 0.03, 0.3, 3.0])) * max(scale, 1e-3)
@@ -100,7 +128,9 @@ def test_the_linear_kernel_is_plain_dp_means(fit):
         assert one.deaths == other.deaths
         assert one.weights.tolist() == pytest.approx(other.weights.tolist(), rel=1e-12)
         assert one.objective == pytest.approx(other.objective, rel=1e-9)
-        np.testing.assert_allclose(one.inertias, other.inertias, rtol=1e-9, atol=1e-9 * other.objective)
+        np.testing.assert_allclose(
+            one.inertias, other.inertias, rtol=1e-9, atol=1e-9 * other.objective
+        )
         assert labels_of(source, method, one) == labels_of(source, plain, other)
 
 
@@ -131,7 +161,9 @@ def test_what_a_state_holds_is_what_its_centers_give(fit):
         own = squared[np.arange(len(rows)), labels]
         rounding = 1e-12 * max(1.0, np.abs(gram).max()) * len(rows)
         np.testing.assert_allclose(own, squared.min(axis=1), atol=rounding)
-        np.testing.assert_allclose(state.inertias, np.bincount(labels, each * own, k), atol=rounding * each.sum())
+        np.testing.assert_allclose(
+            state.inertias, np.bincount(labels, each * own, k), atol=rounding * each.sum()
+        )
         np.testing.assert_allclose(state.weights, np.bincount(labels, each, k))
         np.testing.assert_array_equal(state.next_labels[each > 0], labels[each > 0])
         assert (np.minimum(1, each) * own <= method.penalty + rounding).all()
@@ -165,7 +197,9 @@ WEIGHTS = np.random.default_rng(4).choice([0.0, 0.5, 1.0, 3.0], 300)
 @settings(max_examples=12)
 @given(chunkings(300), st.sampled_from(KERNELS), st.integers(1, 2))
 def test_chunks_and_threads_change_no_byte(chunks, kernel, threads):
-    method = Method(0.3 if kernel in ("rbf", "cosine") else 20.0, kernel, degree=2 if kernel == "poly" else 3)
+    method = Method(
+        0.3 if kernel in ("rbf", "cosine") else 20.0, kernel, degree=2 if kernel == "poly" else 3
+    )
     wanted = trace(as_source(ROWS, WEIGHTS, threads=1, block_rows=64), method)
     lazy = da.from_array(ROWS, chunks=(chunks, (2, 1)))
     assert trace(as_source(lazy, WEIGHTS, threads=threads, block_rows=64), method) == wanted
@@ -187,7 +221,9 @@ def test_a_function_gives_the_bytes_of_the_kernel_that_it_computes(fit):
 @given(fits())
 def test_a_matrix_gives_the_clusters_of_the_kernel_that_made_it(fit):
     rows, weights, source, method = fit
-    given_matrix = as_source(gram_of(rows, method), weights, threads=1, block_rows=source.plan.block_rows)
+    given_matrix = as_source(
+        gram_of(rows, method), weights, threads=1, block_rows=source.plan.block_rows
+    )
     looked_up = Method(method.penalty, "precomputed", tol=method.tol)
     one, other = states_of(source, method)[-1], states_of(given_matrix, looked_up)[-1]
     assert labels_of(source, method, one) == labels_of(given_matrix, looked_up, other)
@@ -215,13 +251,17 @@ def test_no_n_by_n_matrix_is_ever_in_memory():
 
 def test_rows_too_large_for_each_task_are_refused():
     wide = da.zeros((2**21, 17), chunks=(2**18, 17), dtype=np.float32)
-    with pytest.raises(InputError, match=r"all 2,097,152 rows of 17 columns, more than 268,435,456 bytes.*nystroem"):
+    with pytest.raises(
+        InputError, match=r"all 2,097,152 rows of 17 columns, more than 268,435,456 bytes.*nystroem"
+    ):
         Method(1.0).init(as_source(wide, threads=1))
 
 
 def test_too_many_clusters_are_an_error():
     rows = np.arange(5.0)[:, np.newaxis] * 10
-    with pytest.raises(TooManyClustersError, match=r"makes at least 4 clusters, more than max_clusters=3"):
+    with pytest.raises(
+        TooManyClustersError, match=r"makes at least 4 clusters, more than max_clusters=3"
+    ):
         states_of(as_source(rows), Method(1.0, "linear", max_clusters=3))
 
 
@@ -236,8 +276,16 @@ def asymmetric():
     [
         (np.ones((4, 3)), {}, r"the similarities of all pairs of rows, \(n, n\), got \(4, 3\)"),
         (asymmetric(), {}, r"symmetric matrix: row (2|5) and column (2|5) differ"),
-        (np.array([[1.0, 2.0], [2.0, -1.0]]), {}, r"row 1 has -1 with itself, and others are not 0"),
-        (np.array([[0.0, 2.0], [2.0, 0.0]]), {}, r"row 0 has 0 with itself, and others are not 0: np\.exp"),
+        (
+            np.array([[1.0, 2.0], [2.0, -1.0]]),
+            {},
+            r"row 1 has -1 with itself, and others are not 0",
+        ),
+        (
+            np.array([[0.0, 2.0], [2.0, 0.0]]),
+            {},
+            r"row 0 has 0 with itself, and others are not 0: np\.exp",
+        ),
         (np.eye(3), {"scale": "std"}, r"takes similarities as they are: leave the scale out"),
     ],
 )
@@ -249,10 +297,22 @@ def test_what_is_no_gram_matrix_is_refused(matrix, options, message):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda a, b: (a @ b.T) + a[:, :1], r"must be kernel\(B, A\)\.T, but gives .* for rows \d and \d, and"),
-        (lambda a, b: -(a @ b.T), r"the kernel gives -1 for row 0 and itself: squared lengths are >= 0"),
-        (lambda a, b: a @ b.T + 1j, r"must give an array of real numbers of shape \(4, 4\).*got ndarray of complex128"),
-        (lambda a, b: csr_array(a @ b.T), r"of shape \(4, 4\).*got csr_array of object, shape \(\)"),
+        (
+            lambda a, b: (a @ b.T) + a[:, :1],
+            r"must be kernel\(B, A\)\.T, but gives .* for rows \d and \d, and",
+        ),
+        (
+            lambda a, b: -(a @ b.T),
+            r"the kernel gives -1 for row 0 and itself: squared lengths are >= 0",
+        ),
+        (
+            lambda a, b: a @ b.T + 1j,
+            r"must give an array of real numbers of shape \(4, 4\).*got ndarray of complex128",
+        ),
+        (
+            lambda a, b: csr_array(a @ b.T),
+            r"of shape \(4, 4\).*got csr_array of object, shape \(\)",
+        ),
         (lambda a, b: None, r"of shape \(4, 4\).*got NoneType of object, shape \(\)"),
     ],
 )
@@ -265,7 +325,9 @@ def test_a_function_that_is_no_kernel_is_refused(function, message):
 def test_rows_so_far_from_the_origin_that_their_products_hide_distances_are_refused():
     near = np.concatenate([ROWS, np.full((1, 3), 1e9, np.float32)]).astype(float)
     far = as_source(near + 1e8, np.append(np.ones(300), 0.0))
-    with pytest.raises(InputError, match=r"reaches 3e\+16, whose rounding hides .* of penalty=20: subtract"):
+    with pytest.raises(
+        InputError, match=r"reaches 3e\+16, whose rounding hides .* of penalty=20: subtract"
+    ):
         states_of(far, Method(20.0, "linear"))
     weightless = as_source(near, np.append(np.ones(300), 0.0))
     assert states_of(weightless, Method(20.0, "linear"))[-1].objective > 0
@@ -273,13 +335,17 @@ def test_rows_so_far_from_the_origin_that_their_products_hide_distances_are_refu
 
 def test_weights_whose_sums_have_no_square_are_refused():
     for weight in (1e-300, 1e300):
-        with pytest.raises(InputError, match=r"weighted sums overflow or vanish .* divide the data or the weights"):
+        with pytest.raises(
+            InputError, match=r"weighted sums overflow or vanish .* divide the data or the weights"
+        ):
             states_of(as_source(ROWS, np.full(300, weight)), Method(0.3))
 
 
 def test_a_kernel_that_overflows_is_refused():
     source = as_source(np.array([[1e100], [2e100]]))
-    with pytest.raises(InputError, match=r"the kernel gives infinity or NaN, or its weighted sums overflow"):
+    with pytest.raises(
+        InputError, match=r"the kernel gives infinity or NaN, or its weighted sums overflow"
+    ):
         states_of(source, Method(1.0, "poly", gamma=1.0, degree=4))
 
 
@@ -296,8 +362,14 @@ def test_a_kernel_that_overflows_is_refused():
         ({"degree": 1.5}, r"degree must be an integer >= 1, got 1.5"),
         ({"coef0": math.nan}, r"coef0 must be a finite number, got nan"),
         ({"max_iter": 0}, r"max_iter must be an integer >= 1, got 0"),
-        ({"kernel": "linear", "gamma": 0.5}, r"gamma has no use with kernel='linear', got 0.5: leave it out"),
-        ({"kernel": np.dot, "degree": 2}, r"degree has no use with kernel=<.*, got 2: leave it out"),
+        (
+            {"kernel": "linear", "gamma": 0.5},
+            r"gamma has no use with kernel='linear', got 0.5: leave it out",
+        ),
+        (
+            {"kernel": np.dot, "degree": 2},
+            r"degree has no use with kernel=<.*, got 2: leave it out",
+        ),
         ({"coef0": 0.0}, r"coef0 has no use with kernel='rbf', got 0.0: leave it out"),
     ],
 )
@@ -310,14 +382,20 @@ def small_problem(seed):
     """Up to 8 rows, some equal, with or without weights, a kernel of all kinds, and its matrix."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 9))
-    rows = rng.normal(size=(n, int(rng.integers(1, 4)))) if rng.random() < 0.6 else rng.integers(0, 4, (n, 2)) * 1.0
+    rows = (
+        rng.normal(size=(n, int(rng.integers(1, 4))))
+        if rng.random() < 0.6
+        else rng.integers(0, 4, (n, 2)) * 1.0
+    )
     weights = rng.choice([0.0, 0.3, 1.0, 2.0, 3.0], n) if rng.random() < 0.5 else np.ones(n)
     weights[0] = 1.0
     kernel = str(rng.choice(["rbf", "linear", "poly", "cosine"]))
     method = kernel_search.Method(1.0, kernel, degree=2 if kernel == "poly" else 3, seed=seed)
     gram = gram_of(rows, method)
     scale = max(float(np.diag(gram).mean() - gram.mean()), 1e-3)
-    method = replace(method, penalty=scale * float(rng.choice([0.03, 0.1, 0.3, 1.0, 3.0])) * (0.5 + rng.random()))
+    method = replace(
+        method, penalty=scale * float(rng.choice([0.03, 0.1, 0.3, 1.0, 3.0])) * (0.5 + rng.random())
+    )
     if rng.random() < 0.3:
         rows, method = gram, replace(method, kernel="precomputed", degree=3)
     return as_source(rows, weights, threads=1, block_rows=4), method, gram, weights
@@ -348,7 +426,11 @@ def test_a_search_begins_with_the_sweeps_of_algorithm_1_and_never_ends_above_the
     rows, weights, source, method = fit
     each, gram = np.ones(len(rows)) if weights is None else weights, gram_of(rows, method)
     sweeps, found = states_of(source, method), states_of(source, searching(method, seed=seed))
-    fell = [after for after in sweeps if after.step == 1 or after.objective < sweeps[after.step - 2].objective]
+    fell = [
+        after
+        for after in sweeps
+        if after.step == 1 or after.objective < sweeps[after.step - 2].objective
+    ]
     for one, other in zip(fell, found, strict=False):
         here, there = contents(one), contents(other)
         if other is found[-1]:  # which counts the rows that the end was sought in
@@ -379,7 +461,9 @@ def test_a_search_with_the_linear_kernel_has_the_objective_of_dp_means(fit):
     assert first.objective == pytest.approx(last.objective, rel=1e-9, abs=1e-9)
 
 
-MANY = np.random.default_rng(1).uniform(-9, 9, (12, 2))[np.random.default_rng(2).integers(12, size=400)]
+MANY = np.random.default_rng(1).uniform(-9, 9, (12, 2))[
+    np.random.default_rng(2).integers(12, size=400)
+]
 MANY = MANY + np.random.default_rng(3).normal(size=MANY.shape)
 
 

@@ -13,7 +13,10 @@ from dask_dpmeans.methods.spectral.eigen import all_pairs, lanczos, pairs_above,
 def ring(n, reach=3):
     """The normalized affinity of n points on a ring, each tied to itself and the next few."""
     offsets = range(-reach, reach + 1)
-    ties = sum(csr_array((np.ones(n), (np.arange(n), (np.arange(n) + offset) % n)), shape=(n, n)) for offset in offsets)
+    ties = sum(
+        csr_array((np.ones(n), (np.arange(n), (np.arange(n) + offset) % n)), shape=(n, n))
+        for offset in offsets
+    )
     return ties / len(offsets)
 
 
@@ -37,7 +40,9 @@ def test_more_are_asked_for_until_one_falls_below_the_penalty(monkeypatch):
     found, vectors = select_pairs(*lanczos(matrix, 1.5, 64, 0), 1.5, 64)
     np.testing.assert_allclose(found, np.linspace(3, 2, 40))
     np.testing.assert_allclose(np.abs(vectors).max(axis=0), 1.0)
-    with pytest.raises(InputError, match=r"at least 8 eigenvalues .* more than max_components=7: raise the penalty"):
+    with pytest.raises(
+        InputError, match=r"at least 8 eigenvalues .* more than max_components=7: raise the penalty"
+    ):
         lanczos(matrix, 1.5, 7, 0)
 
 
@@ -56,23 +61,32 @@ def test_large_matrices_go_to_lanczos_dense_or_sparse(monkeypatch):
         values, vectors = pairs_above(form, 0.9995, 64, 0)
         np.testing.assert_allclose(values, [1.0, 1.0])
         assert (vectors[np.argmax(np.abs(vectors), axis=0), [0, 1]] > 0).all()
-    with pytest.raises(InputError, match=r"no eigenvalue .* greater than penalty=2, the largest found is 1: lower"):
+    with pytest.raises(
+        InputError, match=r"no eigenvalue .* greater than penalty=2, the largest found is 1: lower"
+    ):
         pairs_above(matrix, 2.0, 64, 0)
 
 
 @pytest.mark.parametrize("entries", [[], [(0, 0)], [(0, 1), (1, 0)]])
 def test_a_matrix_of_which_nothing_is_left_ends_the_search(entries):
-    matrix = csr_array((np.ones(len(entries)), np.array(entries, int).reshape(-1, 2).T), shape=(1100, 1100))
+    matrix = csr_array(
+        (np.ones(len(entries)), np.array(entries, int).reshape(-1, 2).T), shape=(1100, 1100)
+    )
     if entries:
         values, vectors = pairs_above(matrix, 0.5, 64, 0)
         np.testing.assert_allclose(values, [1.0])
         np.testing.assert_allclose(matrix @ vectors, vectors, atol=1e-12)
     else:
-        with pytest.raises(InputError, match=r"the largest found is 0: such a matrix tells no clusters apart"):
+        with pytest.raises(
+            InputError, match=r"the largest found is 0: such a matrix tells no clusters apart"
+        ):
             pairs_above(matrix, 0.5, 64, 0)
 
 
 def test_eigenvalues_that_do_not_converge_are_an_error_with_the_way_out(monkeypatch):
     monkeypatch.setattr(eigen, "MAX_RESTARTS", 1)
-    with pytest.raises(InputError, match=r"of 16 eigenvalues converged in 1 restarts of Lanczos, .* raise the penalty"):
+    with pytest.raises(
+        InputError,
+        match=r"of 16 eigenvalues converged in 1 restarts of Lanczos, .* raise the penalty",
+    ):
         lanczos(ring(2000), 0.9, 64, 0)

@@ -16,7 +16,14 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.methods.dpmeans.batch import Method
 from dask_dpmeans.methods.spectral import relaxation
-from dask_dpmeans.methods.spectral.relaxation import Spectrum, linear, nystroem, of_matrix, relaxed_objective, symmetric
+from dask_dpmeans.methods.spectral.relaxation import (
+    Spectrum,
+    linear,
+    nystroem,
+    of_matrix,
+    relaxed_objective,
+    symmetric,
+)
 from dask_dpmeans.sources import as_source, featured
 
 FEWER = settings(max_examples=25)
@@ -45,23 +52,39 @@ def test_lemma_the_objective_of_a_partition_is_the_trace_less_that_of_its_indica
     labels = labels_of(data.draw, len(rows))
     means = {label: rows[np.array(labels) == label].mean(axis=0) for label in set(labels)}
     direct = sum(((row - means[label]) ** 2).sum() for row, label in zip(rows, labels, strict=True))
-    lemma = np.trace(matrix) - reference.relaxed_trace(matrix.tolist(), reference.indicators(labels), penalty)
+    lemma = np.trace(matrix) - reference.relaxed_trace(
+        matrix.tolist(), reference.indicators(labels), penalty
+    )
     rounding = 1e-12 * (np.trace(matrix) + penalty * len(means))
-    assert reference.partition_objective(matrix.tolist(), labels, penalty) == pytest.approx(lemma, abs=rounding)
+    assert reference.partition_objective(matrix.tolist(), labels, penalty) == pytest.approx(
+        lemma, abs=rounding
+    )
     assert direct + penalty * len(means) == pytest.approx(lemma, abs=rounding)
 
 
 @given(problems(), st.data())
-def test_theorem_no_orthonormal_columns_beat_the_eigenvectors_and_so_no_partition_does(problem, data):
+def test_theorem_no_orthonormal_columns_beat_the_eigenvectors_and_so_no_partition_does(
+    problem, data
+):
     rows, matrix, penalty = problem
     found = of_matrix(matrix, Spectrum(penalty, "precomputed"), seed=0, passes=0)
-    bound, rounding = relaxed_objective(found.eigenvalues, penalty), 1e-12 * np.trace(matrix) * len(rows)
+    bound, rounding = (
+        relaxed_objective(found.eigenvalues, penalty),
+        1e-12 * np.trace(matrix) * len(rows),
+    )
     labels, size = labels_of(data.draw, len(rows)), data.draw(st.integers(1, len(rows)))
-    columns, _ = np.linalg.qr(np.random.default_rng(data.draw(seeds)).normal(size=(len(rows), size)))
+    columns, _ = np.linalg.qr(
+        np.random.default_rng(data.draw(seeds)).normal(size=(len(rows), size))
+    )
     for each in (reference.indicators(labels), columns.tolist()):
         assert reference.relaxed_trace(matrix.tolist(), each, penalty) <= bound + rounding
-    assert found.trace - bound <= reference.partition_objective(matrix.tolist(), labels, penalty) + rounding
-    kept = np.array([vector for value, vector in reference.eigenpairs(matrix.tolist()) if value > penalty])
+    assert (
+        found.trace - bound
+        <= reference.partition_objective(matrix.tolist(), labels, penalty) + rounding
+    )
+    kept = np.array(
+        [vector for value, vector in reference.eigenpairs(matrix.tolist()) if value > penalty]
+    )
     attained = reference.relaxed_trace(matrix.tolist(), kept.T.tolist(), penalty)
     assert attained == pytest.approx(bound, abs=rounding)
 
@@ -79,7 +102,10 @@ def test_all_ways_to_the_rows_of_y_are_the_reference_but_for_signs_and_rotations
     whole = of_matrix(matrix, Spectrum(penalty, "precomputed"), seed=0, passes=0)
     np.testing.assert_allclose(by_columns.eigenvalues, whole.eigenvalues)
     assert by_columns.trace == pytest.approx(whole.trace)
-    for found in (projected(by_columns, rows), whole.rows):  # cdist sees neither signs nor rotations
+    for found in (
+        projected(by_columns, rows),
+        whole.rows,
+    ):  # cdist sees neither signs nor rotations
         np.testing.assert_allclose(cdist(found, found), cdist(wanted, wanted), atol=1e-6)
 
 
@@ -98,7 +124,11 @@ def test_the_clusters_are_those_of_algorithm_1_on_the_rows_of_the_reference(prob
         serial = reference.sweep(wanted, threshold, means, [*opened, *rest], ones)
         assume(is_plain(wanted, serial.centers, threshold))
         assert serial.opened == opened
-        counts = [serial.labels.count(label) for label in range(len(serial.centers)) if label in serial.labels]
+        counts = [
+            serial.labels.count(label)
+            for label in range(len(serial.centers))
+            if label in serial.labels
+        ]
         assert step.state.weights.tolist() == counts
         means = serial.means
 
@@ -117,14 +147,18 @@ def test_integer_weights_are_repeated_rows(problem, data):
     weights = data.draw(st.lists(st.integers(1, 3), min_size=len(rows), max_size=len(rows)))
     repeated = np.repeat(rows, weights, axis=0)
     penalty = 0.5 * np.linalg.eigvalsh(repeated @ repeated.T)[-1]
-    weighted = linear(as_source(rows, np.array(weights, float), threads=1, block_rows=4), Spectrum(penalty))
+    weighted = linear(
+        as_source(rows, np.array(weights, float), threads=1, block_rows=4), Spectrum(penalty)
+    )
     plain = linear(as_source(repeated, threads=1), Spectrum(penalty))
     np.testing.assert_allclose(weighted.eigenvalues, plain.eigenvalues)
     assert weighted.trace == pytest.approx(plain.trace)
 
 
 @pytest.mark.parametrize("n_landmarks", [40, 200, 300])
-def test_landmarks_make_the_matrix_that_nystroem_of_scikit_learn_makes_and_all_rows_make_the_exact_one(n_landmarks):
+def test_landmarks_make_the_matrix_that_nystroem_of_scikit_learn_makes_and_all_rows_make_the_exact_one(
+    n_landmarks,
+):
     rows = np.random.default_rng(3).normal(size=(200, 3))
     asked = Spectrum(1.0, "rbf", gamma=0.4, n_landmarks=n_landmarks)
     found = nystroem(as_source(rows, threads=1, block_rows=16), asked, seed=7)
@@ -147,23 +181,35 @@ def test_rows_that_the_eigenvectors_hold_nothing_of_stand_at_zero():
     found = projected(linear(as_source(turned, threads=1), asked), turned)
     np.testing.assert_allclose(np.abs(found), [[1, 0], [0, 1], [0, 0], [0, 0]], atol=1e-12)
     assert found[2:].tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    whole = of_matrix(symmetric(turned @ turned.T), Spectrum(1.0, "precomputed"), seed=0, passes=0).rows
+    whole = of_matrix(
+        symmetric(turned @ turned.T), Spectrum(1.0, "precomputed"), seed=0, passes=0
+    ).rows
     assert whole[2:].tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_eigenvalues_that_overflow_are_refused():
-    with pytest.raises(InputError, match=r"reaches 1e\+308, its eigenvalues may overflow float64: divide it"):
+    with pytest.raises(
+        InputError, match=r"reaches 1e\+308, its eigenvalues may overflow float64: divide it"
+    ):
         symmetric(np.full((3, 3), 1e308))
-    with pytest.raises(InputError, match=r"the products of columns overflow float64: divide the data"):
+    with pytest.raises(
+        InputError, match=r"the products of columns overflow float64: divide the data"
+    ):
         linear(as_source(np.full((2, 3), 9e153)), Spectrum(1.0))
 
 
 def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
     matrix = np.diag([4.0, 2.0, 1.0])
-    assert of_matrix(matrix, Spectrum(2.0, "precomputed"), seed=0, passes=0).eigenvalues.tolist() == [4.0]
-    with pytest.raises(InputError, match=r"greater than penalty=4, the largest found is 4: lower the penalty below"):
+    assert of_matrix(
+        matrix, Spectrum(2.0, "precomputed"), seed=0, passes=0
+    ).eigenvalues.tolist() == [4.0]
+    with pytest.raises(
+        InputError, match=r"greater than penalty=4, the largest found is 4: lower the penalty below"
+    ):
         of_matrix(matrix, Spectrum(4.0, "precomputed"), seed=0, passes=0)
-    with pytest.raises(InputError, match=r"at least 3 eigenvalues .* max_components=2: raise the penalty"):
+    with pytest.raises(
+        InputError, match=r"at least 3 eigenvalues .* max_components=2: raise the penalty"
+    ):
         of_matrix(matrix, Spectrum(0.5, "precomputed", max_components=2), seed=0, passes=0)
 
 
@@ -171,15 +217,30 @@ def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
     ("parameters", "message"),
     [
         ({"penalty": 0.0}, r"penalty must be a finite number > 0, got 0\.0"),
-        ({"affinity": "cosine"}, "affinity must be one of 'linear', 'rbf', .*'precomputed', got 'cosine'"),
-        ({"affinity": "rbf", "gamma": -1.0}, r"gamma must be a finite number > 0 or None, got -1\.0"),
+        (
+            {"affinity": "cosine"},
+            "affinity must be one of 'linear', 'rbf', .*'precomputed', got 'cosine'",
+        ),
+        (
+            {"affinity": "rbf", "gamma": -1.0},
+            r"gamma must be a finite number > 0 or None, got -1\.0",
+        ),
         ({"gamma": 1.0}, "gamma is a parameter of affinity='rbf', it has no use with 'linear'"),
-        ({"n_neighbors": 3}, "n_neighbors is a parameter of affinity='nearest_neighbors', it has no use with 'linear'"),
-        ({"n_landmarks": 9, "affinity": "precomputed"}, "n_landmarks is of affinity='rbf', precomputed has no use"),
+        (
+            {"n_neighbors": 3},
+            "n_neighbors is a parameter of affinity='nearest_neighbors', it has no use with 'linear'",
+        ),
+        (
+            {"n_landmarks": 9, "affinity": "precomputed"},
+            "n_landmarks is of affinity='rbf', precomputed has no use",
+        ),
         ({"n_neighbors": 0}, "n_neighbors must be an integer >= 1, got 0"),
         ({"n_landmarks": 1.5}, r"n_landmarks must be an integer >= 1, got 1\.5"),
         ({"max_components": 0}, "max_components must be an integer >= 1, got 0"),
-        ({"affinity": "nearest_neighbors"}, "penalty must be < 1 with affinity='nearest_neighbors'"),
+        (
+            {"affinity": "nearest_neighbors"},
+            "penalty must be < 1 with affinity='nearest_neighbors'",
+        ),
     ],
 )
 def test_wrong_parameters_are_refused(parameters, message):
@@ -200,7 +261,9 @@ def test_a_matrix_is_symmetric_but_for_rounding(form):
     matrix = form([[1.0, 2.0], [2.0 + 1e-15, 1.0]])
     found = symmetric(matrix)
     assert abs(found - found.T).max() == 0
-    with pytest.raises(InputError, match=r"not symmetric: it differs from its transpose by up to 1"):
+    with pytest.raises(
+        InputError, match=r"not symmetric: it differs from its transpose by up to 1"
+    ):
         symmetric(form([[1.0, 2.0], [3.0, 1.0]]))
     with pytest.raises(InputError, match="takes a square matrix, got 1 x 2"):
         symmetric(form([[1.0, 2.0]]))

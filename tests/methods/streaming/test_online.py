@@ -30,7 +30,9 @@ def test_a_source_is_taken_as_algorithm_2_takes_its_rows(problem):
 @given(tables(rows=(1, 80), kinds=("clouds", "offset", "outliers", "huge", "tiny", "uneven")))
 def test_blocks_leave_no_trace(rows):
     method = Method(0.2 * spread(rows))
-    states = [fitted(as_source(rows, threads=1, block_rows=height), method) for height in (1, 8, 128)]
+    states = [
+        fitted(as_source(rows, threads=1, block_rows=height), method) for height in (1, 8, 128)
+    ]
     assert len({(state.centers.tobytes(), state.weights.tobytes()) for state in states}) == 1
 
 
@@ -63,7 +65,10 @@ def test_more_clusters_than_max_clusters_are_an_error_wherever_the_blocks_end(bl
 def test_a_mean_that_overflows_is_an_error():
     method = Method(1.0)
     state = State(np.array([[1e300]]), np.array([1e9]))
-    with pytest.raises(InputError, match="weight times center overflows float64: divide the data by a constant first"):
+    with pytest.raises(
+        InputError,
+        match="weight times center overflows float64: divide the data by a constant first",
+    ):
         as_source(np.array([[1e300]])).carry(method.take, state)
 
 
@@ -73,7 +78,10 @@ def test_a_mean_that_overflows_is_an_error():
         ({"penalty": 0.0}, r"penalty must be a finite number > 0, got 0.0"),
         ({"penalty": math.nan}, r"penalty must be a finite number > 0, got nan"),
         ({"penalty": "8"}, r"penalty must be a finite number > 0, got '8'"),
-        ({"penalty": 1.0, "max_clusters": 0}, r"max_clusters must be an integer >= 1 or None, got 0"),
+        (
+            {"penalty": 1.0, "max_clusters": 0},
+            r"max_clusters must be an integer >= 1 or None, got 0",
+        ),
     ],
 )
 def test_parameters_out_of_range_are_named(parameters, message):

@@ -23,7 +23,9 @@ def test_a_source_is_taken_as_algorithm_3_takes_its_rows(problem):
     method = Method(problem.penalty, merge=False)
     state = fitted(source, method)
     wanted = reference.split_dp_means(problem.rows.tolist(), problem.penalty)
-    assert [reference.Box(*(each.tolist() for each in box)) for box in zip(*state.boxes, strict=True)] == wanted
+    assert [
+        reference.Box(*(each.tolist() for each in box)) for box in zip(*state.boxes, strict=True)
+    ] == wanted
     assert method.clusters(state).centers.tolist() == [box.center for box in wanted]
     assert method.clusters(state).weights.tolist() == [box.weight for box in wanted]
 
@@ -32,7 +34,9 @@ def test_a_source_is_taken_as_algorithm_3_takes_its_rows(problem):
 @given(tables(rows=(1, 80), kinds=("clouds", "offset", "outliers", "huge", "tiny", "uneven")))
 def test_blocks_leave_no_trace(rows):
     method = Method(0.2 * spread(rows))
-    states = [fitted(as_source(rows, threads=1, block_rows=height), method) for height in (1, 8, 128)]
+    states = [
+        fitted(as_source(rows, threads=1, block_rows=height), method) for height in (1, 8, 128)
+    ]
     assert len({b"".join(each.tobytes() for each in state.boxes) for state in states}) == 1
 
 
@@ -42,13 +46,17 @@ def test_a_fit_is_algorithm_3_and_then_algorithm_4(n, d, penalty, seed):
     rows, method = np.random.default_rng(seed).normal(size=(n, d)), Method(penalty)
     found = method.clusters(fitted(as_source(rows), method))
     boxes = reference.split_dp_means(rows.tolist(), penalty)
-    wanted = reference.merge_dp_means([box.center for box in boxes], [box.weight for box in boxes], penalty)
+    wanted = reference.merge_dp_means(
+        [box.center for box in boxes], [box.weight for box in boxes], penalty
+    )
     np.testing.assert_allclose(found.centers, wanted.centers, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found.weights, wanted.weights, rtol=1e-12)
 
 
 def test_clusters_without_weight_are_left_out_of_the_merge():
-    found = merge_clusters(np.array([[5.0], [0.0], [9.0], [0.5]]), np.array([0.0, 1.0, 2.0, 3.0]), 1.0)
+    found = merge_clusters(
+        np.array([[5.0], [0.0], [9.0], [0.5]]), np.array([0.0, 1.0, 2.0, 3.0]), 1.0
+    )
     assert (found.centers.tolist(), found.weights.tolist()) == ([[0.375], [9.0]], [4.0, 2.0])
 
 
@@ -64,7 +72,9 @@ def test_a_merge_keeps_the_weight_and_the_mean_of_all():
 def test_many_close_rows_deserve_more_clusters_than_few():
     """Figure 2 of the paper, where a threshold alone sees no difference."""
     pair = np.array([[-1.0, 0.0], [1.0, 0.0]])
-    few, many = (fitted(as_source(np.tile(pair, (times, 1))), Method(100.0)) for times in (10, 1000))
+    few, many = (
+        fitted(as_source(np.tile(pair, (times, 1))), Method(100.0)) for times in (10, 1000)
+    )
     assert len(Method(100.0).clusters(few).centers) == 1
     assert Method(100.0).clusters(many).centers == pytest.approx(pair, abs=0.3)
 
@@ -73,7 +83,9 @@ def test_more_clusters_than_max_clusters_are_an_error_whether_opened_or_split_of
     apart, close = np.array([[0.0], [10.0], [20.0]]), np.tile([[-1.0], [1.0]], (40, 1))
     for rows in (apart, close):
         assert len(fitted(as_source(rows), Method(4.0, max_clusters=50)).boxes.centers) >= 2
-        with pytest.raises(TooManyClustersError, match=r"^penalty=4 makes at least 2 clusters, more than"):
+        with pytest.raises(
+            TooManyClustersError, match=r"^penalty=4 makes at least 2 clusters, more than"
+        ):
             fitted(as_source(rows), Method(4.0, max_clusters=1))
 
 

@@ -38,7 +38,10 @@ OURS, THEIRS = "dpmeans-scan-shard-abc-1-0-9", "dpmeans-search-run-def-0"
     ],
 )
 def test_workers_are_busy_where_none_has_a_thread_left(processing, others):
-    assert count_foreign_tasks(Cluster({"a": 1, "b": 1}, processing, [OURS]), {"a": 1, "b": 1}) == others
+    assert (
+        count_foreign_tasks(Cluster({"a": 1, "b": 1}, processing, [OURS]), {"a": 1, "b": 1})
+        == others
+    )
 
 
 def test_a_wait_is_said_after_some_seconds_and_then_rarely(caplog, monkeypatch):
@@ -59,7 +62,9 @@ def test_a_wait_is_said_after_some_seconds_and_then_rarely(caplog, monkeypatch):
 def test_a_wait_says_for_what(caplog, monkeypatch):
     monkeypatch.setattr(cluster_monitor, "FIRST", 0.0)
     ClusterMonitor().look(Cluster({"a": 1}, {"a": [THEIRS]}, [OURS]), begun=False)
-    assert [each.getMessage() for each in caplog.records] == ["waiting: the workers are busy with 1 task of other jobs"]
+    assert [each.getMessage() for each in caplog.records] == [
+        "waiting: the workers are busy with 1 task of other jobs"
+    ]
 
 
 def test_workers_that_leave_are_named_once(caplog):

@@ -27,7 +27,9 @@ ROWS = np.arange(600.0).reshape(-1, 1)
 EXECUTORS = [Threads(1), Threads(2), DaskTasks(None, 1), DaskTasks(None, 2)]
 FLOAT64 = Prepare(np.dtype(np.float64))
 
-executors = pytest.mark.parametrize("executor", EXECUTORS, ids=["1 thread", "2 threads", "Dask, 1", "Dask, 2"])
+executors = pytest.mark.parametrize(
+    "executor", EXECUTORS, ids=["1 thread", "2 threads", "Dask, 1", "Dask, 2"]
+)
 
 
 def shards_of(plan):
@@ -59,7 +61,11 @@ def test_each_runs_on_every_piece_once(executor):
     handed = []
     plan = Plan(37, 2, 2)
     job = MapJob(
-        lambda block: (block.rows[:, 0].copy(),), lambda start, answers: handed.append(answers[0]), FLOAT64, 2, 4
+        lambda block: (block.rows[:, 0].copy(),),
+        lambda start, answers: handed.append(answers[0]),
+        FLOAT64,
+        2,
+        4,
     )
     executor.map(job, pieces_of(executor, plan, range(plan.n_blocks)), "test")
     assert sorted(np.concatenate(handed)) == list(range(37))
@@ -77,7 +83,9 @@ def test_held_shards_are_loaded_once(executor):
             return ROWS[part]
 
     plan = Plan(24, 2, 2)
-    held = executor.load([StoredShard(start, stop, Noted(), None) for start, stop in plan.shard_bounds()])
+    held = executor.load(
+        [StoredShard(start, stop, Noted(), None) for start, stop in plan.shard_bounds()]
+    )
     assert sorted(reads) == [start for start, _ in plan.shard_bounds()]
     pieces = [(held[shard], which) for shard, which in plan.pieces(range(plan.n_blocks))]
     job = FoldJob(Nested(), FLOAT64, plan.block_rows)
@@ -118,7 +126,9 @@ def test_two_threads_work_at_once(executor):
             return super().chunk(block)
 
     plan = Plan(2, 1, 1)
-    assert executor.fold(FoldJob(Meeting(), FLOAT64, 1), pieces_of(executor, plan, range(2)), "test").startswith("([0 ")
+    assert executor.fold(
+        FoldJob(Meeting(), FLOAT64, 1), pieces_of(executor, plan, range(2)), "test"
+    ).startswith("([0 ")
 
 
 def test_a_pass_of_dask_is_a_task_a_shard_and_a_few_that_merge():
@@ -155,7 +165,9 @@ def test_an_executor_that_was_used_can_be_sent_and_used_in_a_child():
     plan = Plan(40, 1, 1)
 
     def fold():
-        return executor.fold(FoldJob(Nested(), FLOAT64, 1), pieces_of(executor, plan, range(plan.n_blocks)), "test")
+        return executor.fold(
+            FoldJob(Nested(), FLOAT64, 1), pieces_of(executor, plan, range(plan.n_blocks)), "test"
+        )
 
     expected = fold()
     assert pickle.loads(pickle.dumps(executor)) == executor
@@ -187,7 +199,11 @@ QUIET = Count(None, "test", ())
 
 @pytest.mark.parametrize(("n_shards", "few"), [(1, True), (6, True), (7, False)])
 def test_few_tasks_carry_the_job_and_many_depend_on_it(n_shards, few):
-    executor, plan, job = DaskTasks(None, 3), Plan(2 * n_shards, 2, 1), FoldJob(Nested(), FLOAT64, 2)
+    executor, plan, job = (
+        DaskTasks(None, 3),
+        Plan(2 * n_shards, 2, 1),
+        FoldJob(Nested(), FLOAT64, 2),
+    )
     pieces = pieces_of(executor, plan, range(n_shards))
     shared, tasks = executor._graph(job, pieces, Keys.of("test"), QUIET)
     assert isinstance(shared, Literal) is few
@@ -205,21 +221,32 @@ def test_no_task_is_bound_to_a_worker():
     executor = DaskTasks(Kept(), 3)
     loads = executor.load([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
     _, tasks = executor._graph(
-        FoldJob(Nested(), FLOAT64, 2), pieces_of(executor, plan, range(plan.n_blocks)), Keys.of("test"), QUIET
+        FoldJob(Nested(), FLOAT64, 2),
+        pieces_of(executor, plan, range(plan.n_blocks)),
+        Keys.of("test"),
+        QUIET,
     )
-    assert not any(layer.annotations for task in (*loads, *tasks) for layer in task.dask.layers.values())
+    assert not any(
+        layer.annotations for task in (*loads, *tasks) for layer in task.dask.layers.values()
+    )
 
 
 def test_keys_tell_of_rows_for_the_dashboard_and_for_errors():
     executor, plan = DaskTasks(None, 1), Plan(10, 2, 2)
     loads = executor.wrap([StoredShard(a, b, ROWS, None) for a, b in plan.shard_bounds()])
     _, tasks = executor._graph(
-        FoldJob(Nested(), FLOAT64, 2), [(load, range(1)) for load in loads], Keys("scan", "abc"), QUIET
+        FoldJob(Nested(), FLOAT64, 2),
+        [(load, range(1)) for load in loads],
+        Keys("scan", "abc"),
+        QUIET,
     )
     assert [task.key for task in tasks] == [
-        f"dpmeans-scan-shard-abc-{number}-{start}-{stop}" for number, (start, stop) in enumerate(plan.shard_bounds())
+        f"dpmeans-scan-shard-abc-{number}-{start}-{stop}"
+        for number, (start, stop) in enumerate(plan.shard_bounds())
     ]
-    _, again = executor._graph(FoldJob(Nested(), FLOAT64, 2), [(tasks[2], range(1))], Keys("fold", "def"), QUIET)
+    _, again = executor._graph(
+        FoldJob(Nested(), FLOAT64, 2), [(tasks[2], range(1))], Keys("fold", "def"), QUIET
+    )
     assert again[0].key == "dpmeans-fold-shard-def-0-8-10"
 
 
@@ -240,7 +267,10 @@ def test_a_scheduler_that_is_gone_is_a_cluster_that_was_lost():
 def test_jobs_that_are_large_together_are_shared_by_few_tasks_too(monkeypatch):
     plan, job = Plan(12, 2, 1), FoldJob(Nested(), FLOAT64, 2)
     executor = DaskTasks(object(), 3)
-    assert isinstance(executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"), QUIET)[0], Literal)
+    assert isinstance(
+        executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"), QUIET)[0],
+        Literal,
+    )
     monkeypatch.setattr("dask_dpmeans.sources.executors.dask_tasks.MOST_CARRIED", 10)
     shared, _ = executor._graph(job, pieces_of(executor, plan, range(6)), Keys.of("test"), QUIET)
     assert not isinstance(shared, Literal)
@@ -265,7 +295,9 @@ class Interrupting(Nested):
 
 def long_fold(executor, reduction):
     shards = executor.wrap([Shard(start, np.zeros((10**5, 1)), None) for start in (0, 10**5)])
-    executor.fold(FoldJob(reduction, FLOAT64, 1), [(shard, range(10**5)) for shard in shards], "scan")
+    executor.fold(
+        FoldJob(reduction, FLOAT64, 1), [(shard, range(10**5)) for shard in shards], "scan"
+    )
 
 
 def endless_jobs(executor, reduction):

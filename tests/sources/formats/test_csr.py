@@ -46,7 +46,10 @@ def table_of(source):
 def sparse_tables(draw, rows=(1, 60), columns=(1, 5), dtypes=(np.float32, np.float64)):
     """Tables that are mostly 0, with empty rows and columns."""
     values = draw(tables(rows, columns, kinds=("clouds", "offset"), dtypes=dtypes))
-    values[np.random.default_rng(draw(seeds)).random(values.shape) < draw(st.sampled_from([0.3, 0.8, 1.0]))] = 0
+    values[
+        np.random.default_rng(draw(seeds)).random(values.shape)
+        < draw(st.sampled_from([0.3, 0.8, 1.0]))
+    ] = 0
     return values
 
 
@@ -56,11 +59,16 @@ def sparse_tables(draw, rows=(1, 60), columns=(1, 5), dtypes=(np.float32, np.flo
 @given(sparse_tables(), st.data())
 def test_sparse_rows_are_the_rows_given(rows, data):
     weights, groups = data.draw(weights_of(len(rows))), np.arange(len(rows))
-    source = as_source(csr_array(rows), weights, groups=groups, sparse=True, threads=2, block_rows=BLOCK_ROWS)
+    source = as_source(
+        csr_array(rows), weights, groups=groups, sparse=True, threads=2, block_rows=BLOCK_ROWS
+    )
     parts = source.fold(Together())
     np.testing.assert_array_equal(table_of(source), rows)
     assert np.concatenate([beside for _, _, beside in parts]).tolist() == groups.tolist()
-    assert weights is None or np.concatenate([each for _, each, _ in parts]).tolist() == weights.tolist()
+    assert (
+        weights is None
+        or np.concatenate([each for _, each, _ in parts]).tolist() == weights.tolist()
+    )
     assert source.n_features == rows.shape[1]
 
 
@@ -71,7 +79,9 @@ def test_sparse_rows_of_every_form_are_the_same(rows, data):
     columns = data.draw(chunkings(rows.shape[1], empty=False))
     given_rows = [
         write_group(MemoryStore(), rows, chunk=chunk),
-        da.from_array(rows, chunks=(chunk, columns)).map_blocks(csr_array, meta=csr_array(rows[:0])).persist(),
+        da.from_array(rows, chunks=(chunk, columns))
+        .map_blocks(csr_array, meta=csr_array(rows[:0]))
+        .persist(),
     ]
     options = {"sparse": True, "threads": data.draw(st.integers(1, 2)), "block_rows": BLOCK_ROWS}
     expected = as_source(csr_array(rows), weights, **options)
@@ -82,7 +92,9 @@ def test_sparse_rows_of_every_form_are_the_same(rows, data):
         assert contents(found.summary) == contents(expected.summary)
         parts = zip(found.fold(Together()), expected.fold(Together()), strict=True)
         for (left, _, _), (right, _, _) in parts:
-            assert [getattr(left, name).tolist() for name in PARTS] == [getattr(right, name).tolist() for name in PARTS]
+            assert [getattr(left, name).tolist() for name in PARTS] == [
+                getattr(right, name).tolist() for name in PARTS
+            ]
 
 
 @given(sparse_tables(), st.data())
@@ -94,12 +106,18 @@ def test_the_summary_of_sparse_rows_is_of_their_sums(rows, data):
     np.testing.assert_allclose(summary.sums, each @ figures, atol=1e-9)
     np.testing.assert_allclose(summary.lowest, figures.min(axis=0), atol=1e-9)
     np.testing.assert_allclose(summary.highest, figures.max(axis=0), atol=1e-9)
-    deviation = np.sqrt(np.average((figures - np.average(figures, axis=0, weights=each)) ** 2, axis=0, weights=each))
-    np.testing.assert_allclose(summary.deviation, deviation, atol=1e-6 * max(1, np.abs(figures).max()))
+    deviation = np.sqrt(
+        np.average((figures - np.average(figures, axis=0, weights=each)) ** 2, axis=0, weights=each)
+    )
+    np.testing.assert_allclose(
+        summary.deviation, deviation, atol=1e-6 * max(1, np.abs(figures).max())
+    )
 
 
 def test_duplicates_of_sparse_rows_are_summed_and_what_was_given_stays_as_it_is():
-    given_rows = csr_array((np.array([1.0, 2.0, 4.0, 8.0]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 3))
+    given_rows = csr_array(
+        (np.array([1.0, 2.0, 4.0, 8.0]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 3)
+    )
     source = as_source(given_rows, sparse=True)
     assert table_of(source).tolist() == [[2.0, 0.0, 5.0], [0.0, 8.0, 0.0]]
     assert given_rows.indices.tolist() == [2, 0, 2, 1]
@@ -117,28 +135,41 @@ def test_the_height_of_sparse_blocks_follows_from_the_values_of_a_row(n, values)
 def test_a_graph_of_a_million_nodes_takes_no_more_memory_than_its_edges():
     n = 10**6
     ends = np.arange(0, 2 * n + 1, 2, dtype=np.int32)
-    rows = csr_array((np.ones(2 * n, np.float32), np.arange(2 * n, dtype=np.int32) % n, ends), shape=(n, n))
+    rows = csr_array(
+        (np.ones(2 * n, np.float32), np.arange(2 * n, dtype=np.int32) % n, ends), shape=(n, n)
+    )
 
     def survey():
         assert as_source(rows, sparse=True, threads=1).summary.sums[0] == 2 * n
 
     peak_memory(lambda: as_source(np.eye(3), threads=1))  # what is loaded once
-    assert peak_memory(survey) < 8 * 2**20  # a copy of the rows would take 20 MB, one number a column and block 488 MB
+    assert (
+        peak_memory(survey) < 8 * 2**20
+    )  # a copy of the rows would take 20 MB, one number a column and block 488 MB
 
 
-@pytest.mark.parametrize("options", [{"columns": [0]}, {"scale": "std"}, {"centers": np.zeros((1, 2))}])
+@pytest.mark.parametrize(
+    "options", [{"columns": [0]}, {"scale": "std"}, {"centers": np.zeros((1, 2))}]
+)
 def test_what_cannot_go_with_sparse_rows_is_refused(options):
-    with pytest.raises(InputError, match=r"sparse=True leaves rows as they are: columns, scale, features and centers"):
+    with pytest.raises(
+        InputError,
+        match=r"sparse=True leaves rows as they are: columns, scale, features and centers",
+    ):
         as_source(csr_array(np.eye(2)), sparse=True, **options)
 
 
 def test_dense_rows_are_no_sparse_rows():
-    with pytest.raises(InputError, match=r"data must be sparse, got a dense ndarray: pass a scipy\.sparse array"):
+    with pytest.raises(
+        InputError, match=r"data must be sparse, got a dense ndarray: pass a scipy\.sparse array"
+    ):
         as_source(np.eye(2), sparse=True)
 
 
 def test_sums_of_sparse_rows_that_overflow_are_refused():
-    with pytest.raises(InputError, match=r"sums of the values of rows overflow float64: divide the data"):
+    with pytest.raises(
+        InputError, match=r"sums of the values of rows overflow float64: divide the data"
+    ):
         as_source(csr_array(np.full((2, 2), 1e308)), sparse=True)
 
 
@@ -148,19 +179,28 @@ def test_sums_of_sparse_rows_that_overflow_are_refused():
 @given(sparse_tables(), st.sampled_from([np.nan, np.inf, -np.inf]), st.booleans(), st.data())
 def test_the_first_number_that_is_not_finite_is_named(rows, value, sparse, data):
     places = data.draw(
-        st.lists(st.tuples(*(st.integers(0, size - 1) for size in rows.shape)), min_size=1, max_size=3, unique=True)
+        st.lists(
+            st.tuples(*(st.integers(0, size - 1) for size in rows.shape)),
+            min_size=1,
+            max_size=3,
+            unique=True,
+        )
     )
     for place in places:
         rows[place] = value
     row, column = min(places)
-    with pytest.raises(InputError, match=rf"\({value}\) at row {row}, column {column}: remove or replace such rows"):
+    with pytest.raises(
+        InputError, match=rf"\({value}\) at row {row}, column {column}: remove or replace such rows"
+    ):
         as_source(csr_array(rows), sparse=sparse, block_rows=BLOCK_ROWS)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_integers_that_float64_cannot_tell_apart_are_refused(sparse):
     rows = csr_array(np.array([[0, 0], [0, 2**53]]))
-    with pytest.raises(InputError, match=r"the integer 9007199254740992 at row 1, column 1: beyond 2\*\*53"):
+    with pytest.raises(
+        InputError, match=r"the integer 9007199254740992 at row 1, column 1: beyond 2\*\*53"
+    ):
         as_source(rows, sparse=sparse)
 
 
@@ -177,8 +217,14 @@ def spoiled(**parts):
     [
         ({"indices": [0, 3, 2]}, r"data/indices holds 3 in row 1, but the columns are 0 to 2"),
         ({"indices": [0, 1, -1]}, r"data/indices holds -1 in row 2, but the columns are 0 to 2"),
-        ({"indptr": [0, 2, 1, 3, 3]}, r"data/indptr says that row 1 has the values from 2 to 1: its numbers"),
-        ({"indptr": [-1, 1, 2, 3, 3]}, r"data is no valid csr_array: index pointer should start with 0"),
+        (
+            {"indptr": [0, 2, 1, 3, 3]},
+            r"data/indptr says that row 1 has the values from 2 to 1: its numbers",
+        ),
+        (
+            {"indptr": [-1, 1, 2, 3, 3]},
+            r"data is no valid csr_array: index pointer should start with 0",
+        ),
         ({"indptr": [0, 1, 2, 3, 9]}, r"data is no valid csr_array: "),
         ({"indptr": [0, 1, 3]}, r"data is no valid csr_array: "),
         ({"indices": [0, 1]}, r"data is no valid csr_array: "),
@@ -202,7 +248,9 @@ def test_a_broken_coo_array_is_refused_before_it_is_converted(index):
     rows = coo_array(np.eye(3))
     for indices in (rows.row, rows.col):
         kept, indices[2] = indices[2], index
-        with pytest.raises(InputError, match=r"data is no valid coo_array: indices must be >= 0 and < 3"):
+        with pytest.raises(
+            InputError, match=r"data is no valid coo_array: indices must be >= 0 and < 3"
+        ):
             as_source(rows)
         indices[2] = kept
 
@@ -221,19 +269,33 @@ def test_rows_of_which_no_block_fits_are_refused_with_the_numbers():
 
 # ---------------------------------------------------------------- groups of a Zarr store
 
-ROWS = np.where(np.random.default_rng(0).random((640, 5)) < 0.4, np.random.default_rng(1).standard_normal((640, 5)), 0)
+ROWS = np.where(
+    np.random.default_rng(0).random((640, 5)) < 0.4,
+    np.random.default_rng(1).standard_normal((640, 5)),
+    0,
+)
 
 
 def write_group(path, rows=ROWS, **changes):
     """CSR rows in the layout of anndata, in many chunks, some parts changed."""
     found, chunk = csr_array(rows), changes.pop("chunk", 64)
     parts = {name: changes.pop(name, getattr(found, name)) for name in PARTS}
-    attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(rows.shape)} | changes
-    group = zarr.create_group(path, attributes={key: value for key, value in attributes.items() if value is not None})
+    attributes = {
+        "encoding-type": "csr_matrix",
+        "encoding-version": "0.1.0",
+        "shape": list(rows.shape),
+    } | changes
+    group = zarr.create_group(
+        path, attributes={key: value for key, value in attributes.items() if value is not None}
+    )
     for name, values in parts.items():
         if values is not None:
             made = group.create_array(
-                name, shape=values.shape, chunks=(chunk,) * values.ndim, dtype=values.dtype, config=WHOLE
+                name,
+                shape=values.shape,
+                chunks=(chunk,) * values.ndim,
+                dtype=values.dtype,
+                config=WHOLE,
             )
             made[:] = values
     return group
@@ -257,24 +319,45 @@ N_VALUES = int(INDPTR[-1])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (changed("indices", 500, 5), r"rows\.zarr/indices holds 5 in row \d+, but the columns are 0 to 4"),
-        (changed("indices", 500, -1), r"rows\.zarr/indices holds -1 in row \d+, but the columns are 0 to 4"),
-        (changed("indptr", 300, 10**6), r"rows\.zarr/indptr says that row 300 has the values from 1,000,000"),
+        (
+            changed("indices", 500, 5),
+            r"rows\.zarr/indices holds 5 in row \d+, but the columns are 0 to 4",
+        ),
+        (
+            changed("indices", 500, -1),
+            r"rows\.zarr/indices holds -1 in row \d+, but the columns are 0 to 4",
+        ),
+        (
+            changed("indptr", 300, 10**6),
+            r"rows\.zarr/indptr says that row 300 has the values from 1,000,000",
+        ),
         (changed("indptr", 0, 1), r"rows\.zarr/indptr begins with 1: it must begin with 0"),
         (changed("indptr", 0, -1), r"indptr says that row 0 has the values from -1 to"),
         (
             changed("indptr", 640, N_VALUES - 1),
             r"indptr holds 1,\d+ at the end of row 639, but data and indices hold 1,",
         ),
-        (changed("indptr", slice(600, None), 10**6), r"indptr holds 1,000,000 at the end of row 6\d\d, but data and"),
-        (changed("data", 700, np.nan), r"data contains NaN \(nan\) at row \d+, column \d: remove or replace"),
+        (
+            changed("indptr", slice(600, None), 10**6),
+            r"indptr holds 1,000,000 at the end of row 6\d\d, but data and",
+        ),
+        (
+            changed("data", 700, np.nan),
+            r"data contains NaN \(nan\) at row \d+, column \d: remove or replace",
+        ),
         ({"data": np.ones(7)}, r"1,\d+ in indices, and 7 in data, which must be as many"),
         ({"indptr": INDPTR[:-1]}, r"the shape \(640, 5\), 640 numbers in indptr where 641 belong"),
         ({"indptr": INDPTR + 0.0}, r"rows\.zarr/indptr must hold integers, got float64"),
         ({"data": np.ones((5, 2))}, r"rows\.zarr/data must be an array of one dimension"),
-        ({"data": np.ones(N_VALUES, complex)}, r"data has dtype complex128.*Complex data not supported"),
+        (
+            {"data": np.ones(N_VALUES, complex)},
+            r"data has dtype complex128.*Complex data not supported",
+        ),
         ({"data": None}, r"there is no Zarr array at .*rows\.zarr/data"),
-        ({"shape": None}, r"the attribute shape of .*rows\.zarr must tell rows and columns, got None"),
+        (
+            {"shape": None},
+            r"the attribute shape of .*rows\.zarr must tell rows and columns, got None",
+        ),
         ({"shape": [640, 5, 1]}, r"must tell rows and columns, got \[640, 5, 1\]"),
         ({"shape": [640, True]}, r"must tell rows and columns, got \[640, True\]"),
         ({"shape": [640, -5]}, r"must tell rows and columns, got \[640, -5\]"),
@@ -296,14 +379,18 @@ def test_a_group_that_cannot_be_read_is_named(tmp_path, changes, message, sparse
 def test_a_group_around_csr_rows_is_refused_with_their_path(tmp_path):
     zarr.create_group(tmp_path / "cells.zarr").create_group("obs")
     write_group(tmp_path / "cells.zarr" / "X")
-    with pytest.raises(InputError, match=r"is a Zarr group, not an array: give one of its arrays: .*cells\.zarr/X$"):
+    with pytest.raises(
+        InputError, match=r"is a Zarr group, not an array: give one of its arrays: .*cells\.zarr/X$"
+    ):
         as_source(tmp_path / "cells.zarr")
     assert as_source(tmp_path / "cells.zarr" / "X").n_features == 5
 
 
 def test_a_group_cannot_be_weights(tmp_path):
     write_group(tmp_path / "rows.zarr")
-    with pytest.raises(InputError, match=r"sample_weight: .*rows\.zarr is a Zarr group, not an array"):
+    with pytest.raises(
+        InputError, match=r"sample_weight: .*rows\.zarr is a Zarr group, not an array"
+    ):
         as_source(ROWS, tmp_path / "rows.zarr")
 
 
@@ -317,7 +404,9 @@ def test_a_damaged_chunk_of_a_group_is_an_error_that_names_it(tmp_path, part, da
     if damage == "missing":
         chunk.unlink()
     else:
-        chunk.write_bytes(whole[:-9] if damage == "cut" else whole + bytes(2 * len(whole) + 5 * 2**16))
+        chunk.write_bytes(
+            whole[:-9] if damage == "cut" else whole + bytes(2 * len(whole) + 5 * 2**16)
+        )
     with pytest.raises(CorruptStoreError, match=r"rows\.zarr"):
         read_in_parts(tmp_path / "rows.zarr")
 
@@ -329,10 +418,19 @@ def test_a_group_of_any_numbers_is_refused_or_read(tmp_path_factory, data):
     numbers = st.integers(-2, 8) | st.sampled_from([2**31, 2**63 - 1, -(2**63)])
     indptr = np.array(data.draw(st.lists(numbers, min_size=n + 1, max_size=n + 1)), np.int64)
     indptr = np.sort(np.abs(np.clip(indptr, -9, 9))) if data.draw(st.booleans()) else indptr
-    count = max(0, min(int(indptr[-1]), 9)) if data.draw(st.booleans()) else data.draw(st.integers(0, 9))
-    indices = np.array(data.draw(st.lists(st.integers(0, d - 1) | numbers, min_size=count, max_size=count)), np.int64)
+    count = (
+        max(0, min(int(indptr[-1]), 9))
+        if data.draw(st.booleans())
+        else data.draw(st.integers(0, 9))
+    )
+    indices = np.array(
+        data.draw(st.lists(st.integers(0, d - 1) | numbers, min_size=count, max_size=count)),
+        np.int64,
+    )
     path = tmp_path_factory.mktemp("fuzzed") / "rows.zarr"
-    write_group(path, np.zeros((n, d)), data=np.arange(1.0, count + 1), indices=indices, indptr=indptr)
+    write_group(
+        path, np.zeros((n, d)), data=np.arange(1.0, count + 1), indices=indices, indptr=indptr
+    )
     valid = indptr[0] == 0 and (np.diff(indptr) >= 0).all() and indptr[-1] == count
     if not (valid and ((indices >= 0) & (indices < d)).all()):
         with pytest.raises(InputError, match=r"rows\.zarr/ind(ptr|ices) "):
@@ -348,8 +446,12 @@ def test_values_and_indices_of_every_type_are_read(tmp_path, dtype, index):
     rows = np.random.default_rng(0).integers(0, 2, (70, 3)).astype(dtype)
     found = csr_array(rows.astype(np.float64))
     parts = {"data": found.data.astype(dtype), "indices": found.indices.astype(index)}
-    write_group(tmp_path / "rows.zarr", rows.astype(np.float64), **parts, indptr=found.indptr.astype(index))
-    dense, sparse = (as_source(each, block_rows=BLOCK_ROWS) for each in (rows, tmp_path / "rows.zarr"))
+    write_group(
+        tmp_path / "rows.zarr", rows.astype(np.float64), **parts, indptr=found.indptr.astype(index)
+    )
+    dense, sparse = (
+        as_source(each, block_rows=BLOCK_ROWS) for each in (rows, tmp_path / "rows.zarr")
+    )
     assert sparse.fold(Nested()) == dense.fold(Nested())
 
 
@@ -365,9 +467,7 @@ def test_a_flipped_bit_would_be_seen_only_where_all_three_arrays_have_checksums(
 def test_chunks_of_a_group_that_no_worker_could_hold_are_refused(tmp_path):
     group = write_group(tmp_path / "rows.zarr")
     group.create_array("indices", data=group["indices"][:], chunks=(1000,), overwrite=True)
-    message = (
-        r"data: .*rows\.zarr/indices is stored in chunks of 1,000 numbers, 4,000 bytes: more than 2,500, a quarter"
-    )
+    message = r"data: .*rows\.zarr/indices is stored in chunks of 1,000 numbers, 4,000 bytes: more than 2,500, a quarter"
     with pytest.raises(InputError, match=message):
         as_source(group, threads=1, memory_limit=10_000, block_rows=BLOCK_ROWS)
 
@@ -377,7 +477,9 @@ def test_a_npz_file_that_is_missing_broken_or_of_something_else_is_refused(tmp_p
     np.savez(tmp_path / "other.npz", rows=np.eye(2))
     np.savez(tmp_path / "objects.npz", format=np.array([None]), allow_pickle=True)
     for name in ("missing", "broken", "other", "objects"):
-        with pytest.raises(InputError, match=rf"^data: .*{name}\.npz cannot be read as a \.npz file of scipy"):
+        with pytest.raises(
+            InputError, match=rf"^data: .*{name}\.npz cannot be read as a \.npz file of scipy"
+        ):
             as_source(tmp_path / f"{name}.npz")
 
 
@@ -385,7 +487,8 @@ def test_a_npz_file_that_unpacks_to_more_than_the_memory_is_not_read(tmp_path, m
     save_npz(tmp_path / "rows.npz", csr_array(ROWS))
     monkeypatch.setattr(csr_files, "own_resources", lambda *_: mock.Mock(memory=1000))
     with pytest.raises(
-        InputError, match=r"rows\.npz holds \d\d,\d\d\d bytes, and is read .*, which has 1,000: write it"
+        InputError,
+        match=r"rows\.npz holds \d\d,\d\d\d bytes, and is read .*, which has 1,000: write it",
     ):
         as_source(tmp_path / "rows.npz")
 
@@ -395,14 +498,19 @@ def test_a_npz_file_that_unpacks_to_more_than_the_memory_is_not_read(tmp_path, m
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (70, 1), (70, 3)])
 def test_a_table_of_zeros_is_one_cluster(shape):
-    source, dense = (as_source(rows, block_rows=BLOCK_ROWS) for rows in (csr_array(shape), np.zeros(shape)))
+    source, dense = (
+        as_source(rows, block_rows=BLOCK_ROWS) for rows in (csr_array(shape), np.zeros(shape))
+    )
     assert trace(source, 1.0) == trace(dense, 1.0)
 
 
 def test_no_more_than_a_few_blocks_are_dense_at_once():
     n, d, each = 30_000, 20_000, 10
     rng = np.random.default_rng(0)
-    values, columns = rng.standard_normal(n * each).astype(np.float32), rng.integers(0, d, n * each, np.int32)
+    values, columns = (
+        rng.standard_normal(n * each).astype(np.float32),
+        rng.integers(0, d, n * each, np.int32),
+    )
     rows = csr_array((values, columns, np.arange(0, n * each + 1, each)), shape=(n, d))
     block = 40_960_000
 

@@ -30,7 +30,9 @@ def table(n: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     rows = rng.uniform(-9, 9, (4, 3))[rng.integers(4, size=n)] + rng.standard_normal((n, 3))
     columns = dict(zip(("age", "income", "size"), rows.T, strict=True))
-    return pd.DataFrame({"shop": np.arange(n) % 3, **columns, "weight": np.arange(n) % 4 / 2.0, "city": ["x"] * n})
+    return pd.DataFrame(
+        {"shop": np.arange(n) % 3, **columns, "weight": np.arange(n) % 4 / 2.0, "city": ["x"] * n}
+    )
 
 
 @pytest.fixture
@@ -43,24 +45,33 @@ def folder(frame: pd.DataFrame, tmp_path: Path) -> Path:
     """Twelve files, so that part.10 comes after part.9, of row groups of several heights."""
     (tmp_path / "table.parquet").mkdir()
     for number, part in enumerate(np.array_split(np.arange(len(frame)), 12)):
-        frame.iloc[part].to_parquet(tmp_path / f"table.parquet/part.{number}.parquet", row_group_size=30)
+        frame.iloc[part].to_parquet(
+            tmp_path / f"table.parquet/part.{number}.parquet", row_group_size=30
+        )
     return tmp_path / "table.parquet"
 
 
 def test_rows_come_in_the_order_that_dask_has_them(folder: Path, frame: pd.DataFrame) -> None:
     ages = dd.read_parquet(folder).age.compute().to_numpy()
-    np.testing.assert_array_equal(open_parquet(Location.at(folder), ("age",), "data", 1)[0:1000], ages)
+    np.testing.assert_array_equal(
+        open_parquet(Location.at(folder), ("age",), "data", 1)[0:1000], ages
+    )
     np.testing.assert_array_equal(ages, frame.age)
 
 
 def test_the_index_of_a_pandas_table_is_no_column(tmp_path: Path) -> None:
     rows = pd.DataFrame({"id": [7, 9, 8], "a": [1.0, 2.0, 5.0], "b": [3.0, 4.0, 5.0]})
-    for name, frame in (("named", rows.set_index("id")), ("nameless", rows[["a", "b"]].loc[[2, 0, 1]])):
+    for name, frame in (
+        ("named", rows.set_index("id")),
+        ("nameless", rows[["a", "b"]].loc[[2, 0, 1]]),
+    ):
         path = tmp_path / f"{name}.parquet"
         frame.to_parquet(path)
         assert list(pd.read_parquet(path).columns) == ["a", "b"]
         assert open_parquet(Location.at(path), None, "data", 2).names == ("a", "b")
-    assert open_parquet(Location.at(tmp_path / "named.parquet"), ("id",), "data", 1)[0:3].tolist() == [7, 9, 8]
+    assert open_parquet(Location.at(tmp_path / "named.parquet"), ("id",), "data", 1)[
+        0:3
+    ].tolist() == [7, 9, 8]
 
 
 @settings(max_examples=30, deadline=None)
@@ -71,27 +82,44 @@ def test_any_rows_of_any_files_and_row_groups_are_those_of_the_table(
     rows, where = table(sum(heights) + 1), tmp_path_factory.mktemp("parts")
     bounds = np.cumsum([0, *heights[:-1], heights[-1] + 1])
     for number, (first, last) in enumerate(pairwise(bounds)):
-        pq.write_table(pa.Table.from_pandas(rows[first:last]), where / f"part.{number}.parquet", row_group_size=group)
+        pq.write_table(
+            pa.Table.from_pandas(rows[first:last]),
+            where / f"part.{number}.parquet",
+            row_group_size=group,
+        )
     opened = open_parquet(Location.at(where), ("size", "age"), "data", 2)
     expected = rows[["size", "age"]].to_numpy()
     start = data.draw(st.integers(0, len(rows)))
     stop = data.draw(st.integers(start, len(rows)))
     np.testing.assert_array_equal(opened[start:stop], expected[start:stop])
     if start < stop:
-        np.testing.assert_array_equal(opened.narrowed(start, stop)[start:stop], expected[start:stop])
+        np.testing.assert_array_equal(
+            opened.narrowed(start, stop)[start:stop], expected[start:stop]
+        )
 
 
 @pytest.mark.parametrize("form", ["file", "folder", "folder of any name"])
 def test_a_run_of_a_table_has_the_bytes_of_its_array(
     folder: Path, frame: pd.DataFrame, tmp_path: Path, form: str
 ) -> None:
-    given_rows = {"file": tmp_path / "one.parquet", "folder": folder, "folder of any name": tmp_path / "rows"}[form]
+    given_rows = {
+        "file": tmp_path / "one.parquet",
+        "folder": folder,
+        "folder of any name": tmp_path / "rows",
+    }[form]
     if form == "file":
         frame.to_parquet(given_rows, row_group_size=77)
     elif form != "folder":
         folder.rename(given_rows)
-    found = fit(f"{given_rows}#income,age", tmp_path / "run", DPMeans(9.0), sample_weight=f"{given_rows}#weight")
-    expected = DPMeans(9.0).fit(frame[["income", "age"]].to_numpy(), sample_weight=frame.weight.to_numpy())
+    found = fit(
+        f"{given_rows}#income,age",
+        tmp_path / "run",
+        DPMeans(9.0),
+        sample_weight=f"{given_rows}#weight",
+    )
+    expected = DPMeans(9.0).fit(
+        frame[["income", "age"]].to_numpy(), sample_weight=frame.weight.to_numpy()
+    )
     assert found.cluster_centers_.tobytes() == expected.cluster_centers_.tobytes()
     np.testing.assert_array_equal(found.labels_.compute(), expected.labels_)
 
@@ -110,7 +138,9 @@ def test_rows_that_do_not_fit_in_memory_are_read_by_their_row_groups_in_each_pas
     np.testing.assert_array_equal(np.concatenate(read), frame[["age", "income"]].to_numpy())
 
 
-def test_only_the_row_groups_of_a_shard_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_row_groups_of_a_shard_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[int] = []
     whole = pq.ParquetFile.read_row_group
 
@@ -151,14 +181,20 @@ def test_the_command_line_fits_and_predicts_columns_by_name(
         "--global-penalty",
         "40",
     )
-    expected = HDPMeans(9.0, 40.0).fit(frame[["age", "size"]].to_numpy(), groups=frame.shop.to_numpy())
+    expected = HDPMeans(9.0, 40.0).fit(
+        frame[["age", "size"]].to_numpy(), groups=frame.shop.to_numpy()
+    )
     np.testing.assert_array_equal(load("shared").labels_.compute(), expected.labels_)
-    result = CliRunner().invoke(main, ["fit", "table.parquet", "x.zarr", "--penalty", "9", "--columns", "age,income"])
+    result = CliRunner().invoke(
+        main, ["fit", "table.parquet", "x.zarr", "--penalty", "9", "--columns", "age,income"]
+    )
     assert result.exit_code == 2
     assert "names go with the path of a Parquet table, as table.parquet#age,income" in result.output
 
 
-def test_predictions_of_a_table_are_those_of_its_array(folder: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_predictions_of_a_table_are_those_of_its_array(
+    folder: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
     fit(f"{folder}#age,income", tmp_path / "run", DPMeans(9.0), scale="std")
     predict(tmp_path / "run", f"{folder}#age,income", tmp_path / "one")
     with pytest.warns(match="X does not have valid feature names"):
@@ -184,7 +220,9 @@ def test_a_run_predicts_for_the_columns_that_it_was_fitted_on_alone(
     assert not (tmp_path / "labels").exists()
 
 
-def test_columns_that_are_not_named_in_a_path_go_by_name_too(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_columns_that_are_not_named_in_a_path_go_by_name_too(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
     one, other, run = tmp_path / "one.parquet", tmp_path / "other.parquet", tmp_path / "run"
     frame[["age", "income"]].to_parquet(one)
     frame[["income", "age"]].to_parquet(other)
@@ -194,20 +232,28 @@ def test_columns_that_are_not_named_in_a_path_go_by_name_too(frame: pd.DataFrame
             predict(run, swapped, tmp_path / "labels")
     for number, same in enumerate((one, frame[["age", "income"]])):
         predict(run, same, tmp_path / f"labels{number}")
-        np.testing.assert_array_equal(zarr.open_array(tmp_path / f"labels{number}" / "label")[:], labels)
+        np.testing.assert_array_equal(
+            zarr.open_array(tmp_path / f"labels{number}" / "label")[:], labels
+        )
     with pytest.warns(match="X does not have valid feature names"):  # but they are the same rows
         fit(frame[["age", "income"]].to_numpy(), run, DPMeans(9.0, random_state=0), resume=True)
 
 
 def test_integers_and_booleans_stay_exact(tmp_path: Path) -> None:
-    pd.DataFrame({"a": np.array([1, 2**53], np.int64), "b": [0.5, 1.5]}).to_parquet(tmp_path / "t.parquet")
+    pd.DataFrame({"a": np.array([1, 2**53], np.int64), "b": [0.5, 1.5]}).to_parquet(
+        tmp_path / "t.parquet"
+    )
     assert open_parquet(Location.at(tmp_path / "t.parquet"), ("a",), "data", 2).dtype == np.int64
     assert open_parquet(Location.at(tmp_path / "t.parquet"), None, "data", 2)[0:2].tolist() == [
         [1.0, 0.5],
         [2.0**53, 1.5],
     ]
-    pd.DataFrame({"a": np.array([1, 2**53 + 2], np.int64), "b": [0.5, 1.5]}).to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(InputError, match=r"holds the integer 9007199254740994 at row 1, column 'a' of \S+t.parquet"):
+    pd.DataFrame({"a": np.array([1, 2**53 + 2], np.int64), "b": [0.5, 1.5]}).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    with pytest.raises(
+        InputError, match=r"holds the integer 9007199254740994 at row 1, column 'a' of \S+t.parquet"
+    ):
         open_parquet(Location.at(tmp_path / "t.parquet"), None, "data", 2)[0:2]
 
 
@@ -230,8 +276,14 @@ def refusals(folder: Path) -> dict[str, tuple[str, str]]:
             "2.parquet has other columns than a of",
             "or other types: name those to use, as",
         ),
-        "s3://bucket/t.parquet": ("there is no Parquet table at s3://bucket/t.parquet", "unexpected keyword argument"),
-        f"{other}/1.parquet": ("contains null at row 2, column 'a' of", "remove or replace such rows first"),
+        "s3://bucket/t.parquet": (
+            "there is no Parquet table at s3://bucket/t.parquet",
+            "unexpected keyword argument",
+        ),
+        f"{other}/1.parquet": (
+            "contains null at row 2, column 'a' of",
+            "remove or replace such rows first",
+        ),
         f"{folder.parent}/empty.parquet": ("holds no Parquet files", ""),
         f"{folder.parent}/none.parquet": ("there is no Parquet table at", ""),
         f"{folder.parent}/broken.parquet": ("cannot be read as a Parquet file", ""),
@@ -242,13 +294,20 @@ def test_what_cannot_be_used_is_named(folder: Path) -> None:
     for path, (first, second) in refusals(folder).items():
         with pytest.raises(InputError, match=f"(?s){first}.*({second})"):
             as_source(path, storage_options={"nonsense": 1})
-    with pytest.raises(InputError, match=r"sample_weight must be one column, got age, weight: .*parquet#age' does"):
+    with pytest.raises(
+        InputError, match=r"sample_weight must be one column, got age, weight: .*parquet#age' does"
+    ):
         as_source(f"{folder}#age", f"{folder}#age,weight")
 
 
-def test_row_groups_that_no_thread_can_hold_are_refused_unread(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_row_groups_that_no_thread_can_hold_are_refused_unread(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
     frame[["age", "size"]].to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(InputError, match="data is stored in row groups of 1,000 rows, 16,000 bytes across its columns"):
+    with pytest.raises(
+        InputError,
+        match="data is stored in row groups of 1,000 rows, 16,000 bytes across its columns",
+    ):
         as_source(tmp_path / "t.parquet", threads=1, memory_limit=50_000)
 
 
@@ -258,13 +317,17 @@ def test_nan_is_named_as_in_any_input(tmp_path: Path) -> None:
         as_source(tmp_path / "t.parquet")
 
 
-def test_a_file_that_has_changed_or_is_damaged_is_an_error(frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_a_file_that_has_changed_or_is_damaged_is_an_error(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
     frame.to_parquet(tmp_path / "t.parquet")
     opened = open_parquet(Location.at(tmp_path / "t.parquet"), ("age",), "data", 2)
     frame[:999].to_parquet(tmp_path / "t.parquet")
     with pytest.raises(CorruptStoreError, match="has 999 rows, it had 1,000: it has changed"):
         opened[0:10]
-    pq.write_table(pa.table({"a": np.arange(99.0)}), tmp_path / "c.parquet", write_page_checksum=True)
+    pq.write_table(
+        pa.table({"a": np.arange(99.0)}), tmp_path / "c.parquet", write_page_checksum=True
+    )
     opened = open_parquet(Location.at(tmp_path / "c.parquet"), ("a",), "data", 2)
     content = bytearray((tmp_path / "c.parquet").read_bytes())
     content[200] ^= 1

@@ -41,7 +41,9 @@ def stored(path, **options):
 
 def chunk_files(path):
     return sorted(
-        file for file in Path(path).rglob("*") if file.is_file() and file.name[0] != "z" and file.name[0] != "."
+        file
+        for file in Path(path).rglob("*")
+        if file.is_file() and file.name[0] != "z" and file.name[0] != "."
     )
 
 
@@ -71,7 +73,9 @@ def test_a_chunk_that_goes_missing_between_passes_is_an_error(tmp_path):
     stored(tmp_path / "rows.zarr")
     found = source(tmp_path / "rows.zarr")
     chunk_files(tmp_path / "rows.zarr")[3].unlink()
-    with pytest.raises(CorruptStoreError, match=r"chunk c/3/0 of file:.*rows.zarr is missing\. If it was lost"):
+    with pytest.raises(
+        CorruptStoreError, match=r"chunk c/3/0 of file:.*rows.zarr is missing\. If it was lost"
+    ):
         found.map(lambda block: (block.rows,), lambda *_: None)
 
 
@@ -79,7 +83,9 @@ def test_a_chunk_that_goes_missing_between_passes_is_an_error(tmp_path):
 def test_missing_chunks_hold_the_fill_value_where_that_is_said(tmp_path, zarr_format):
     made = stored(tmp_path / "rows.zarr", zarr_format=zarr_format, fill_value=0)
     made[128:192] = 0  # which Zarr then removes
-    weights = zarr.create_array(tmp_path / "weights.zarr", shape=(640,), chunks=(64,), dtype=np.float64, fill_value=1)
+    weights = zarr.create_array(
+        tmp_path / "weights.zarr", shape=(640,), chunks=(64,), dtype=np.float64, fill_value=1
+    )
     with pytest.raises(CorruptStoreError, match="is missing"):
         source(made)
     with pytest.raises(CorruptStoreError, match=r"chunk c/\d of .*weights.zarr is missing"):
@@ -101,7 +107,9 @@ def test_a_damaged_group_of_metadata_is_bad_input(tmp_path):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -117,7 +125,9 @@ def test_fuzzed_metadata_are_refused_or_read(tmp_path_factory, data):
         old = metadata[key]
         kept = data.draw(st.booleans()) and isinstance(old, dict | list) and old
         if kept:
-            inner = data.draw(st.sampled_from(sorted(old) if isinstance(old, dict) else list(range(len(old)))))
+            inner = data.draw(
+                st.sampled_from(sorted(old) if isinstance(old, dict) else list(range(len(old))))
+            )
             old[inner] = data.draw(JSON)
         else:
             metadata[key] = data.draw(JSON)
@@ -130,17 +140,26 @@ def test_endless_metadata_are_refused_unread(tmp_path):
     stored(tmp_path / "rows.zarr")
     with open(tmp_path / "rows.zarr" / "zarr.json", "ab") as file:
         file.truncate(2**40)  # sparse
-    with pytest.raises(InputError, match=r"data: .*rows\.zarr/zarr\.json takes 1\.00 TiB, more than 64\.00 MiB"):
+    with pytest.raises(
+        InputError, match=r"data: .*rows\.zarr/zarr\.json takes 1\.00 TiB, more than 64\.00 MiB"
+    ):
         source(tmp_path / "rows.zarr")
 
 
 def test_chunks_without_end_are_refused_with_their_number(tmp_path):
-    made = zarr.create_array(tmp_path / "rows.zarr", shape=(2**37, 16), chunks=(1, 16), dtype=np.float32)
-    with pytest.raises(InputError, match=r"data is stored in 137,438,953,472 chunks of 64 B, more than 1,000,000,000"):
+    made = zarr.create_array(
+        tmp_path / "rows.zarr", shape=(2**37, 16), chunks=(1, 16), dtype=np.float32
+    )
+    with pytest.raises(
+        InputError,
+        match=r"data is stored in 137,438,953,472 chunks of 64 B, more than 1,000,000,000",
+    ):
         source(made)
 
 
-@pytest.mark.parametrize("where", [{"filters": [{"id": "pickle"}]}, {"compressor": {"id": "pickle"}}])
+@pytest.mark.parametrize(
+    "where", [{"filters": [{"id": "pickle"}]}, {"compressor": {"id": "pickle"}}]
+)
 @pytest.mark.parametrize("dtype", ["<f8", "|O"])
 def test_a_codec_that_runs_code_is_refused_and_nothing_is_run(tmp_path, where, dtype):
     ran = tmp_path / "ran"
@@ -154,7 +173,9 @@ def test_a_codec_that_runs_code_is_refused_and_nothing_is_run(tmp_path, where, d
     file.write_text(json.dumps(json.loads(file.read_text()) | {"dtype": dtype} | where))
     for chunk in chunk_files(tmp_path / "rows.zarr"):
         chunk.write_bytes(pickle.dumps(Attack()))
-    with pytest.raises(InputError, match=r"the codec pickle, which can run any|no Zarr array|dtype object"):
+    with pytest.raises(
+        InputError, match=r"the codec pickle, which can run any|no Zarr array|dtype object"
+    ):
         source(tmp_path / "rows.zarr")
     assert not ran.exists()
 
@@ -164,7 +185,9 @@ def test_a_codec_that_runs_code_is_refused_and_nothing_is_run(tmp_path, where, d
 def test_a_chunk_that_would_unpack_to_gigabytes_is_refused_packed(tmp_path, codec, shards):
     compressors = {"zstd": ZstdCodec(), "blosc": BloscCodec(cname="zstd")}[codec]
     stored(tmp_path / "rows.zarr", compressors=compressors, shards=shards)
-    packed = {"zstd": numcodecs.Zstd(), "blosc": numcodecs.Blosc("zstd")}[codec].encode(bytes(2**28))
+    packed = {"zstd": numcodecs.Zstd(), "blosc": numcodecs.Blosc("zstd")}[codec].encode(
+        bytes(2**28)
+    )
     assert len(packed) < 2**20
     put(tmp_path / "rows.zarr", packed, sharded=shards is not None)
     with pytest.raises(CorruptStoreError, match=r"would unpack to 256\.00 MiB, the metadata say"):
@@ -322,15 +345,28 @@ def test_what_no_further_try_mends_is_tried_once(flaky, monkeypatch, error):
     assert {Flaky.asked[key] for key in Flaky.asked if key.startswith("c/")} == {1}
 
 
-@pytest.mark.parametrize("filters", [[numcodecs.AsType("f8", "f4")], [numcodecs.FixedScaleOffset(0, 1e6, "f4", "i8")]])
-@pytest.mark.parametrize("compressor", [numcodecs.Zstd(), numcodecs.GZip(), numcodecs.LZ4(), numcodecs.Blosc()])
+@pytest.mark.parametrize(
+    "filters", [[numcodecs.AsType("f8", "f4")], [numcodecs.FixedScaleOffset(0, 1e6, "f4", "i8")]]
+)
+@pytest.mark.parametrize(
+    "compressor", [numcodecs.Zstd(), numcodecs.GZip(), numcodecs.LZ4(), numcodecs.Blosc()]
+)
 def test_filters_that_widen_are_no_bombs(tmp_path, filters, compressor):
     rows = np.random.default_rng(0).normal(size=(100_000, 2)).astype("f4")
     options = {"chunks": (50_000, 2), "filters": filters, "compressors": compressor}
-    made = zarr.create_array(tmp_path / "rows.zarr", shape=rows.shape, dtype="f4", zarr_format=2, **options)
+    made = zarr.create_array(
+        tmp_path / "rows.zarr", shape=rows.shape, dtype="f4", zarr_format=2, **options
+    )
     made[:] = rows
-    np.testing.assert_allclose(as_source(made).summary.sums, made[:].sum(axis=0, dtype=float), atol=0.1)
+    np.testing.assert_allclose(
+        as_source(made).summary.sums, made[:].sum(axis=0, dtype=float), atol=0.1
+    )
 
 
 def test_gzip_may_be_padded():
-    assert bounded_codecs.unpack_stream("gzip", {}, bytes(numcodecs.GZip().encode(b"abc")) + b"\0" * 9, 3) == b"abc"
+    assert (
+        bounded_codecs.unpack_stream(
+            "gzip", {}, bytes(numcodecs.GZip().encode(b"abc")) + b"\0" * 9, 3
+        )
+        == b"abc"
+    )

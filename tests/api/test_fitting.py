@@ -355,7 +355,10 @@ def test_a_fitted_model_predicts_in_the_metric_of_its_fit(
 def test_a_row_without_a_direction_is_named(directed: DPMeans) -> None:
     rows = np.ones((20, 2))
     rows[13] = 0.0
-    message = r"data is 0 in every column at row 13.*: such a row has no direction; remove it, or use metric='euclidean'"
+    message = (
+        r"data is 0 in every column at row 13.*: such a row has no direction; "
+        "remove it, or use metric='euclidean'"
+    )
     for method in (DPMeans(1.0, metric="cosine").fit, directed.predict, directed.score):
         with pytest.raises(InputError, match=message):
             method(rows)

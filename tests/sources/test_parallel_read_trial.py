@@ -111,12 +111,11 @@ def test_works_are_done_once_at_least_and_their_errors_are_raised():
 # ---------------------------------------------------------------- when there is a trial
 
 
+ZSTD = ZstdCodec()
 SERIAL, PARALLEL = Trial(1.04, 2.0), Trial(1.9, 2.0)
 
 
-def layout_of(
-    path, *, compressors=ZstdCodec(), resident=False, threads=2, thread_memory=PROCESS_BYTES
-):
+def layout_of(path, *, compressors=ZSTD, resident=False, threads=2, thread_memory=PROCESS_BYTES):
     rows = zarr.create_array(
         path, shape=(N, 4), chunks=(128, 4), dtype=np.float32, compressors=compressors
     )

@@ -467,7 +467,10 @@ def test_a_flipped_bit_would_be_seen_only_where_all_three_arrays_have_checksums(
 def test_chunks_of_a_group_that_no_worker_could_hold_are_refused(tmp_path):
     group = write_group(tmp_path / "rows.zarr")
     group.create_array("indices", data=group["indices"][:], chunks=(1000,), overwrite=True)
-    message = r"data: .*rows\.zarr/indices is stored in chunks of 1,000 numbers, 4,000 bytes: more than 2,500, a quarter"
+    message = (
+        r"data: .*rows\.zarr/indices is stored in chunks of 1,000 numbers, 4,000 bytes: "
+        "more than 2,500, a quarter"
+    )
     with pytest.raises(InputError, match=message):
         as_source(group, threads=1, memory_limit=10_000, block_rows=BLOCK_ROWS)
 

@@ -15,7 +15,7 @@ DP-means takes its penalty by farthest-first, told the number of classes. k-mean
 of classes, and starts ten times. For the sampler the paper states the prior N(0, 100 I) of the
 means, the choice of alpha and sigma on the 30 %, ten splits, and 6,000 sweeps, of which the first
 1,000 are left out and every tenth of the others is averaged (``--full``). The tried values of alpha
-and sigma are ours, and so is the subtraction of the mean.
+and sigma are chosen here, and so is the subtraction of the mean.
 """
 
 from collections.abc import Callable, Iterator

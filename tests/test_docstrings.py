@@ -1,4 +1,4 @@
-"""Docstrings, comments and messages: arrays have shapes, and the words are plain."""
+"""Docstrings name the shapes of arrays, and all words are plain."""
 
 import ast
 import io

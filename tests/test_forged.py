@@ -1,4 +1,4 @@
-"""Whatever stands in a run's attributes and small arrays, be it signed: an error of ours that names it, or a result."""
+"""Forged attributes and small arrays of a run give an error of this package, or a result."""
 
 import json
 import os
@@ -85,13 +85,13 @@ def readers(run: Path, out: Path) -> dict[str, Callable[[], Any]]:
 
 
 def check(run: Path, out: Path, what: str) -> None:
-    """Each reader gives a result, or an error of ours."""
+    """Each reader gives a result, or an error of this package."""
     for name, reader in readers(run, out).items():
         try:
             reader()
         except (CorruptStoreError, InputError):
             continue
-        except Exception as error:  # whatever it is, it is none of ours
+        except Exception as error:  # any other class is a failure
             pytest.fail(f"{name} of {what}: {type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""Whatever a public function is called with: it does what was asked, or an error of ours names the parameter.
+"""Odd arguments of public functions: errors of this package that name the parameter.
 
 The tables below hold one sound call of each public function.  Each of its parameters, as its signature names them, is
 given odd values in turn, so that a new parameter without a check, or a new function without a call, fails here.
@@ -285,7 +285,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[str]:
 
 
 def check(name: str, call: Callable[[], Any], value: str) -> None:
-    """Make a call; what it raises, if anything, is of ours and names the parameter."""
+    """Make a call; what it raises, if anything, is of this package and names the parameter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -300,7 +300,7 @@ def check(name: str, call: Callable[[], Any], value: str) -> None:
             sklearns = name in DATA and not isinstance(error, InputError) and from_sklearn(error)
             if not sklearns:
                 pytest.fail(f"{name}={value}: {type(error).__name__}: {error}")
-        except Exception as error:  # whatever it is, it is none of ours
+        except Exception as error:  # any other class is a failure
             pytest.fail(f"{name}={value}: {type(error).__name__}: {error}")
 
 

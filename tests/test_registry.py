@@ -93,7 +93,7 @@ def test_a_run_with_an_array_that_no_method_has_is_not_removed(tmp_path, data):
     run = str(tmp_path / "run.zarr")
     fit(data, run, DPMeans(9.0, random_state=0))
     zarr.create_array(f"{run}/first_rows", data=np.arange(2))
-    with pytest.raises(InputError, match="also holds first_rows, no output of ours"):
+    with pytest.raises(InputError, match="also holds first_rows, not written by this package"):
         fit(data, run, DPMeans(9.0, random_state=0), force=True)
 
 

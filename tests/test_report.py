@@ -576,7 +576,7 @@ def test_a_page_of_a_path_reads_no_rows_and_no_page_is_of_predictions(stored, tm
         "1",
     ]
     assert CliRunner().invoke(main, arguments).exit_code == 0
-    with pytest.raises(InputError, match="labels holds predictions, no run of ours"):
+    with pytest.raises(InputError, match="labels holds predictions, not a run"):
         report.report(tmp_path / "labels", tmp_path / "labels.html")
 
 
@@ -617,7 +617,7 @@ def test_nothing_but_a_report_is_written_over(folder, tmp_path):
     run, other = folder / "fit-run", tmp_path / "notes.html"
     other.write_text("<!DOCTYPE html>mine")
     with pytest.raises(
-        InputError, match="exists and is no report of ours, so it is never written over"
+        InputError, match="exists and is not a report of this package, so it is never written over"
     ):
         report.report(run, other, force=True)
     with pytest.raises(InputError, match=r"there is no folder .* to put out.html in"):
@@ -626,7 +626,7 @@ def test_nothing_but_a_report_is_written_over(folder, tmp_path):
         report.report(run, run / "out.html")
     with pytest.raises(InputError, match="a report is written to a file of this machine"):
         report.report(run, "s3://bucket/out.html")
-    with pytest.raises(InputError, match="holds no run of ours"):
+    with pytest.raises(InputError, match="holds no run of this package"):
         report.report(tmp_path / "none", tmp_path / "out.html")
     assert other.read_text() == "<!DOCTYPE html>mine"
 

@@ -12,7 +12,7 @@ import pytest
 from strategies import contents
 
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
-from dask_dpmeans.engine.in_memory import HeldRows
+from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.divergence import METRICS, SQUARED
 from dask_dpmeans.kernels.price import LinearPrice
@@ -90,7 +90,7 @@ def states(source, method):
 def test_sweeps_of_another_divergence_are_serial_sweeps_in_memory_and_on_dask(seed, penalty):
     rows = counts_of(seed, 200)
     method = batch.Method(penalty, metric="poisson", tol=0.0)
-    found = states(HeldRows(rows, None), method)
+    found = states(InMemoryRows(rows, None), method)
     on_dask = states(
         as_source(da.from_array(rows, chunks=(37, 3)), block_rows=16, threads=2), method
     )
@@ -143,7 +143,7 @@ def test_moves_in_another_divergence_gain_what_they_say_without_moves_of_single_
     moves = np.zeros(6, np.int64)
     for seed in range(8):
         found = states(
-            HeldRows(counts_of(seed, 300), None), search.Method(20.0, metric="poisson", seed=seed)
+            InMemoryRows(counts_of(seed, 300), None), search.Method(20.0, metric="poisson", seed=seed)
         )
         for before, after in pairwise(found):
             if np.any(np.array(after.moves)[:3]):
@@ -205,7 +205,7 @@ def test_the_search_at_another_price_finds_the_best_partition_of_few_rows(kind):
     for seed in SEEDS:
         rows = np.random.default_rng(seed).normal(size=(7, 2)).round(2)
         method = kind(0.2 + 0.2 * (seed % 5), seed=seed)
-        source = HeldRows(rows, None)
+        source = InMemoryRows(rows, None)
         if seed % 2:
             source = as_source(da.from_array(rows, chunks=3))
         end = states(source, method)[-1]
@@ -246,7 +246,7 @@ def test_moves_of_one_step_pay_the_price_of_all_of_them(kind, seed, monkeypatch)
     monkeypatch.setattr(search, "EXCHANGES_BELOW", 0)
     rows = np.random.default_rng(seed).normal(size=(400, 2))
     start = rows[np.random.default_rng(seed).permutation(400)[:60]]
-    found = states(HeldRows(rows, None), kind(1.0, centers=start, seed=seed))
+    found = states(InMemoryRows(rows, None), kind(1.0, centers=start, seed=seed))
     several = 0
     for before, after in pairwise(found):
         moves = np.array(after.moves)[:3]

@@ -127,7 +127,7 @@ def dry_run(
     check_option_names("dry_run", options, Reading)
     if not can_dry_run(method):
         raise InputError(
-            f"method: a dry run tells what DPMeans costs, it cannot tell that of {type(method).__name__}"
+            f"method: a dry run tells what DPMeans costs, not what {type(method).__name__} costs"
         )
     return cost.dry_run(
         data,

@@ -61,12 +61,12 @@ def fit(
     run : path or URL of the store
     method : parameters and steps
     estimator : name and parameters of the estimator, as `described_estimator` gives them
-    seed : stored with the run; None to draw one, or to take that of the run that is gone on with
-    feature_map : what the method is to see in place of the rows
-    center_names : what the columns of the method's first centers are called, where that is known
-    resume : go on with the run that is there from its last committed step, where there is one; a finished run stays as
-        it is, unless it stopped at a lower `max_iter`
-    force : remove the run that is there; nothing but a run of ours is ever removed
+    seed : stored with the run; None to draw one, or to take the seed of the resumed run
+    feature_map : map from rows to the features that the method sees
+    center_names : names of the columns of the method's first centers, if known
+    resume : continue an existing run from its last committed step; a finished run stays as it is,
+        unless it stopped at a lower `max_iter`
+    force : remove an existing run; nothing but a run of this package is ever removed
     on_step : called with the number and record of each committed step, and the number of rows
     columns : the columns that are used, and how the input is read
     compute : the threads or the cluster that do the work
@@ -192,7 +192,10 @@ def _fit(
 
 
 def _scale_of(source: RowSource, learned: MappedRows) -> Arrays:
-    """What columns were divided by, if anything; of features there may be another number."""
+    """Return the divisors of the columns, (d,), as an array of a run; empty without a scale.
+
+    With a feature map there may be another number of features than columns.
+    """
     same = learned.source.prepare.features is None and learned.rows is None
     return (
         {}

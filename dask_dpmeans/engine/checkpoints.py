@@ -126,7 +126,9 @@ def digest(*parts: object) -> str:
 
 
 def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
-    """Return the fields of a state by name: a dataclass of arrays, numbers and further such dataclasses.
+    """Return the fields of a state by name, arrays of any shape (...) and numbers as 0-d arrays.
+
+    A state is a dataclass of arrays, numbers and further such dataclasses.
 
     The field ``b`` of a dataclass in the field ``a`` is ``a_b``; metadata of ``a`` may give another prefix.
     """

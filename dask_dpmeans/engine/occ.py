@@ -30,7 +30,7 @@ class Rule(Protocol[State, Answer]):
         """Return the answer of two neighboring runs of blocks, both scanned against `state`."""
 
     def validate(self, state: State, answer: Answer) -> tuple[State, Int64Array]:
-        """Return the state after the valid objections, and the numbers of the rows that opened."""
+        """Return the state after the valid objections, and the numbers of opening rows, (m,)."""
 
 
 @runtime_checkable

@@ -31,7 +31,7 @@ FITTED = {
     "nystroem": {"feature_components": "components_", "feature_normalization": "normalization_"},
     "fourier": {"feature_frequencies": "random_weights_", "feature_offsets": "random_offset_"},
 }
-"""What scikit-learn's transformers learn, by the names under which a run keeps it."""
+"""Fitted attributes of scikit-learn's transformers, by the names of their arrays in a run."""
 FITTED_COLUMNS = {"nystroem": 1, "fourier": 0}
 """The axis of the columns in the first fitted attribute."""
 FEATURE_ARRAYS = (
@@ -40,7 +40,7 @@ FEATURE_ARRAYS = (
     ArraySpec("feature_frequencies", ("column", "feature"), np.floating),
     ArraySpec("feature_offsets", ("feature",), np.floating),
 )
-"""What they learn, as arrays of a run."""
+"""The fitted attributes as arrays of a run."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class KernelFeatures:
 
     @property
     def arrays(self) -> Arrays:
-        """What a run keeps of it, by name, with the names of the dimensions."""
+        """The fitted arrays that a run stores, by name, with the names of the dimensions."""
         dimensions = {spec.name: spec.dimensions for spec in FEATURE_ARRAYS}
         return {
             name: (getattr(self.transformer, attribute), dimensions[name])
@@ -93,7 +93,7 @@ class KernelFeatures:
         return answer
 
     def error_message(self, place: str) -> str:
-        """What to say of a row whose features are no numbers."""
+        """Return the message about a row whose features are not finite."""
         return f"the kernel overflows at {place}: divide the data by a constant first, or choose another kernel"
 
 
@@ -163,7 +163,11 @@ class Approximation:
         return KernelFeatures.of(self.approximation, transformer)
 
     def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> KernelFeatures:
-        """Return the features that a run stores."""
+        """Return the features that a run stores.
+
+        The arrays have the shapes that scikit-learn gives them: components (m, d) and normalization
+        (m, m) of ``nystroem``, frequencies (d, m) and offsets (m,) of ``fourier``.
+        """
         names = FITTED[self.approximation]
         first, last = (arrays[name] for name in names)
         d = first.shape[FITTED_COLUMNS[self.approximation]]

@@ -208,7 +208,7 @@ class SquaredEuclidean(Divergence):
 class Cosine(SquaredEuclidean):
     """2 (1 - cosine): the squared distance of rows and centers of unit length.
 
-    The objective is that of spherical k-means.
+    Its objective is the objective of spherical k-means.
 
     The mean is the direction of the sum S of the rows (Dhillon & Modha 2001, section 3).  There a
     cluster of weight w costs 2 (w - |S|), at another center 2 (w - S . center), so that its mass is
@@ -288,7 +288,7 @@ def metric_of(name: str) -> Divergence:
 
 
 def ratio(above: Float64Array, below: Float64Array, otherwise: float = 0.0) -> Float64Array:
-    """Return the quotient, `otherwise` if the divisor is 0; shapes are broadcast."""
+    """Return the quotient, `otherwise` if the divisor is 0; shapes (...) are broadcast."""
     quotient: Float64Array = np.full(np.broadcast_shapes(above.shape, below.shape), otherwise)
     return np.divide(above, below, out=quotient, where=below > 0)
 

@@ -45,5 +45,5 @@ def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequen
 
 
 def stream(seed: int, use: Stream, *numbers: int) -> np.random.Generator:
-    """Return a generator of the random numbers of a use; the parameters are those of `seed_sequence`."""
+    """Return a generator of the random numbers of a use; parameters as in `seed_sequence`."""
     return np.random.default_rng(seed_sequence(seed, use, *numbers))

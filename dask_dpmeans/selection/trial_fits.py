@@ -171,7 +171,7 @@ class TrialFits:
         """Fit all rows, (p,) results.
 
         As a price, each different solution is the start of one fit, at the middle of the penalties
-        where it is best.  As a radius, each penalty is fitted anew.
+        at which it is best.  As a radius, each penalty is fitted anew.
         """
         if isinstance(fits, Radii):
             return self.source.here(fits, "path")

@@ -208,6 +208,8 @@ def column_statistics(
 ) -> tuple[Summary, Prepare]:
     """Return the summary of the rows as kernels see them, and how to prepare the rows.
 
+    `scale` is (d,), "std" or None.
+
     It takes one pass, and a second one if both a scale and features are asked for.
     """
     limit, features = limit_of(layout.stored_dtype), layout.prepare.features

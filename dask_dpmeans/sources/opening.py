@@ -78,7 +78,7 @@ class Opener:
     """Options of fsspec for URLs."""
 
     def open(self, data: object) -> RowArray:
-        """Return the data as an array with known chunks; arrays in stores are not read.
+        """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Opener:
         return opened
 
     def open_optional(self, data: object) -> RowArray | None:
-        """Return the data as an array, or None for None."""
+        """Return the data, (n, d) or (n,), as an array, or None for None."""
         if data is None:
             return None
         return self.open(data)
@@ -246,7 +246,7 @@ def unwrapped(data: object, name: str) -> Any:
 
 
 def table_rows(table: Any, name: str = "data") -> da.Array:
-    """Return a Dask table, or a column of it, as an array with known chunks."""
+    """Return a Dask table, (n, d), or a column of it, (n,), as an array with known chunks."""
     table = numeric_table(table, name)
     try:
         return table.to_dask_array(lengths=True)
@@ -255,7 +255,7 @@ def table_rows(table: Any, name: str = "data") -> da.Array:
 
 
 def known_chunks(array: da.Array) -> da.Array:
-    """Return a Dask array with chunks of known sizes; they are computed if they are unknown."""
+    """Return a Dask array, (n, ...), with chunks of known sizes; unknown sizes are computed."""
     unknown = any(np.isnan(size) for size in array.shape)
     if unknown:
         return array.copy().compute_chunk_sizes()
@@ -347,7 +347,7 @@ def in_memory(rows: object) -> bool:
 
 
 def lazy_array(array: RowArray) -> da.Array:
-    """Return an array as a Dask array with its own chunks, or with runs of rows read together."""
+    """Return an array, (n, ...), as a Dask array, in its own chunks or runs of rows."""
     if isinstance(array, da.Array):
         return array
     if stored_values(array) is None:
@@ -356,14 +356,14 @@ def lazy_array(array: RowArray) -> da.Array:
 
 
 def open_groups(groups: object, n_rows: int) -> RowArray:
-    """Return the data set of each of `n_rows` rows as an array with known chunks."""
+    """Return the data set of each row, (n_rows,), as an array with known chunks."""
     opened = Opener("groups", 1).open(groups)
     check_groups(opened, "groups", n_rows)
     return opened
 
 
 def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
-    """Raise `InputError` unless groups are one integer a row."""
+    """Raise `InputError` unless groups are integers, (n_rows,)."""
     if groups.dtype.kind not in "biu":
         raise InputError(
             f"{name} must be integers from 0 on, got {groups.dtype}: fill missing values, then "

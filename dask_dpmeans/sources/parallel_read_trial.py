@@ -53,7 +53,7 @@ class Trial:
 
     @classmethod
     def of(cls, rows: RowArray, threads: int) -> "Trial":
-        """Read the first rows, one piece a thread, and measure.
+        """Read the first of `rows`, (n, d), one piece a thread, and measure.
 
         A comparison of two threads with one would mislead: Zarr decodes the chunks of a piece on
         its own threads, so that one reader can keep all cores busy.

@@ -251,7 +251,7 @@ def _named(data: object) -> str:
 
 
 def piece_rows(data: RowArray) -> int:
-    """Return how many rows are best read together: a small Zarr shard, or a chunk."""
+    """Return how many rows of (n, ...) data are best read together: a small shard or a chunk."""
     grids = getattr(data, "shards", None), getattr(data, "chunks", None)
     heights = [int(grid[0]) for grid in grids if grid and isinstance(grid[0], int)]
     row_bytes = row_bytes_of(data)
@@ -262,7 +262,7 @@ def piece_rows(data: RowArray) -> int:
 
 
 def read_rows(data: RowArray) -> int:
-    """Return how many rows are read at a time."""
+    """Return how many rows of (n, ...) data are read at a time."""
     unit = piece_rows(data)
     return max(1, min(PIECE_BYTES // (row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
 

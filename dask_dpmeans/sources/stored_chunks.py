@@ -54,19 +54,19 @@ class Storage:
 
 
 def has_checksum(array: "zarr.Array[Any]") -> bool:
-    """Return whether any codec of an array has a checksum of the values."""
+    """Return whether any codec of an array, (...), has a checksum of the values."""
     codecs = codecs_of(array.metadata.to_dict())
     return any(name in CHECKSUMS or bool(settings.get("checksum")) for name, settings in codecs)
 
 
 def plain_store(array: "zarr.Array[Any]") -> Store:
-    """Return the store of an array without the checks around it."""
+    """Return the store of an array, (...), without the checks around it."""
     plain: Store = getattr(array.store, "plain", array.store)
     return plain
 
 
 def stored_bytes(array: RowArray) -> int | None:
-    """Return the bytes of an array and its metadata in the store; None if it cannot tell."""
+    """Return the bytes of an array, (...), and its metadata in the store; None if unknown."""
     if isinstance(array, StoredCsr):
         sizes = [stored_bytes(each) for each in array.arrays]
         if None in sizes:
@@ -85,7 +85,7 @@ def stored_bytes(array: RowArray) -> int | None:
 
 
 def decoded_bytes(array: RowArray) -> int:
-    """Return the bytes of an array in memory."""
+    """Return the bytes of an array, (...), in memory."""
     if stored_values(array) is not None:
         return int(array.shape[0] * row_bytes_of(array))
     return math.prod(array.shape) * int(array.dtype.itemsize)

@@ -34,8 +34,10 @@ class ArraySpec:
     """Whether tasks write the array in chunks of rows, and readers open it lazily."""
 
     def fits(self, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]) -> bool:
-        """Return whether the array of this name has the type and the shape, as far as its sizes are
-        known."""
+        """Return whether the array of this name has the type and, as far as known, the shape.
+
+        Arrays have any shape (...), and `sizes` are the known sizes by name.
+        """
         values = arrays[self.name]
         if not np.issubdtype(values.dtype, self.dtype) or values.ndim != len(self.dimensions):
             return False
@@ -44,12 +46,11 @@ class ArraySpec:
         return all(sizes.get(name, size) == size for name, size in self.shape_of(values).items())
 
     def shape_of(self, values: np.ndarray[Any, Any]) -> dict[str, int]:
-        """Return the shape of an array by the names of its sizes."""
+        """Return the shape of an array, (...), by the names of its sizes."""
         return dict(zip(self.sizes or self.dimensions, values.shape, strict=True))
 
     def check_values(self, values: np.ndarray[Any, Any], sizes: Mapping[str, int]) -> None:
-        """Refuse numbers of things that are not there, and values that are not finite or not
-        positive."""
+        """Refuse an array, (...), with values that are not finite, not positive or out of range."""
         if not np.isfinite(values).all():
             raise ValueError(f"the array {self.name} holds what is no finite number")
         if self.positive and not (values > 0).all():
@@ -74,8 +75,7 @@ RUN_ARRAYS = (
 def check_arrays(
     specs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]
 ) -> None:
-    """Refuse arrays of a result whose types, shapes or values do not fit their specs and one
-    another.
+    """Refuse arrays, (...), whose types, shapes or values do not fit their specs and one another.
 
     Parameters
     ----------

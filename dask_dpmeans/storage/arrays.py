@@ -75,8 +75,10 @@ def create(
     chunk_rows: int,
     attributes: dict[str, Any] | None = None,
 ) -> "zarr.Array[Any]":
-    """Create an array with `chunk_rows` rows and all columns in a chunk; fill values are NaN, -1 or
-    False."""
+    """Create an array, (*shape), with `chunk_rows` rows and all columns in a chunk.
+
+    Fill values are NaN, -1 or False.
+    """
     return zarr.create_array(
         place.store(),
         shape=shape,
@@ -97,7 +99,7 @@ def write(
     dimensions: tuple[str, ...] | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> str:
-    """Write a small array in one chunk; return the digest of its content."""
+    """Write a small array, (...), in one chunk; return the digest of its content."""
     content = _content(values, attributes or {})
     said = signed((attributes or {}) | {"content": content})
     array = create(place, values.shape, values.dtype, dimensions, len(values), attributes=said)
@@ -107,7 +109,10 @@ def write(
 
 
 def open_whole(place: Place) -> "zarr.Array[Any]":
-    """Open an array, after a check that no chunk is missing: it would read as the fill value."""
+    """Open an array, (...), after a check that no chunk is missing.
+
+    A missing chunk would read as the fill value.
+    """
     try:
         array = zarr.open_array(_store_of(place), mode="r", zarr_format=3)
     except Exception as error:  # whatever is wrong with its metadata
@@ -121,7 +126,7 @@ def open_whole(place: Place) -> "zarr.Array[Any]":
 
 
 def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-    """Return a small array and its attributes, compared with the digest of their content."""
+    """Return a small array, (...), and its attributes, after a check of their digest."""
     array = open_whole(place)
     attributes = _checked(dict(array.attrs), place)
     values = CheckedArray(array)[...]
@@ -317,13 +322,13 @@ def _digest(chunk: Buffer) -> bytes:
 
 
 def through(array: "zarr.Array[Any]", store: Store) -> "zarr.Array[Any]":
-    """Return an array that is read and written through a store around its own."""
+    """Return an array, (...), that is read and written through a store around its own."""
     path = StorePath(store, array.path)
     return zarr.Array(zarr.AsyncArray(metadata=array.metadata, store_path=path, config=EVERY_CHUNK))
 
 
 def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:
-    """Return the type, shape, chunks and codecs of an array, as JSON holds them."""
+    """Return the type, shape, chunks and codecs of an array, (...), for JSON."""
     codecs: Any = array.metadata.to_dict().get("codecs") or ()
     return {
         "dtype": np.dtype(array.dtype).str,
@@ -336,7 +341,7 @@ def layout_of(array: "zarr.Array[Any]") -> dict[str, Any]:
 
 
 def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: Digests) -> str:
-    """Write the table of the digests of the chunks of an array; return the digest of the table."""
+    """Write the table of the digests of chunks, (chunk, byte); return the digest of the table."""
     if len(digests) != array.nchunks:
         raise CorruptStoreError(
             f"{group.url}/{name}: {len(digests)} of {array.nchunks} chunks were written"
@@ -345,7 +350,7 @@ def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: D
 
 
 def verified(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Array[Any]":
-    """Return an array whose chunks are compared with their digests when they are read."""
+    """Return an array, (...), whose chunks are compared with their digests when they are read."""
     digests, said = read(table, content)
     if said["layout"] != layout_of(array):
         raise CorruptStoreError(
@@ -361,8 +366,10 @@ class Writer:
     arrays: "Sequence[zarr.Array[Any] | np.ndarray[Any, Any]]"
 
     def __call__(self, start: int, answers: tuple[np.ndarray[Any, Any], ...]) -> Digests:
-        """Write answers for whole chunks of rows from `start` on; return the digests, (chunk,
-        array, byte)."""
+        """Write answers, (m, ...), for whole chunks of rows from `start` on.
+
+        Return the digests, (chunk, array, byte).
+        """
         parts = zip(self.arrays, answers, strict=True)
         return np.stack([_write_chunks(array, start, answer) for array, answer in parts], axis=1)
 

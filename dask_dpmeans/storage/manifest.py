@@ -268,5 +268,5 @@ def malformed_as_corrupt(location: Location, kind: str = "run") -> Iterator[None
         raise
     except MALFORMED as error:
         raise CorruptStoreError(
-            f"{location.url}/zarr.json: the attributes are not those of a {kind} of ours: {error}"
+            f"{location.url}/zarr.json: the attributes do not describe a {kind} of this package: {error}"
         ) from error

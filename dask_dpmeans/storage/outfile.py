@@ -41,7 +41,7 @@ def checked_target(
         target.is_file() and is_ours(target.read_text(encoding="utf-8", errors="replace")[:HEAD])
     ):
         raise InputError(
-            f"{target} exists and is no {what} of ours, so it is never written over: give another path"
+            f"{target} exists and is not a {what} of this package, so it is never written over: give another path"
         )
     if not force:
         raise InputError(f"{target} holds a {what}: --force writes over it")

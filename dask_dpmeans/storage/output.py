@@ -137,7 +137,7 @@ class Output:
             return
         if there is None:
             raise InputError(
-                f"{self.path} exists and is no output of ours, so it is never removed: give another path"
+                f"{self.path} exists and is not an output of this package, so it is never removed: give another path"
             )
         if there != kind:
             raise InputError(
@@ -229,9 +229,9 @@ def _instead_of(output: Output, kind: str) -> str:
     """Return the words for what is there instead of a finished output of some kind."""
     there = output.kind()
     if there is None:
-        return f"no {kind} of ours"
+        return f"no {kind} of this package"
     if output.finished():
-        return f"{with_article(there)}, no {kind} of ours"
+        return f"{with_article(there)}, not {with_article(kind)}"
     way = "make it again with --force"
     if there in ("run", "path"):
         way = "--resume goes on with it"
@@ -302,7 +302,7 @@ def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
     if len(foreign) > MOST_NAMED:
         more = f" and {len(foreign) - MOST_NAMED} more"
     raise InputError(
-        f"{output.path} also holds {', '.join(foreign[:MOST_NAMED])}{more}, no output of ours: move that away first"
+        f"{output.path} also holds {', '.join(foreign[:MOST_NAMED])}{more}, not written by this package: move that away first"
     )
 
 
@@ -331,7 +331,7 @@ class NewArrays:
         return sorted(found)
 
     def write(self, name: str, values: npt.NDArray[Any], dimensions: tuple[str, ...]) -> None:
-        """Write a small array."""
+        """Write a small array, (...)."""
         self.contents[name] = write(self.output / name, values, dimensions)
 
     def create_rows(
@@ -342,14 +342,16 @@ class NewArrays:
         dtype: npt.DTypeLike,
         dimensions: tuple[str, ...] = ("row",),
     ) -> "zarr.Array[Any]":
-        """Create an array over the rows, in chunks that tasks write whole."""
+        """Create an array over the rows, (*shape), in chunks that tasks write whole."""
         return create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
 
     def write_digests(
         self, arrays: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
     ) -> None:
-        """Write the tables of the digests of all chunks of arrays over the rows, as their `Writer`
-        returned them."""
+        """Write the digests of all chunks of arrays over the rows.
+
+        Each task of a `Writer` returned digests, (chunk, array, byte).
+        """
         with suppress(FileExistsError):  # of a fit that was resumed
             create_group(self.output / TABLES, {})
         found = np.concatenate(digests)
@@ -371,19 +373,18 @@ class FinishedOutput:
     """As in `NewArrays`."""
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a small array."""
+        """Return a small array, (...)."""
         return read(self.location / name, self.contents[name])[0]
 
     def verified(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
-        """Return an array over the rows whose chunks are compared with their digests when they are
-        read."""
+        """Return an array over the rows, (n, ...), whose chunks are compared with their digests."""
         table = f"{TABLES}/{name}"
         return verified(array, self.location / table, self.contents[table])
 
     def read_equally_long(
         self, names: Sequence[str], length: int | None = None
     ) -> list[npt.NDArray[Any]]:
-        """Return small arrays of one length, by default the length of the first."""
+        """Return small arrays of one length, (length, ...), by default the length of the first."""
         found = [self.read(name) for name in names]
         wanted = len(found[0]) if length is None else length
         for name, values in zip(names, found, strict=True):

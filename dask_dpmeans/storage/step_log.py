@@ -54,7 +54,7 @@ class StepLog:
             if commit.get("run") != run:
                 continue
             if commit.get("committed") != number:
-                raise CorruptStoreError(f"{step.url}/zarr.json is that of another step")
+                raise CorruptStoreError(f"{step.url}/zarr.json belongs to another step")
             return dict(commit)
         return {"committed": 0, "converged": False}
 

@@ -157,7 +157,7 @@ def test_the_command_writes_the_file_and_never_over_another(tmp_path: Path) -> N
     assert call("export", tmp_path / "run.zarr", out, "--force")[0] == 0
     out.write_text("{}")
     code, said = call("export", tmp_path / "run.zarr", out, "--force")
-    assert (code, "is no model of ours" in said, out.read_text()) == (2, True, "{}")
+    assert (code, "is not a model of this package" in said, out.read_text()) == (2, True, "{}")
     code, said = call("export", tmp_path / "none.zarr", tmp_path / "other.json")
-    assert (code, "holds no run of ours" in said) == (2, True)
+    assert (code, "holds no run of this package" in said) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "run.zarr"]

@@ -247,7 +247,7 @@ def test_random_state_is_drawn_once_and_kept(rows: np.ndarray) -> None:
             {"penalty": 1.0, "init": np.zeros((1, 3))},
             "the first centers have 3 columns, the data has 2",
         ),
-        ({"penalty": 1.0, "init": "nowhere.zarr"}, "nowhere.zarr holds no run of ours"),
+        ({"penalty": 1.0, "init": "nowhere.zarr"}, "nowhere.zarr holds no run of this package"),
     ],
 )
 def test_parameters_that_cannot_be_used_are_named(

@@ -385,7 +385,7 @@ def test_what_is_not_offered_is_refused(tmp_path, moons):
         params(model, threshold=-0.25).fit(rows)
     with pytest.raises(InputError, match="search must be True or False, got 1"):
         params(model, search=1).fit(rows)
-    with pytest.raises(InputError, match="cannot tell that of SpectralDPMeans"):
+    with pytest.raises(InputError, match="not what SpectralDPMeans costs"):
         dry_run(rows, tmp_path / "run.zarr", model)
 
 

@@ -110,7 +110,7 @@ def synthetic(path: Path, seed: int) -> None:
 def try_damage(
     seeds: range, say: Callable[[str], None] = lambda _: None
 ) -> tuple[Counter[str], list[str]]:
-    """Outcomes by what was damaged; and what gave another answer, or an error that is none of ours."""
+    """Outcomes by what was damaged; and what gave another answer, or an error of another package."""
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:

@@ -153,7 +153,7 @@ def test_a_damaged_tree_is_an_error_that_names_the_array(tmp_path):
         ):
             read_tree(tmp_path / "tree.zarr")
         shutil.rmtree(tmp_path / "tree.zarr")
-    with pytest.raises(InputError, match=r"tree\.zarr holds no tree of ours"):
+    with pytest.raises(InputError, match=r"tree\.zarr holds no tree of this package"):
         read_tree(tmp_path / "tree.zarr")
 
 

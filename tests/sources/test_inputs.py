@@ -332,7 +332,7 @@ def test_csr_rows_that_are_read_again_each_pass_give_the_same_bytes(
     penalty, piece = 0.1 * spread(rows), data.draw(st.integers(1, 2 * rows.nbytes))
     with (
         mock.patch.object(shards, "PIECE_BYTES", piece),
-        mock.patch.object(csr, "STRETCH_BYTES", data.draw(st.integers(1, 100))),
+        mock.patch.object(csr, "PART_BYTES", data.draw(st.integers(1, 100))),
         mock.patch.object(layout, "RESIDENT_SHARE", 0),
     ):
         source = as_source(

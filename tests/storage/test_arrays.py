@@ -1,4 +1,4 @@
-"""Chunks and arrays of ours that lie in the place of others are errors that name them."""
+"""Chunks and arrays of this package in the place of others are errors that name them."""
 
 import shutil
 from collections.abc import Callable, Iterator

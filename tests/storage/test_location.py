@@ -174,11 +174,11 @@ def test_force_removes_a_run_and_nothing_else(folder: Location, rows: np.ndarray
     fs, where = run.files()
     fs.pipe_file(f"{where}/notes.txt", b"precious")
     with pytest.raises(
-        InputError, match=r"also holds notes.txt, no output of ours: move that away first"
+        InputError, match=r"also holds notes.txt, not written by this package: move that away first"
     ):
         fit(data, run, model(None), force=True)
     assert RunStore.at(run).finished()
-    with pytest.raises(InputError, match="no output of ours, so it is never removed"):
+    with pytest.raises(InputError, match="not an output of this package, so it is never removed"):
         fit(rows, data, model(), force=True)
 
 

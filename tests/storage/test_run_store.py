@@ -237,7 +237,7 @@ def test_nothing_but_ours_is_ever_removed(
     else:
         zarr.create_array(target, shape=(3,), dtype="f4")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match="is no output of ours, so it is never removed"):
+    with pytest.raises(InputError, match="is not an output of this package, so it is never removed"):
         fit(data, target, DPMeans(16.0), force=force)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -489,14 +489,14 @@ def test_synthetic_stores_are_the_same_for_one_seed(tmp_path: Path) -> None:
 def test_force_never_removes_what_is_not_ours(tmp_path: Path, data: str, run: Path) -> None:
     (run / "notes.txt").write_text("precious")
     with pytest.raises(
-        InputError, match=r"also holds notes.txt, no output of ours: move that away first"
+        InputError, match=r"also holds notes.txt, not written by this package: move that away first"
     ):
         fit(data, run, DPMeans(16.0), force=True)
     assert load(run).penalty == 16.0
     (tmp_path / "project").mkdir()
     (tmp_path / "project/thesis.txt").write_text("precious")
     fit(data, tmp_path / "project/steps", DPMeans(16.0))
-    with pytest.raises(InputError, match="no output of ours, so it is never removed"):
+    with pytest.raises(InputError, match="not an output of this package, so it is never removed"):
         fit(data, tmp_path / "project", DPMeans(16.0), force=True)
     assert (tmp_path / "project/thesis.txt").read_text() == "precious"
 
@@ -519,7 +519,7 @@ def test_force_removes_nothing_where_a_foreign_file_lies_deep_within(
     (run / foreign).write_text("precious")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(
-        InputError, match=rf"also holds {foreign}, no output of ours: move that away first"
+        InputError, match=rf"also holds {foreign}, not written by this package: move that away first"
     ):
         fit(data, run, DPMeans(16.0), force=True)
     assert sorted(tmp_path.rglob("*")) == before
@@ -533,7 +533,7 @@ def test_force_follows_no_link_out_of_an_output(tmp_path: Path, data: str, run: 
     shutil.rmtree(run / "labels")
     (run / "labels").symlink_to(precious)
     with pytest.raises(
-        InputError, match="also holds labels, no output of ours: move that away first"
+        InputError, match="also holds labels, not written by this package: move that away first"
     ):
         fit(data, run, DPMeans(16.0), force=True)
     (run / "labels").unlink()
@@ -656,7 +656,7 @@ def test_attributes_of_other_types_are_refused_though_they_are_signed(
     file.write_text(json.dumps(metadata))
     with pytest.raises(
         CorruptStoreError,
-        match=r"run\.zarr/zarr\.json: the attributes are not those of a run of ours",
+        match=r"run\.zarr/zarr\.json: the attributes do not describe a run of this package",
     ):
         load(run)
 

@@ -41,8 +41,10 @@ def stacked_axes(
 
 
 def scale_values(axes: Axes, values: NDArray[np.generic], *, whole: bool = False) -> None:
-    """Use a logarithmic axis if values differ more than tenfold, and whole ticks for whole
-    numbers."""
+    """Scale an axis for values, (m,): logarithmic if they differ more than tenfold.
+
+    Ticks are whole for whole numbers.
+    """
     logarithmic = values.min() > 0 and values.max() > 10 * values.min()
     if logarithmic:
         axes.set_yscale("log")

@@ -70,7 +70,10 @@ class Openings:
         return merge_scans(left, right, self.price.threshold(len(state)), state.divergence)
 
     def validate(self, state: Centers, answer: Scan) -> tuple[Centers, Int64Array]:
-        """Open a cluster at each row of the cover: its rows object to one another already."""
+        """Open a cluster at each proposed row; return the numbers of these rows, (m,).
+
+        The proposed rows are far from one another already.
+        """
         proposals = answer.proposals
         if not len(proposals):
             return state, proposals.numbers

@@ -90,7 +90,7 @@ class Crossed:
     """For the next ones."""
 
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return arrays for a checkpoint."""
+        """Return arrays for a checkpoint: counts, states, and the generator as bytes, (b,)."""
         drawn = np.frombuffer(json.dumps(self.random.bit_generator.state).encode(), np.uint8)
         counts = {"failures": self.failures, "states": len(self.states)}
         kept = {name: np.asarray(count) for name, count in counts.items()} | {"random": drawn}

@@ -207,7 +207,7 @@ class Halving:
         return run_fits(self.each(rows))
 
     def each(self, rows: InMemoryRows) -> Fitting[Float64Array]:
-        """Yield the figures of each fit; return all clusters."""
+        """Yield the figures of each fit; return the adjusted Rand index at each penalty, (p,)."""
         n = len(rows.rows)
         order = stream(self.seed, Stream.STABILITY, self.number).permutation(n)
         weights = np.full(n, self.heavier)

@@ -96,7 +96,7 @@ class CutMethod:
         return np.ones(len(found.degrees))
 
     def totals(self, source: Source, labels: Labels, k: int, name: str = "tally") -> Totals:
-        """Return the totals of all k clusters: one pass."""
+        """Return the totals of all k clusters of labels, (n,): one pass."""
         return source.fold(Tally(labels, self.normalized), name=name).whole(k)
 
     def score(self, source: Source, state: CutState) -> float:
@@ -110,7 +110,7 @@ class CutMethod:
     def result(
         self, source: Source, state: CutState
     ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """Return the arrays of the result with their dimensions."""
+        """Return the arrays of the result, (k,), with their dimensions."""
         dimensions = ("cluster",)
         return {
             "cluster_weights": (state.weights, dimensions),

@@ -62,7 +62,10 @@ class OpeningRule:
         return NodeScan(np.concatenate([left.labels, right.labels]), left.proposals.then(new))
 
     def validate(self, state: Means, answer: NodeScan) -> tuple[Means, Int64Array]:
-        """Open a cluster at each node of the cover: its nodes are far from one another already."""
+        """Open a cluster at each proposed node; return the nodes, (m,).
+
+        The proposed nodes are far from one another already.
+        """
         openers = state.openers.then(answer.proposals)
         check_number(len(openers), self.method.max_clusters, self.method.penalty)
         return replace(state, openers=openers), answer.proposals.nodes
@@ -139,7 +142,7 @@ class Method(CutMethod):
     def result(
         self, source: Source, state: CutState
     ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """Return the arrays of the result with their dimensions, sigma included."""
+        """Return the arrays of the result, (k,), with their dimensions, and sigma, (1,)."""
         assert isinstance(state, State)
         return {**super().result(source, state), "sigma": (np.array([state.sigma]), ("kernel",))}
 

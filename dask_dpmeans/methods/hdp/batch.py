@@ -61,7 +61,7 @@ class OpeningRule:
         return merge_group_scans(left, right, state, self.prices)
 
     def validate(self, state: Sharing, answer: GroupScan) -> tuple[Sharing, Int64Array]:
-        """Open what the rows request, in row order."""
+        """Open what the rows request, in row order; return the numbers of these rows, (m,)."""
         requests = answer.requests
         if not len(requests):
             return state, requests.numbers
@@ -166,7 +166,10 @@ class Parameters:
     def result(
         self, source: Source, state: State
     ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-        """Return the arrays of the result with their dimensions, the local clusters included."""
+        """Return the arrays of the result with their dimensions.
+
+        Arrays of local clusters are (m,), others (k,) or (k, d).
+        """
         local, dimensions = state.local, ("local_cluster",)
         return clusters_of(state) | {
             "local_groups": (local.groups, dimensions),

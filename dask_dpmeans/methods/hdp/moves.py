@@ -220,7 +220,7 @@ def trial_moves(found: PassStatistics, least_share: float) -> list[TrialMove]:
 
 
 def greatest(gains: Float64Array, most: int) -> list[int]:
-    """Return the positions of at most `most` finite gains, the greatest first."""
+    """Return the positions of at most `most` finite gains, (m,), the greatest first."""
     positions = np.argsort(-gains, kind="stable")[:most]
     found: list[int] = positions[np.isfinite(gains[positions])].tolist()
     return found

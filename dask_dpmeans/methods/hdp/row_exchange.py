@@ -88,8 +88,10 @@ def exchange_rows(members: Members, labels: Int64Array) -> Int64Array:
 
 
 def run_chain(members: Members, labels: Int64Array) -> tuple[Int64Array, float]:
-    """Move one row after another, each once and the cheapest first; return the lowest labels and
-    their eq. 2."""
+    """Move one row after another, each once and the cheapest first.
+
+    Return the lowest labels, (n,), and their eq. 2.
+    """
     left = np.ones(len(labels), np.bool_)
     best, lowest = labels, np.inf
     for _ in range(min(MAX_CHAIN, len(labels))):

@@ -157,7 +157,10 @@ class OpeningRule:
         return Answer(left.near.then(right.near), proposals)
 
     def validate(self, state: Sweep, answer: Answer) -> tuple[Sweep, Int64Array]:
-        """Open a cluster at each row of the cover: its rows are far from one another already."""
+        """Open a cluster at each proposed row; return the numbers of these rows, (m,).
+
+        The proposed rows are far from one another already.
+        """
         opened = answer.proposals.numbers
         check_number(len(state.openers) + len(opened), self.max_clusters, self.penalty)
         return Sweep(state.near, state.k, np.concatenate([state.openers, opened])), opened

@@ -54,7 +54,7 @@ def checked_kernel(
 
 
 def check_function(gram: Gram, rows: Rows) -> None:
-    """Refuse a function that is not symmetric in its two arrays of rows."""
+    """Refuse a function that is not symmetric in its two arrays of rows; `rows` are (n, d)."""
     some = gram.columns(rows[:CHECKED_ROWS], slice(CHECKED_ROWS))
     apart = np.abs(some - some.T)
     if apart.max() > ASYMMETRY * np.abs(some).max():

@@ -74,7 +74,7 @@ def most_clusters(max_clusters: int | None) -> int:
 
 
 def check_clusters(centers: Float64Array, max_clusters: int | None, penalty: float) -> None:
-    """Raise an error for more clusters than allowed, and for centers that are not finite."""
+    """Raise an error for too many centers, (k, d), and for centers that are not finite."""
     batch.check_number(len(centers), max_clusters, penalty)
     if not np.isfinite(centers).all():
         raise InputError(

@@ -95,7 +95,7 @@ def stored_values(rows: Any) -> int | None:
 
 
 def row_bytes_of(rows: RowArray) -> int:
-    """Return the mean bytes of a row in memory as it is read."""
+    """Return the mean bytes of a row in memory as it is read; `rows` are (n, d)."""
     n_values = stored_values(rows)
     if n_values is None:
         return rows.dtype.itemsize * rows.shape[1]
@@ -131,7 +131,9 @@ def _read_part(array: RowArray, start: int, stop: int) -> Raw:
 def checked_csr(
     values: Raw, columns: Raw, ends: Raw, n_columns: int, name: str, first_row: int = 0
 ) -> csr_array:
-    """Return CSR rows of these arrays, after a check of the column numbers.
+    """Return CSR rows, (n, d), after a check of the column numbers.
+
+    `values` and `columns` are (m,), one entry a stored value; `ends` are (n + 1,).
 
     Raises
     ------
@@ -170,7 +172,10 @@ def check_rising(ends: Raw, name: str, first_row: int = 0) -> None:
 
 
 def from_scipy(matrix: Any, name: str, first_row: int = 0) -> csr_array:
-    """Return a sparse matrix or array of scipy as checked CSR rows; CSR input is not copied."""
+    """Return a sparse matrix or array of scipy as checked CSR rows, (n, d).
+
+    CSR input is not copied.
+    """
     try:
         _check_indices(matrix)  # a conversion writes numbers wherever the indices point
         rows = csr_array(matrix)
@@ -192,14 +197,14 @@ def _check_indices(matrix: Any) -> None:
 
 
 def csr_rows(rows: csr_array, start: int, stop: int) -> csr_array:
-    """Return some of the rows as views."""
+    """Return the rows from `start` to `stop` of (n, d) rows as views."""
     ends = rows.indptr[start : stop + 1]
     used = slice(int(ends[0]), int(ends[-1]))
     return _assembled(rows.data[used], rows.indices[used], ends - ends[0], rows.shape[1])
 
 
 def lazy_csr(rows: RawRows | RowArray, step: int) -> da.Array:
-    """Return CSR rows, in memory or stored, as a Dask array with chunks of `step` rows."""
+    """Return CSR rows, (n, d), in memory or stored, as a Dask array with chunks of `step` rows."""
     n, d = rows.shape
     whole, meta = delayed(rows, traverse=False), csr_array((0, d), dtype=rows.dtype)
     read: Any = delayed(_read_csr, pure=False)
@@ -218,7 +223,7 @@ def is_csr_dask(rows: object) -> bool:
 
 
 def dask_csr(rows: Any) -> da.Array:
-    """Return a Dask array with CSR chunks."""
+    """Return a Dask array, (n, d), with CSR chunks."""
     if is_csr_dask(rows) and meta_from_array(rows).format == "csr":
         return rows
     return rows.map_blocks(_any_csr, dtype=rows.dtype, meta=csr_array((0, 0), dtype=rows.dtype))
@@ -231,7 +236,7 @@ def _any_csr(chunk: Raw | csr_array) -> csr_array:
 
 
 def dask_values(rows: da.Array, client: Client | None) -> int:
-    """Compute how many values a Dask array of CSR chunks holds."""
+    """Compute how many values a Dask array, (n, d), of CSR chunks stores."""
     count: Any = delayed(_counted, pure=False)
     counts = [count(chunk) for chunk in rows.to_delayed().ravel()]
     if client is None:
@@ -244,7 +249,7 @@ def _counted(chunk: csr_array) -> int:
 
 
 def csr_chunk(chunk: object, first_row: int = 0) -> csr_array:
-    """Return a checked chunk of a Dask array of sparse chunks."""
+    """Return a checked chunk, (height, d), of a Dask array of sparse chunks."""
     if not issparse(chunk):
         raise InputError(
             f"data is a Dask array of {type(chunk).__name__}, but its meta says that its chunks are sparse"
@@ -260,14 +265,14 @@ def part_of(rows: RawRows, start: int, stop: int) -> RawRows:
 
 
 def dense_rows(rows: csr_array, dtype: np.dtype[Any], scratch: Scratch) -> Rows:
-    """Return CSR rows as dense rows; duplicates are summed in stored order."""
+    """Return CSR rows, (height, d), as dense rows; duplicates are summed in stored order."""
     out = scratch.array("dense", rows.shape, dtype)
     values: Rows = rows.astype(dtype, copy=False).toarray(out=out)
     return values
 
 
 def float_rows(rows: csr_array) -> csr_array:
-    """Return CSR rows in float64 in canonical format: sorted columns, without duplicates."""
+    """Return CSR rows, (height, d), in float64, with sorted columns and without duplicates."""
     doubles = rows.astype(np.float64, copy=False)
     if doubles.has_canonical_format:
         return doubles

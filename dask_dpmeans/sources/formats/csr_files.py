@@ -82,7 +82,7 @@ def _opened_part(
 
 
 def open_npz(path: str, name: str) -> csr_array:
-    """Return the CSR rows of a ``.npz`` file of `scipy.sparse.save_npz`."""
+    """Return the CSR rows, (n, d), of a ``.npz`` file of `scipy.sparse.save_npz`."""
     try:
         with ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
@@ -100,7 +100,7 @@ def open_npz(path: str, name: str) -> csr_array:
 
 
 def open_mtx(path: str, name: str) -> csr_array:
-    """Return the CSR rows of a Matrix Market file; it stores symmetric matrices by half."""
+    """Return the CSR rows, (n, d), of a Matrix Market file; symmetric ones store half."""
     try:
         rows, columns, entries, *_ = mminfo(path)
         fits = MTX_BYTES * entries <= own_resources(None, None).memory

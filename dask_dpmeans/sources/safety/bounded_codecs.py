@@ -145,7 +145,7 @@ class BoundedNumcodec:
 
 
 def bound_codecs(array: "zarr.Array[Any]") -> Any:
-    """Return the metadata of an array with codecs that keep to the size of its chunks."""
+    """Return the metadata of an array, (...), with codecs that keep to the size of its chunks."""
     metadata = array.metadata
     if metadata.zarr_format == 3:
         return replace(metadata, codecs=_bounded_codecs(metadata.codecs))

@@ -55,7 +55,7 @@ RUNS_CODE = {"pickle"}
 
 
 def open_node(place: Location) -> "zarr.Array[Any] | zarr.Group":
-    """Open the array or group at a path or URL; retry if the store fails to answer."""
+    """Open the array, (...), or the group at a path or URL; retry if the store fails to answer."""
     for pause in PAUSES:
         try:
             _ask(place)
@@ -153,7 +153,7 @@ class CheckedStore(WrapperStore[Store]):
 def checked_array(
     array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False
 ) -> "zarr.Array[Any]":
-    """Return an array whose chunks are checked as they are read.
+    """Return an array, (...), whose chunks are checked as they are read.
 
     Chunks of an output of this package are compared with their digests.
 
@@ -184,7 +184,7 @@ def checked_array(
 
 
 def narrow_array(array: "zarr.Array[Any]", start: int, stop: int) -> "zarr.Array[Any]":
-    """Return the array for some rows, which travels with their digests only."""
+    """Return an array, (n, ...), for some rows, so that only their digests travel with it."""
     store, height = array.store, array.chunks[0]
     if not isinstance(store, CheckedStore):
         return array
@@ -239,7 +239,7 @@ def _group_around(array: "zarr.Array[Any]") -> tuple[StorePath, str] | None:
 
 
 def absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
-    """Return an array under an absolute path, so that workers in other folders find it."""
+    """Return an array, (...), under an absolute path, so that workers in other folders find it."""
     store = array.store
     if isinstance(store, LocalStore) and not store.root.is_absolute():
         resolved = LocalStore(store.root.resolve(), read_only=True)

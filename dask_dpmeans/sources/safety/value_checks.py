@@ -48,7 +48,7 @@ def check_summary(
     centers: Float64Array | None,
     groups_are: str = "groups",
 ) -> None:
-    """Raise `InputError` for values that the first pass found unusable."""
+    """Raise `InputError` for values that the first pass found unusable; `centers` are (k, d)."""
     if summary.flaw is not None:
         raise InputError(_flaw_message(summary.flaw, rows, prepare, groups_are))
     if summary.weight == 0:

@@ -484,7 +484,7 @@ def test_a_search_of_more_rows_than_pieces_is_as_low_as_that_of_dp_means_and_no_
 def test_chunks_and_threads_change_no_byte_of_a_search(kernel, penalty):
     """Of more rows than pieces, and of more clusters than are cut into pieces together."""
     method = kernel_search.Method(penalty, kernel, tol=1e-2, seed=3)
-    with mock.patch.object(kernel_search, "PIECES_A_CLUSTER", 64):
+    with mock.patch.object(kernel_search, "PIECES_PER_CLUSTER", 64):
         wanted = trace(as_source(ROWS, WEIGHTS, threads=1, block_rows=64), method)
         lazy = da.from_array(ROWS, chunks=((7, 120, 0, 100, 73), (2, 1)))
         for options in ({"threads": 1}, {"threads": 2}, {"threads": 2, "memory_limit": 4000}):

@@ -25,8 +25,7 @@ def switch(name: str, value: object) -> bool:
 
 
 def integer(name: str, value: object, least: int = 1, or_none: str = "") -> int:
-    """Return an integer >= `least`; `or_none` is a text about other allowed values for the
-    message."""
+    """Return an integer >= `least`; the message about others ends with `or_none`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise InputError(f"{name} must be an integer >= {least}{or_none}, got {shown(value)}")
     if int(value) >= MOST:
@@ -35,8 +34,7 @@ def integer(name: str, value: object, least: int = 1, or_none: str = "") -> int:
 
 
 def number(name: str, value: object, condition: str = "> 0", or_none: str = "") -> float:
-    """Return a finite number that meets a condition: ``"> 0"``, ``">= 0"``, or ``""`` for any
-    number."""
+    """Return a finite number that meets a condition: ``"> 0"``, ``">= 0"``, or ``""`` for any."""
     found = as_float(value)
     holds = {"> 0": found > 0, ">= 0": found >= 0, "": True}[condition]
     if not (math.isfinite(found) and holds):

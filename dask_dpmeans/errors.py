@@ -20,8 +20,7 @@ STORES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
 
 
 def of_store(error: BaseException) -> bool:
-    """Return whether a store or a disk failed to respond or refused, so that a later try may
-    succeed."""
+    """Return whether a store or a disk did not respond or refused; a later try may succeed."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in STORES
 
 
@@ -55,18 +54,21 @@ class VersionsDifferError(_RedactedError, RuntimeError):
 
 
 class ClusterLostError(_RedactedError, RuntimeError):
-    """The scheduler or all workers are gone, or a task ended every worker that ran it.  Committed
-    steps are kept."""
+    """The scheduler or all workers are gone, or a task ended every worker that ran it.
+
+    Committed steps are kept.
+    """
 
 
 class LockLostError(_RedactedError, RuntimeError):
-    """Another job took the output that this job was writing.  The committed steps of this job are
-    kept."""
+    """Another job took the output that this job was writing.
+
+    The committed steps of this job are kept.
+    """
 
 
 class AbandonedError(RuntimeError):
-    """The caller that waited for this thread was stopped, so the result of the thread has no
-    use."""
+    """The caller that waited for this thread was stopped, so nobody needs the result."""
 
 
 NOT_CONVERGED = "the fit stopped at max_iter={} before it converged: raise max_iter, or tol"

@@ -101,8 +101,9 @@ def dpmeans(
 def farthest_first(
     rows: Sequence[Row], k: int, first: Row, weights: Sequence[float]
 ) -> list[tuple[int, float]]:
-    """Take k times the row farthest from all points taken, after `first` (Kulis & Jordan 2012,
-    section 6.1).
+    """Take k times the row farthest from all points taken (Kulis & Jordan 2012, section 6.1).
+
+    The points taken start with `first`.
 
     Return its number, the lowest among equals, and its squared distance; rows without weight are
     not taken.
@@ -133,8 +134,9 @@ def spherical_sweep(
     order: Sequence[int],
     weights: Sequence[float],
 ) -> Sweep:
-    """Do a pass of Algorithm 1 over rows of unit length; means are directions (Dhillon & Modha
-    2001).
+    """Do a pass of Algorithm 1 over rows of unit length (Dhillon & Modha 2001).
+
+    Means are directions.
 
     A cluster whose rows cancel keeps its center.
     """
@@ -247,8 +249,7 @@ def ranges(box: Box) -> list[float]:
 
 
 def should_split(box: Box, penalty: float) -> bool:
-    """Return whether w > 16 penalty / sigma_j^2 in any column j (eq. 4): two halves would cost
-    less."""
+    """Return whether w > 16 penalty / sigma_j^2 in any column j (eq. 4): two halves cost less."""
     return any(box.weight * (width * width) > 16.0 * penalty for width in ranges(box))
 
 
@@ -290,8 +291,7 @@ class Merged(NamedTuple):
 
 
 def merge_dp_means(centers: Sequence[Row], weights: Sequence[float], penalty: float) -> Merged:
-    """Run Algorithm 4 of Odashima et al. 2016: merge the cheapest pair while that costs less than
-    0.
+    """Run Algorithm 4 of Odashima et al. 2016: merge the cheapest pair while that costs < 0.
 
     Clusters without weight, for which eq. 10 has no centroid, are left out.
     """
@@ -398,10 +398,9 @@ def hdp_local_clusters(
     before: Shared,
     weights: Sequence[float],
 ) -> Shared:
-    """Do step 5: tie each local cluster that has weight, by data set and number, to the cheapest
-    center.
+    """Do step 5: tie each local cluster with weight to the cheapest center.
 
-    It stays if no other global cluster costs less.
+    Local clusters are taken by data set and number.  One stays if no other global cluster costs less.
     """
     labels, centers = list(before.labels), [list(c) for c in before.centers]
     for group, p in sorted(before.uses):
@@ -495,8 +494,9 @@ def hdp(
 
 
 def cut_of(graph: Sequence[Row], labels: Sequence[int], normalized: bool) -> float:
-    """Return the normalized or ratio cut of a graph, (n, n) weights of links (Kulis & Jordan 2012,
-    5.2).
+    """Return the normalized or ratio cut of a graph, (n, n) (Kulis & Jordan 2012, section 5.2).
+
+    The graph has the weights of links.
 
     Nodes of a label below 0 belong to no cluster.
     """

@@ -21,8 +21,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def figures(values: ArrayLike, digits: int = 6) -> list[str]:
-    """Format the numbers of one column: all as whole numbers with separators, or all to some
-    digits.
+    """Format the numbers of a column, all whole with separators or all to some digits.
+
+    >>> figures([1055.0, 3.0]), figures([1055.372, 3.0])
+    (['1,055', '3'], ['1055.37', '3'])
 
     >>> figures([1055.0, 3.0]), figures([1055.372, 3.0])
     (['1,055', '3'], ['1055.37', '3'])

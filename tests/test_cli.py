@@ -1031,7 +1031,7 @@ def test_what_was_stopped_before_anything_was_written_says_so(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dask_dpmeans.api.job.as_source", interrupted)
+    monkeypatch.setattr("dask_dpmeans.api.job.open_source", interrupted)
     result = call("fit", data, "run.zarr", "--penalty", 9, "--threads", 1)
     assert result.exit_code == 3
     assert "stopped; nothing was written: the same command begins anew" in result.output

@@ -27,8 +27,7 @@ def request_of(
     weighted: bool,
     feature_map: FeatureMap | None = None,
 ) -> Manifest:
-    """Return the request of a run, without the estimator, the paths and the fingerprint of the
-    rows."""
+    """Return the request of a run, without the estimator, the paths and the fingerprint."""
     columns, names = source.prepare.columns, source.column_names
     return Manifest(
         kind="run",

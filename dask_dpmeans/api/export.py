@@ -51,8 +51,7 @@ def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -
 
 
 def as_json(model: Any) -> str:
-    """Return the clusters of a fitted `DPMeans` as JSON, from which rows are labelled by arithmetic
-    alone.
+    """Return the clusters of a fitted `DPMeans` as JSON, enough to label rows by arithmetic alone.
 
     A row has `n_columns` columns, named `column_names` (null if the fit had no names).  Take its
     `columns` (all if null), and divide each by its `scale` (if not null).  With the metric cosine
@@ -89,8 +88,7 @@ def as_json(model: Any) -> str:
 
 
 def as_pipeline(model: Any) -> Pipeline:
-    """Return a fitted `sklearn.pipeline.Pipeline` that ends in a `sklearn.cluster.KMeans` with a
-    model's centers.
+    """Return a fitted `sklearn.pipeline.Pipeline` that ends in a KMeans with a model's centers.
 
     Centers are the same to the bit.  The steps before make rows float64, choose and divide columns
     as the fit did, and with the metric cosine bring rows to unit length.  The pipeline needs
@@ -134,8 +132,7 @@ def _names(model: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _column_check(width: int, names: np.ndarray[Any, Any] | None) -> FunctionTransformer:
-    """Return a transformer that compares the number and names of columns, and makes rows
-    float64."""
+    """Return a transformer that checks the number and names of columns and makes rows float64."""
     checked = FunctionTransformer(
         check_array,
         kw_args={"accept_sparse": "csr", "dtype": "float64"},

@@ -108,8 +108,7 @@ def dry_run(
     force: bool = False,
     **options: Unpack[Reading],
 ) -> Estimate:
-    """Estimate the work and the time of a pass that `fit` would take with the same arguments; write
-    nothing.
+    """Estimate the work and the time of a pass of `fit` with the same arguments; write nothing.
 
     Arguments that `fit` refuses are refused, as far as the metadata and the first rows tell.  At
     most 8 blocks of the first shard are read and scanned, with the clusters that they open.  An

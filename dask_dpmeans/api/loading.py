@@ -61,8 +61,7 @@ def read_run(run: AnyPlace, storage_options: Mapping[str, Any] | None = None) ->
 
 
 def fitted_run(result: Result) -> LoadedRun:
-    """Return a run with its fitted estimator, after a check that no chunk of its labels is
-    missing."""
+    """Return a run with its fitted estimator, after a check that no chunk of labels is missing."""
     with malformed_as_corrupt(result.store.location):
         run = unfitted_run(result)
         manifest, model = result.manifest, run.model

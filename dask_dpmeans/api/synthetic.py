@@ -41,8 +41,10 @@ class Synthetic:
         )
 
     def parts(self) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.int32]]]:
-        """First row, rows (m, d) and true labels (m,) of each part; -1 where a row belongs to no
-        blob."""
+        """Yield the first row, rows (m, d) and true labels (m,) of each part.
+
+        The label of a row outside all blobs is -1.
+        """
         centers = self.centers
         for start in range(0, self.n_rows, PART_ROWS):
             height = min(PART_ROWS, self.n_rows - start)
@@ -70,8 +72,10 @@ def write_synthetic(
     force: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write synthetic rows, (row, feature), and their true labels, (row,), as a Zarr group:
-    ``rows`` and ``truth``."""
+    """Write synthetic rows and their true labels as a Zarr group.
+
+    The group has ``rows``, (row, feature), and ``truth``, (row,).
+    """
     check_options(storage_options, out)
     store = Output.at(out, storage_options)
     store.check_target("synthetic data", [], force=force)  # before a folder is made

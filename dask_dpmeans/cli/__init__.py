@@ -39,5 +39,7 @@ def homes() -> dict[str, Home]:
 )
 @click.version_option(package_name="dask-dpmeans")
 def main() -> None:
-    """Cluster the rows of Zarr stores by DP-means: choose the price of a cluster, not the number of
-    clusters."""
+    """Cluster the rows of Zarr stores by DP-means.
+
+    Choose the price of a cluster, not the number of clusters.
+    """

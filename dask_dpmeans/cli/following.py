@@ -15,8 +15,10 @@ OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json"
 
 
 def following(data: str, penalty: float, *, search: bool = False, seed: int | None = None) -> str:
-    """Return the command that fits `data` with a penalty; options for reading are copied from this
-    command."""
+    """Return the command that fits `data` with a penalty.
+
+    Options for reading are copied from this command.
+    """
     context = click.get_current_context()
     known = {option.name for option in fit_command.params} - set(OWN_OPTIONS)
     options: list[str] = []
@@ -32,8 +34,7 @@ def following(data: str, penalty: float, *, search: bool = False, seed: int | No
 
 
 def _words(flag: str, value: object) -> list[str]:
-    """Return an option as words; the values of storage options are left out, since they may be
-    secret."""
+    """Return an option as words, without the values of storage options, which may be secret."""
     if value is True:
         return [flag]
     if isinstance(value, dict):

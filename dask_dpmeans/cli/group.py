@@ -78,8 +78,7 @@ class Commands(click.Group):
             return super().main(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; exit codes: 0 done, 2 wrong use or bad input, 3 stopped, 1 other
-        errors."""
+        """Run a command; exit codes: 0 done, 2 wrong use or bad input, 3 stopped, 1 others."""
         with stoppable(), short_logs(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _say_warning

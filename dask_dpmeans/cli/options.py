@@ -239,8 +239,10 @@ FIT_OPTIONS = (*READING_OPTIONS, *STOPPING_OPTIONS)
 def fit_command_named(
     name: str, *options: Decorator, last: tuple[Decorator, ...] = FIT_OPTIONS
 ) -> Decorator:
-    """Return a decorator that makes the command ``name DATA RUN``, with its own options before the
-    shared ones."""
+    """Return a decorator that makes the command ``name DATA RUN``.
+
+    The options of the command itself come before the shared ones.
+    """
     data_and_run = click.argument("data"), click.argument("run")
     epilog = DATA if last is FIT_OPTIONS else None
     return with_options(click.command(name, epilog=epilog), *data_and_run, *options, *last)

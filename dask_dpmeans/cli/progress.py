@@ -1,5 +1,4 @@
-"""Progress of a command: one line that is rewritten on a terminal, plain lines in a log, JSON for
-programs."""
+"""Progress of a command: one line on a terminal, plain lines in a log, JSON for programs."""
 
 import json
 import logging
@@ -217,8 +216,7 @@ class TerminalLine(Progress):
 
 
 class JsonLines(Progress):
-    """One JSON object a step to standard output, and one about the pass after half a minute of
-    silence."""
+    """One JSON object a step on standard output, and one about the pass after 30 silent seconds."""
 
     every = 1.0
 

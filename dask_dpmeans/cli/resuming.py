@@ -20,8 +20,9 @@ from dask_dpmeans.storage.output import Output
 def resumable(
     run: Location | None, again: str = "the same command with --resume"
 ) -> Iterator[None]:
-    """Raise `StoppedError` with advice if the command inside is stopped, or loses its cluster or
-    its disk.
+    """Raise `StoppedError` with advice if the command inside is stopped.
+
+    Loss of the cluster or of the disk counts as well.
 
     `again` describes the command that continues.  Without an output, errors pass unchanged.
     """

@@ -48,8 +48,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[Stopper]:
-    """Let Ctrl-C and SIGTERM stop a command inside; signals that the process ignores stay
-    ignored."""
+    """Let Ctrl-C and SIGTERM stop a command inside, unless the process ignores these signals."""
     current = signal.getsignal(signal.SIGTERM)
     if isinstance(current, Stopper):
         yield current

@@ -78,8 +78,7 @@ def rows_as_fitted(features: Features | None, scale: Float64Array | None) -> dic
 
 
 def radius_or_price(penalty: float, metric: str, *, search: bool) -> str:
-    """Return how a penalty is read: ", a price", ", a radius of 2", or the angle of the metric
-    "cosine"."""
+    """Return the note on a penalty: ", a price", ", a radius of 2", or an angle for "cosine"."""
     if search:
         return ", a price"
     if metric == "euclidean":

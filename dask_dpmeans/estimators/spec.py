@@ -46,8 +46,7 @@ def plain_parameters(model: Any, method: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method from store to store: its estimator, its algorithms, its arrays, and how its runs
-    predict."""
+    """A method: its estimator, its algorithms, its arrays, and how its runs predict."""
 
     estimator: type[Any]
     """The scikit-learn estimator.  `load` makes one with the parameters that the run keeps."""

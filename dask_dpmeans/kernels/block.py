@@ -93,8 +93,7 @@ class Block:
 
 
 def tiles(rows: Rows, height: int) -> Iterator[tuple[slice, Rows]]:
-    """Yield `height` rows at a time, (height, d); the last tile is padded with copies of its last
-    row.
+    """Yield `height` rows at a time, (height, d); copies of the last row fill the last tile.
 
     Products of one shape round alike, so that the features of a row do not depend on the other
     rows.

@@ -21,8 +21,7 @@ With 8, 16, 32 and 64 columns this took 1.1, 0.8, 0.6 and 0.5 of the time.
 def squared_distances(
     rows: Rows, centers: Float64Array, labels: IndexArray, squared: Float64Array
 ) -> None:
-    """Fill `squared`, (n,), with the squared distance of each row, (n, d), to the center of its
-    label.
+    """Fill `squared`, (n,), with the squared distance of each row, (n, d), to its center.
 
     The sum goes over the columns in order.  The squares of eight wide rows are computed side by
     side, then summed.
@@ -74,8 +73,9 @@ def _squared_norm(row: Rows, d: int) -> np.floating:
 def _shift(
     rows: Rows, shift: Rows, left: Rows, bits: IntegerArray, mask: np.signedinteger
 ) -> float:
-    """Fill `left`, (tile, d + 1), with shifted rows, (n, d), and a column of ones; return a bound
-    on the rows' norms.
+    """Fill `left`, (tile, d + 1), with shifted rows, (n, d), and a column of ones.
+
+    Return a bound on the rows' norms.
 
     `bits` are the numbers of `left` as integers, and `mask` is every bit but the sign.  The
     largest absolute value is found among integers, because only integer comparisons are

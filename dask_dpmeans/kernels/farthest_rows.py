@@ -54,8 +54,7 @@ class FarthestCandidates:
 
 
 def largest_entries(squared: Float64Array, most: int) -> tuple[Int64Array, float]:
-    """Return the ascending positions, (m,), of the `most` largest values, and the largest of the
-    others.
+    """Return the ascending positions, (m,), of the `most` largest values, and the largest other.
 
     The first of equal values is taken.  The second value is -1 if there are no others.
     """

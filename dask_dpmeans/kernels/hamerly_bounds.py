@@ -1,5 +1,4 @@
-"""Bounds that a pass over a block keeps for the next: how near any other center can have come to a
-row.
+"""Bounds from one pass over a block to the next: how near any other center can be to a row.
 
 A row keeps its center if that is nearer than a lower bound on the row's distance to all others.
 The bound shrinks by the distance that these have moved since (Hamerly 2010, section 3).  If only a

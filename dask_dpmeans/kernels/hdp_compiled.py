@@ -44,8 +44,9 @@ def choose(
     nearest: tuple[IndexArray, Float64Array],
     found: tuple[IndexArray, Float64Array, Int64Array, BoolArray],
 ) -> None:
-    """Fill `found` with the labels, squared distances, uses and objections of rows, (n, d); see
-    `hdp.Choice`.
+    """Fill `found` with labels, squared distances, uses and objections of rows, (n, d).
+
+    The fields are those in `hdp.Choice`.
 
     `found` starts with the labels and squared distances of `nearest`, the nearest center of all.
     """

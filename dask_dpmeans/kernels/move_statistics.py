@@ -154,8 +154,7 @@ def _add_rows(
     inertias: Float64Array,
     pairs: tuple[BoolArray, Float64Array],
 ) -> None:
-    """Fill in all statistics of rows, (n, d), whose two nearest centers are known; sums start from
-    zero.
+    """Fill in all statistics of rows, (n, d), with known two nearest centers; sums start from 0.
 
     Rows, (n,): squared distance to the nearest center, and the loss at the second.  Halves of
     clusters, (2k,) and (2k, d): counts, weights, sums and squared errors about the children, (2k,

@@ -1,5 +1,4 @@
-"""Numba, if it is installed: the one switch that turns compiled loops off, and the options of
-compilation.
+"""Numba, if it is installed: the options of compilation, and the switch for compiled loops.
 
 A compiled loop returns the same bytes as its NumPy twin: sums go through the rows in the same
 order, and ties are decided by the definition in `distance`.  The environment variable

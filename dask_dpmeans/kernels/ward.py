@@ -38,8 +38,9 @@ def merge_cheapest(
     sums: Float64Array,
     groups: IndexArray,
 ) -> None:
-    """Merge in place: centers and sums (k, d), weights and groups (k,), each cluster its own group
-    at first.
+    """Merge in place: centers and sums (k, d), weights and groups (k,).
+
+    At first each cluster is its own group.
 
     Every cluster knows the partner after it whose merge costs least.  For a third cluster, a merge
     with the union of the cheapest pair never costs less than the cheaper of its merges with the

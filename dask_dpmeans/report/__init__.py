@@ -28,8 +28,9 @@ def report(
     force: bool = False,
     **where: Unpack[Stored],
 ) -> None:
-    """Write a finished run, a path or a tree as one HTML page with pictures, which opens without a
-    network.
+    """Write a finished run, a path or a tree as one HTML page with pictures.
+
+    The page opens without a network.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""The input of a run or a path, from its manifest: where it is, and how calls and commands name
-it."""
+"""The input of a run or a path, from its manifest: its location and its names in calls."""
 
 import inspect
 import os

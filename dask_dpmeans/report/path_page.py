@@ -177,8 +177,7 @@ def _asked(path: PenaltyPath) -> dict[str, Any]:
 
 
 def _spaced(path: PenaltyPath) -> tuple[float, float, int] | None:
-    """Return ends and number of penalties in even steps of the logarithm; None for other
-    penalties."""
+    """Return ends and number of penalties in even steps of the logarithm, or None."""
     low, high, number = float(path.penalties[0]), float(path.penalties[-1]), len(path.penalties)
     if number > 1 and np.array_equal(np.geomspace(low, high, number), path.penalties):
         return low, high, number

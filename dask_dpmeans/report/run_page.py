@@ -224,8 +224,10 @@ def _changed(result: Result, model: Model, source: RowSource) -> bool:
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
-    """Return warnings about rows near or beyond the radius, in one pass; none without radius or
-    centers."""
+    """Return warnings about rows near or beyond the radius, in one pass.
+
+    There are none without radius or centers.
+    """
     words = model.description()
     if words.radius is None or not hasattr(model, "cluster_centers_"):
         return []

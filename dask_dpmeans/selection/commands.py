@@ -1,5 +1,4 @@
-"""Command lines: the arguments of a call as words of a command, and the command that follows a
-result."""
+"""Command lines: the arguments of a call as options, and the command that follows a result."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -40,8 +39,7 @@ def flags(parameters: Mapping[str, object]) -> list[str]:
 
 
 def words(manifest: Manifest) -> list[str] | None:
-    """Return the options for weights, columns and scale; None if the rows or weights have no
-    path."""
+    """Return the options for weights, columns and scale; None if rows or weights have no path."""
     given, found, options = manifest.input, sources(manifest), []
     if found["data"] is None:
         return None
@@ -75,8 +73,9 @@ def next_fit(
 
 
 def after_path(path: PenaltyPath) -> str | None:
-    """Return the command that fits with the penalty that a path proposes, or Python code if the
-    rows have no path.
+    """Return the command that fits with the penalty that a path proposes.
+
+    If the rows have no path, return Python code.
 
     Only a path of prices proposes a penalty; otherwise return None.
     """

@@ -27,8 +27,10 @@ class FitCheckpoint:
     """Whether to continue with the fits in the store."""
 
     def begin(self, request: Manifest) -> None:
-        """Continue with the fits in the store if `resume` is set and the manifests match, else
-        start an empty store."""
+        """Continue with the stored fits if `resume` is set and the manifests match.
+
+        Otherwise start an empty store.
+        """
         if self.resume and self.store.begun() and self.store.steps.has_checkpoints():
             check_resumable(self.store, request)
             return

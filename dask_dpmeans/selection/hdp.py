@@ -30,8 +30,7 @@ def hdp_penalties(
     groups: ArrayLike | AnyPlace | None = None,
     **where: Unpack[Reading],
 ) -> HDPPenalties:
-    """Return penalties of `HDPMeans` for about the wanted numbers of clusters, by farthest-first
-    traversal.
+    """Return penalties of `HDPMeans` for wanted numbers of clusters, by farthest-first traversal.
 
     Local penalty: in each data set, the first point is the mean, and the next point is always the
     row farthest from all points so far.  The penalty is the squared distance of point number

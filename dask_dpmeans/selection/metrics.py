@@ -1,5 +1,4 @@
-"""Measures of labels: the clusters they make, their objective, and the agreement of two
-labelings."""
+"""Measures of labels: their clusters, their objective, and the agreement of two labelings."""
 
 from dataclasses import dataclass
 from math import fsum
@@ -167,8 +166,9 @@ def objective_score(
     *,
     penalty: float | None = None,
 ) -> float:
-    """Return minus the objective of rows at the centers of an estimator: a scorer for
-    `sklearn.model_selection`.
+    """Return minus the objective of rows at the centers of an estimator.
+
+    This is a scorer for `sklearn.model_selection`.
 
     ``score`` is minus the inertia alone, as in `sklearn.cluster.KMeans`, so it is best if each row
     is a cluster.  This scorer counts the clusters too: ``-(inertia of X + penalty * n_clusters_)``.
@@ -243,8 +243,7 @@ class Contingency(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Agreement of two labelings of the same rows; each measure is 1 if both make the same
-    clusters."""
+    """Agreement of two labelings of the same rows; each measure is 1 for the same clusters."""
 
     adjusted_rand: float
     """Adjusted Rand index (Hubert & Arabie 1985); about 0 for random labels."""
@@ -319,16 +318,20 @@ def agreement(
 def adjusted_rand_score(
     labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, **where: Unpack[Where]
 ) -> float:
-    """Return the adjusted Rand index of two labelings (Hubert & Arabie 1985); parameters as in
-    `contingency`."""
+    """Return the adjusted Rand index of two labelings (Hubert & Arabie 1985).
+
+    Parameters are those in `contingency`.
+    """
     return _counted(labels_true, labels_pred, where).adjusted_rand
 
 
 def normalized_mutual_info_score(
     labels_true: ArrayLike | AnyPlace, labels_pred: ArrayLike | AnyPlace, **where: Unpack[Where]
 ) -> float:
-    """Return mutual information over the mean entropy of two labelings; parameters as in
-    `contingency`."""
+    """Return mutual information over the mean entropy of two labelings.
+
+    Parameters are those in `contingency`.
+    """
     return agreement(labels_true, labels_pred, **where).normalized_mutual_information
 
 
@@ -364,6 +367,5 @@ def _entropy(counts: Float64Array) -> float:
 
 
 def _ratio(information: float, entropy: float) -> float:
-    """Return the share of an entropy that the other labeling explains; 1 if there is only one
-    label."""
+    """Return the share of an entropy that the other labeling explains; 1 for a single label."""
     return information / entropy if entropy else 1.0

@@ -1,5 +1,4 @@
-"""A path of penalties: the clusters of each penalty, and the intervals over which their number
-stays the same."""
+"""A path of penalties: the clusters of each, and intervals with one number of clusters."""
 
 import math
 import warnings
@@ -85,8 +84,9 @@ class PenaltyPath:
 
     @property
     def longest(self) -> int | None:
-        """k of the longest interval in the logarithm of the penalty, with 2 <= k < the largest k;
-        None without one.
+        """k of the longest interval in the logarithm of the penalty, or None.
+
+        Candidates have 2 <= k < the largest k.
 
         With ``search=True``, this is the number of clusters to look at first (Kulis & Jordan 2012,
         figure 2c).  With radii, k depends on the extent of the data, and the longest interval may
@@ -150,8 +150,7 @@ class PathParameters:
 
     @property
     def fits_see_summary(self) -> bool:
-        """Whether fits see a summary if there are many rows; with `full`, radii are fitted to all
-        rows."""
+        """Whether fits see a summary of many rows; with `full`, radii are fitted to all rows."""
         return self.search or not self.full
 
     def describe(self) -> dict[str, object]:
@@ -177,8 +176,7 @@ def penalty_path(
     resume: bool = False,
     **where: Unpack[Reading],
 ) -> PenaltyPath:
-    """Fit at many penalties, and find the intervals of penalties over which the number of clusters
-    stays the same.
+    """Fit at many penalties, and find the intervals of penalties with one number of clusters.
 
     A number of clusters that stays the same over a long interval, in the logarithm of the penalty,
     is a good guess for the data (Kulis & Jordan 2012, figure 2c).  Penalties are radii, or prices
@@ -301,8 +299,7 @@ def _path_of(
     indices: list[Float64Array],
     asked: dict[str, Any],
 ) -> PenaltyPath:
-    """Return the path of some fits; `indices` are adjusted Rand indices, one (p,) array a
-    halving."""
+    """Return the path of some fits; `indices` are adjusted Rand indices, a (p,) array a halving."""
     penalties, ends = np.array(fits.penalties), best_at_each(fits, found)
     numbers, inertias = np.array([end.k for end in ends]), np.array([end.inertia for end in ends])
     if parameters.search:

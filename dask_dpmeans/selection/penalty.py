@@ -65,8 +65,9 @@ def farthest_first(
     metric: str = "euclidean",
     **where: Unpack[Reading],
 ) -> FarthestFirst:
-    """Return a penalty for about k clusters by farthest-first traversal (Kulis & Jordan 2012,
-    section 6.1).
+    """Return a penalty for about k clusters by farthest-first traversal.
+
+    The traversal is from Kulis & Jordan 2012, section 6.1.
 
     The first point is the mean of all rows.  Then, k times, the row farthest from all points
     becomes a point.  The penalty is the squared distance of the last one, read as a radius:

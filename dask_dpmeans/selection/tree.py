@@ -67,8 +67,10 @@ class Level(NamedTuple):
         return self.inertia + self.penalty * self.n_clusters
 
     def labels(self, labels: Any) -> Any:
-        """Return the clusters of this level for labels of the fit, both (n,); a Dask array stays
-        lazy."""
+        """Return the clusters of this level for labels of the fit, both (n,).
+
+        Dask arrays stay lazy.
+        """
         if hasattr(labels, "map_blocks"):
             return labels.map_blocks(self.labels, dtype=self.clusters.dtype)
         return self.clusters[np.asarray(labels)]
@@ -94,8 +96,9 @@ class ClusterTree(NamedTuple):
 def cluster_tree(
     model: Any, penalties: ArrayLike | None = None, *, run: AnyPlace | None = None
 ) -> ClusterTree:
-    """Build a tree of the clusters of a fit: DP-means on its centers by weight, then on the new
-    centers, and so on.
+    """Build a tree of the clusters of a fit: DP-means on its centers, then on the new centers, ...
+
+    Each center counts with the weight of its cluster.
 
     Penalties are prices, as with ``search=True``.  No row is read: the squared error about a center
     of centers is the squared error about the old centers, plus the squared error of the old centers
@@ -175,8 +178,7 @@ class _Clustering:
             yield level
 
     def doubling(self, level: Level) -> Iterator[Level]:
-        """Yield the levels at which clusters merge, with penalties that double, up to one
-        cluster."""
+        """Yield the levels at which clusters merge, for doubling penalties, up to one cluster."""
         penalty = self.cheapest_merge(level)
         while level.n_clusters > 1:
             penalty *= 2
@@ -186,8 +188,10 @@ class _Clustering:
                 yield level
 
     def cheapest_merge(self, level: Level) -> float:
-        """Return the least squared error > 0 that a merge of two clusters adds, or 1 if all centers
-        are equal."""
+        """Return the least squared error > 0 that a merge of two clusters adds.
+
+        Return 1 if all centers are equal.
+        """
         k, masses, least = level.n_clusters, self.masses(level), np.inf
         for number in range(k - 1):
             pairs = np.column_stack([np.full(k - number - 1, number), np.arange(number + 1, k)])
@@ -196,15 +200,19 @@ class _Clustering:
         return float(least) if np.isfinite(least) else 1.0
 
     def masses(self, level: Level) -> Float64Array:
-        """Return the weights of the centers, (k,); for directions, the lengths of the sums of their
-        rows."""
+        """Return the weights of the centers, (k,).
+
+        For directions, return the lengths of the sums of their rows.
+        """
         if self.metric == "cosine":
             return level.weights - level.inertias / 2
         return level.weights
 
     def above(self, below: Level, penalty: float) -> Level:
-        """Return the clusters of the centers of a level; the search starts from each center as one
-        cluster."""
+        """Return the clusters of the centers of a level.
+
+        The search starts from each center as one cluster.
+        """
         source = InMemoryRows(np.ascontiguousarray(below.centers, np.float64), self.masses(below))
         method = search.Method(penalty, metric=self.metric, centers=below.centers, seed=self.seed)
         *_, last = iterate(source, method)

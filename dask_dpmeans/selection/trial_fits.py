@@ -81,8 +81,7 @@ class TrialFits:
     def describe(
         self, X: object, sample_weight: object, parameters: dict[str, object]
     ) -> dict[str, Any]:
-        """Return the description of a job that a result stores: `parameters`, `sources`, `input`
-        and so on."""
+        """Return the description of a job for a result, such as `parameters` and `input`."""
         source, weighted = self.source, sample_weight is not None
         request = request_of(
             self.method, 0, source, scaled=source.scale is not None, weighted=weighted
@@ -94,8 +93,7 @@ class TrialFits:
     def saved_in(
         self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]
     ) -> "TrialFits":
-        """Return these fits with a checkpoint: finished fits are saved in it, and read from it
-        after a stop."""
+        """Return these fits with a checkpoint, which saves finished fits for a later start."""
         if checkpoint is None:
             return self
         asked["input"] |= {"fingerprint": fingerprint(self.source.summary)}
@@ -105,8 +103,7 @@ class TrialFits:
         return replace(self, source=replace(self.source, checkpoints=shelf))
 
     def with_rows_for_penalty(self, lowest: float) -> "TrialFits":
-        """Return these fits with a summary of enough rows for each cluster that the lowest penalty
-        gives."""
+        """Return these fits with a summary of enough rows for the lowest penalty."""
         if self.whole:
             return self
         [found] = self.source.run([self.fits((lowest,))], self.rows, "path")
@@ -114,8 +111,7 @@ class TrialFits:
         return self if larger is self else larger.with_rows_for_penalty(lowest)
 
     def with_rows_for(self, k: int) -> "TrialFits":
-        """Return these fits with a summary of enough rows for each of k clusters, within
-        `MOST_BYTES`."""
+        """Return these fits with a summary of enough rows for k clusters, within `MOST_BYTES`."""
         size = min(ROWS_A_CLUSTER * k, MOST_BYTES // (8 * self.source.n_features))
         if self.whole or size <= self.size:
             return self
@@ -133,8 +129,7 @@ class TrialFits:
         return Prices(self.method, penalties, 0.0 if self.whole else starts.OPTIMISM)
 
     def default_penalties(self) -> tuple[float, ...]:
-        """Return penalties from about `USUAL_CLUSTERS` clusters, or the most possible, to one
-        cluster."""
+        """Return penalties from about `USUAL_CLUSTERS` clusters, or all possible, to one."""
         most = traverse(self.rows, self.mean, USUAL_CLUSTERS, fewer=True).squared
         if not len(most):
             raise InputError("all rows are equal: there is one cluster at any penalty")

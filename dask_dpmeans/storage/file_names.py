@@ -27,8 +27,7 @@ _STEP = (
 
 
 def is_written(entry: str, arrays: Iterable[str] = ()) -> bool:
-    """Return whether a path in an output is one that is written there, if the output has arrays of
-    these names.
+    """Return whether an output with arrays of these names has files of this path.
 
     Zarr drops the ending of a file that it has written in part.
     """
@@ -50,8 +49,7 @@ def _pattern(arrays: frozenset[str]) -> re.Pattern[str]:
 
 
 def top_or_path(entry: str, arrays: Iterable[str]) -> str:
-    """Return the folder of a foreign file, or its path if the folder is one that this package
-    writes."""
+    """Return the folder of a foreign file, or its path in a folder that this package writes."""
     top = entry.partition("/")[0]
     if top in {"zarr.json", STEPS, TABLES, *arrays}:
         return entry

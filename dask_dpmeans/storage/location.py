@@ -43,8 +43,7 @@ class Location:
         storage_options: Mapping[str, Any] | None = None,
         name: str = "a place",
     ) -> "Location":
-        """Return the location at a path or URL, which an error calls `name`; only URLs have
-        options."""
+        """Return the location at a path or URL, called `name` in errors; only URLs have options."""
         if isinstance(place, Location):
             return place
         text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
@@ -110,8 +109,7 @@ class Location:
             ) from error
 
     def entries(self) -> Iterator[str]:
-        """Yield the relative paths of all files in it, and of links to folders, which are not
-        followed."""
+        """Yield the relative paths of all files and of links to folders, not followed."""
         fs, where = self.files()
         if self.remote:
             if self.names():  # raises if the store does not answer
@@ -125,8 +123,10 @@ class Location:
                 yield os.path.relpath(os.path.join(folder, name), self.url).replace(os.sep, "/")
 
     def remove(self, entries: Iterable[str] | None = None) -> None:
-        """Remove files in it, by default all, and local folders that are then empty; a missing file
-        is no error."""
+        """Remove files, by default all, and local folders that are then empty.
+
+        A missing file is no error.
+        """
         paths = list(self.entries() if entries is None else entries)
         if self.remote:
             self._remove_objects(paths)

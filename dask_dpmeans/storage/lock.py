@@ -113,8 +113,7 @@ class Lock:
         self.beating.start()
 
     def check(self) -> None:
-        """Raise `LockLostError` if another job has taken the lock because this one stood still for
-        too long."""
+        """Raise `LockLostError` if another job took the lock while this one stood still."""
         self.holder.check()
 
     @property
@@ -176,8 +175,7 @@ class Lock:
         return held
 
     def _watch(self, there: dict[str, Any]) -> None:
-        """Wait until the holder has shown no heartbeat for `LEASE` seconds; refuse if it shows
-        one."""
+        """Wait until the holder shows no heartbeat for `LEASE` seconds; refuse if it shows one."""
         end = monotonic() + LEASE
         while monotonic() < end:
             sleep(BEAT / 4)
@@ -233,8 +231,7 @@ class Lock:
 
 
 def read_sign(location: Location) -> dict[str, Any] | None:
-    """Return the last heartbeat of the holder: {} if it is written in part, None if there is no
-    lock."""
+    """Return the last heartbeat of the holder: {} if written in part, None without a lock."""
     fs, where = location.files()
     fs.invalidate_cache()
     try:

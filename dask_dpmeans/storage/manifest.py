@@ -43,8 +43,7 @@ class InputDescription:
         return self.shape[1] if self.columns is None else len(self.columns)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON holds them, without those that are known once the rows were
-        read."""
+        """Return the fields for JSON, without those known only after the rows are read."""
         columns = None if self.columns is None else list(self.columns)
         found = vars(self) | {"shape": list(self.shape), "columns": columns}
         if not self.fingerprint:
@@ -254,8 +253,7 @@ def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, An
 
 @contextmanager
 def malformed_as_corrupt(location: Location, kind: str = "run") -> Iterator[None]:
-    """Turn errors that come of attributes which this package did not write into one error that says
-    so.
+    """Turn errors about attributes that this package did not write into a single clear error.
 
     Raises
     ------

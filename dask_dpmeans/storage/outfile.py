@@ -1,5 +1,4 @@
-"""Local files that are made from a run: they appear when complete, and replace files of this
-package alone."""
+"""Local files made from a run: each appears when complete, and replaces only files of its kind."""
 
 import os
 from collections.abc import Callable
@@ -22,8 +21,10 @@ def checked_target(
     *,
     force: bool,
 ) -> Path:
-    """Return the path to write, if it is free; `is_ours` knows a `what` of this package by its
-    start."""
+    """Return the path to write, if it is free.
+
+    `is_ours` recognizes a `what` of this package by its start.
+    """
     checks.switch("force", force)
     text = os.fspath(out) if isinstance(out, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:

@@ -89,8 +89,7 @@ class Output:
         return mark is not None and "removed" not in mark
 
     def empty(self) -> bool:
-        """Return whether an output was begun there, or in part removed, and nothing is lost without
-        it."""
+        """Return whether an output is only begun or partly removed: nothing is lost without it."""
         mark = self._mark()
         if mark is None or "removed" in mark:
             return mark is not None
@@ -110,8 +109,7 @@ class Output:
         return attributes if marked else None
 
     def kind(self) -> str | None:
-        """Return the kind of the output that is there, was begun or in part removed: "run", "path",
-        "tree" ..."""
+        """Return the kind of the output there, begun or partly removed: "run", "path", ..."""
         attributes = attributes_of(self.location) if self.finished() else self._mark()
         if attributes is None:
             return None
@@ -121,8 +119,7 @@ class Output:
     def check_target(
         self, kind: str, inputs: Sequence[Any], *, force: bool, resume: bool = False
     ) -> None:
-        """Refuse to write over anything but an output of this kind, and that without `force` or
-        `resume`.
+        """Refuse to overwrite anything but an output of this kind with `force` or `resume`.
 
         Raises
         ------
@@ -164,8 +161,10 @@ class Output:
             return Manifest.from_json(attributes)
 
     def finish_with(self, arrays: "NewArrays", attributes: Mapping[str, Any]) -> None:
-        """Write the metadata of the root, with which the output is finished; remove the mark of all
-        but runs."""
+        """Write the metadata of the root, which finishes the output.
+
+        The mark is removed, except of runs.
+        """
         write_root(
             self.location, {MARKER: dict(attributes), CONTENTS: arrays.contents}, arrays.names
         )
@@ -179,8 +178,7 @@ class Output:
 
     @contextmanager
     def open(self, kind: str) -> Iterator["FinishedOutput"]:
-        """Open a finished output of some kind; malformed attributes that are met inside are an
-        error that says so.
+        """Open a finished output of some kind; malformed attributes met inside raise a clear error.
 
         Raises
         ------
@@ -307,8 +305,7 @@ def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
 
 
 def _without_mark(entries: Iterable[str]) -> list[str]:
-    """Return the files of an output but the mark and the lock, which another thread may be
-    writing."""
+    """Return the files of an output except the mark and the lock, which may change meanwhile."""
     return [entry for entry in entries if entry != MARK and entry.partition(".")[0] != LOCK]
 
 

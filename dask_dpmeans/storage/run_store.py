@@ -81,8 +81,7 @@ class RunStore(Output):
 
 
 def _known_sizes(manifest: ResultManifest) -> dict[str, int]:
-    """Return the sizes that the manifest of a run tells; features that were learned may be any
-    number."""
+    """Return the sizes in the manifest of a run; the number of learned features is not known."""
     given = manifest.input
     sizes = {"row": given.shape[0], "column": given.n_columns, "group": given.n_groups}
     if not manifest.learned_features:

@@ -1,7 +1,7 @@
-"""The steps of a run: each is written, then committed by one write, so that a stopped fit goes on
-from the last one."""
+"""The steps of a run: each is written, then committed by one write, so that a fit can resume."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.engine.checkpoints import state_of, values_of
-from dask_dpmeans.engine.history import History
+from dask_dpmeans.engine.history import History, Record
 from dask_dpmeans.errors import CorruptStoreError, LockLostError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.storage.arrays import (
@@ -37,8 +37,7 @@ class StepLog:
     """The location of the output."""
 
     def run_name(self) -> str:
-        """Return the name that tells the run from those that were begun there before or after
-        it."""
+        """Return the name that tells the run from runs that were begun there before or after it."""
         return str(attributes_of(self.location / STEPS).get("run"))
 
     def committed(self) -> int:
@@ -66,7 +65,7 @@ class StepLog:
         return self.location / f"{STEPS}/{number:06d}"
 
     def commit(
-        self, state: Any, history: History, converged: bool, job: str = "", run: str | None = None
+        self, state: Any, history: Sequence[Record], converged: bool, job: str = "", run: str | None = None
     ) -> None:
         """Write a state and the history up to it, commit them in one write, and remove older states.
 
@@ -102,13 +101,13 @@ class StepLog:
         if self.run_name() == run:  # else the older steps belong to a new run
             self._remove_older(state.step)
 
-    def _write_step(self, step: Location, state: Any, history: History, run: str) -> dict[str, str]:
+    def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> dict[str, str]:
         """Write the arrays of a step; return the digests of their contents."""
         values = values_of(state)
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
         state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
-        return {"state": state_content, "history": write(step / "history", history.table())}
+        return {"state": state_content, "history": write(step / "history", History(history).table())}
 
     def restore(self, kind: type[State]) -> tuple[State, History, bool]:
         """Return the last committed state, its history, and whether it is the end."""
@@ -147,8 +146,7 @@ class StepLog:
         self.location.remove(entry for entry in entries if entry != commit and is_written(entry))
 
     def checkpoints(self, holder: Holder | None = None) -> "CheckpointFiles":
-        """Return the store of checkpoints, which are kept until a step is committed or the output
-        is finished.
+        """Return the store of checkpoints, kept until the next step or the finished output.
 
         Nothing is saved once another job than `holder` has the lock.
         """

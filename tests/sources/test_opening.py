@@ -8,10 +8,10 @@ import pytest
 import zarr
 
 from dask_dpmeans import DPMeans, fit, predict
+from dask_dpmeans.api.loading import read_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.sources import OpenedPath, as_source
 from dask_dpmeans.sources.safety import checked_store
-from dask_dpmeans.storage.run_store import RunStore
 
 N = 64
 
@@ -73,6 +73,6 @@ def test_a_run_keeps_the_path_of_an_input_that_was_open_already(rows, tmp_path):
     data = str(rows[0])
     opened = OpenedPath(data, zarr.open_array(data, mode="r"))
     fit(opened, tmp_path / "run.zarr", DPMeans(4.0), threads=1)
-    kept = RunStore.at(tmp_path / "run.zarr").result().manifest["sources"]
+    kept = read_run(tmp_path / "run.zarr").manifest.sources
     assert kept == {"data": data, "groups": None, "sample_weight": None}
     assert as_source(opened, threads=1).identity == as_source(data, threads=1).identity

@@ -117,8 +117,7 @@ def density(
 
 
 def edge(source: RowSource, predict: Kernel, penalty: float) -> tuple[int, int]:
-    """Count the rows near the radius (squared distance above 0.9 x penalty), and the rows beyond
-    it.
+    """Count the rows near the radius (squared distance > 0.9 x penalty), and the rows beyond it.
 
     Rows of weight below 1 may lie anywhere, and are not counted.
 

@@ -1,5 +1,6 @@
-"""Graph cuts with a price for a cluster (Kulis & Jordan 2012, section 5.2), by merges and moves of
-exact gain.
+"""Graph cuts with a price for a cluster, by merges and moves of exact gain.
+
+The objective is from Kulis & Jordan 2012, section 5.2.
 
 Cut + penalty * k is the objective of weighted kernel DP-means for a kernel made of the graph
 (theorem 5.3), so that links alone judge a clustering and its changes.  A cut is 0 at k = 1, so one

@@ -1,5 +1,4 @@
-"""A cut of a graph plus a price for each cluster: the objective of methods on graphs (Kulis &
-Jordan 2012, 5.2)."""
+"""Objective for graphs: a cut plus a price for each cluster (Kulis & Jordan 2012, 5.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -82,15 +81,16 @@ class CutMethod:
         return replace(self, seed=seed)
 
     def inspect(self, source: Source) -> GraphSummary:
-        """Return degrees and loops of the nodes; `InputError` if the input is no undirected graph:
-        one pass."""
+        """Return degrees and loops of the nodes, in one pass.
+
+        Raise `InputError` if the input is not an undirected graph.
+        """
         found = source.fold(Inspection(), name="inspect")
         check_graph(found, source.plan.n_rows)
         return found
 
     def masses(self, found: GraphSummary) -> Float64Array:
-        """Return (n,), masses of the nodes: degrees under the normalized cut, 1 under the ratio
-        cut."""
+        """Return the masses of the nodes, (n,): degrees, or 1 for the ratio cut."""
         if self.normalized:
             return found.degrees
         return np.ones(len(found.degrees))
@@ -129,8 +129,10 @@ class CutMethod:
         return fsum(self.cuts(totals)) + LinearPrice(self.penalty).of(k)
 
     def little(self, before: float, after: float, inertias: Float64Array, parts: int = 1) -> bool:
-        """Return whether the objective fell by less than tol / parts of cut + |penalty| k;
-        `inertias` are (k,)."""
+        """Return whether the objective fell by less than tol / parts of cut + |penalty| k.
+
+        `inertias` are (k,).
+        """
         scale = fsum(inertias) + abs(self.penalty) * len(inertias)
         return before - after < self.tol / parts * scale
 

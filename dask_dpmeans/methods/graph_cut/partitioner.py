@@ -105,8 +105,10 @@ class Partitioner:
         return before
 
     def contract(self, labels: Labels, masses: Float64Array) -> csr_array:
-        """Return the (k, k) graph between clusters of masses (k,): one pass.  Of too many links it
-        drops the lightest."""
+        """Return the graph between clusters, (k, k), of masses (k,): one pass.
+
+        Of too many links it drops the lightest.
+        """
         k = len(masses)
         most = max(MIN_LINKS, MAX_LINKS // k)
         reduction = Contraction(labels, masses, self.method.normalized, most)
@@ -118,8 +120,7 @@ class Partitioner:
     # Merges
 
     def merge(self, before: Partition, goal: int) -> tuple[Partition, int]:
-        """Merge clusters while that gains and more than `goal` are left; return how many
-        disappeared as well."""
+        """Merge clusters while that gains and k > `goal`; return how many are gone."""
         masses = before.totals.masses
         clusters = self._merge_all(self.contract(before.labels, masses), masses, goal)
         merged = len(masses) - int(clusters.max()) - 1
@@ -244,8 +245,10 @@ class Partitioner:
     def _merge_to_halves(
         self, graph: csr_array, masses: Float64Array, owners: IndexArray
     ) -> IndexArray:
-        """Merge parts within their clusters, (parts,) owners, to at most two each; return the
-        halves."""
+        """Merge parts of owners, (parts,), within their clusters to at most two each.
+
+        Return the halves.
+        """
         labels = np.arange(len(owners))
         while True:
             done = np.bincount(owners)[owners] <= 2
@@ -280,8 +283,7 @@ class Partitioner:
         return before
 
     def _regroup(self, parts: Labels, owners: IndexArray) -> IndexArray:
-        """Return (pieces,), the best clusters of pieces, (n,) labels, which start in the clusters
-        `owners`."""
+        """Return the best clusters, (pieces,), of pieces with labels (n,) and `owners`."""
         m, linked = len(owners), parts >= 0
         masses = total(parts[linked].astype(np.intp), self.masses[linked], m)
         reduction = Contraction(parts, masses, self.method.normalized, m)
@@ -297,8 +299,7 @@ def join_stars(
     most: int,
     random: np.random.Generator,
 ) -> IndexArray:
-    """Return (k,), numbers after at most `most` random willing clusters have joined partners that
-    stay."""
+    """Return numbers, (k,), after at most `most` willing clusters joined partners that stay."""
     joint = np.arange(len(partner))
     goes = np.zeros(len(partner), np.bool_)
     goes[willing] = random.random(len(willing)) < 0.5
@@ -309,8 +310,9 @@ def join_stars(
 
 
 def mutual_partners(willing: IndexArray, partner: IndexArray, gains: Float64Array) -> IndexArray:
-    """Return the willing clusters, (w,), that are their best partner's best; the one of greatest
-    gain if none is.
+    """Return the willing clusters, (w,), that are their best partner's best.
+
+    If there are none, return the one with the greatest gain.
 
     `partner` and `gains` are (k,), the best partner of each cluster and what the merge gains.
     """
@@ -334,8 +336,10 @@ def relabel_nodes(labels: Labels, numbers: IndexArray | Labels) -> Labels:
 
 
 def intersect(labels: Labels, cuts: Labels | IndexArray) -> tuple[Labels, IndexArray]:
-    """Return (n,) the parts that other clusters, `cuts`, cut from clusters, and the cluster of each
-    part, (parts,)."""
+    """Return the parts, (n,), into which `cuts` divide clusters.
+
+    Also return the cluster of each part, (parts,).
+    """
     k, linked = int(labels.max()) + 1, labels >= 0
     keys = cuts[linked].astype(np.int64) * k + labels[linked]
     pairs, numbers = np.unique(keys, return_inverse=True)

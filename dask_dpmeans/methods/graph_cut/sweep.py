@@ -1,5 +1,6 @@
-"""Algorithm 1 on a graph: weighted kernel DP-means from one cluster (Kulis & Jordan 2012, section
-5.2).
+"""Algorithm 1 on a graph: weighted kernel DP-means (Kulis & Jordan 2012, section 5.2).
+
+It starts from one cluster.
 
 Nodes go to the nearest mean, all at once, and open clusters if weight * distance^2 > lambda = sigma
 + price, with the kernel and the weights of theorem 5.3.  The objective of the clusters is cut +
@@ -108,8 +109,10 @@ class Method(CutMethod):
         )
 
     def sigma(self, found: GraphSummary) -> float:
-        """Return the least sigma for which Gershgorin's circles prove the kernel positive
-        semidefinite."""
+        """Return the least sigma that makes the kernel positive semidefinite for sure.
+
+        Gershgorin's circles prove it.
+        """
         if self.normalized:
             linked = found.degrees > 0
             return max(0.0, 1.0 - 2.0 * float((found.loops[linked] / found.degrees[linked]).min()))

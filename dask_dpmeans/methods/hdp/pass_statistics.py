@@ -134,8 +134,7 @@ class PassStatistics:
         return self._halves(self.scan.halves.moments.inertias)
 
     def _halves(self, values: Float64Array) -> Float64Array:
-        """Spread values (h, ...) of the halves that have rows over two halves of each use, (m, 2,
-        ...)."""
+        """Spread values, (h, ...), of halves that have rows over two halves a use, (m, 2, ...)."""
         known, positions = self._half_positions
         spread_out = np.zeros((2 * self.m, *values.shape[1:]))
         spread_out[positions] = values[known]
@@ -143,8 +142,7 @@ class PassStatistics:
 
     @cached_property
     def _half_positions(self) -> tuple[BoolArray, Int64Array]:
-        """Which scanned halves (h,) belong to uses with weight, and their positions among 2 * m
-        halves."""
+        """Which scanned halves, (h,), have uses with weight, and their positions among 2 * m."""
         uses, sides = np.divmod(self.scan.halves.uses, 2)
         positions = np.minimum(np.searchsorted(self.sweep.use_numbers, uses), self.m - 1)
         known = self.sweep.use_numbers[positions] == uses
@@ -163,8 +161,7 @@ class PassStatistics:
 
     @cached_property
     def losses(self) -> Float64Array:
-        """(m,), what giving up a use adds to the squared error; infinite if it is the only use of
-        its set."""
+        """(m,), squared error added if a use is given up; infinite for the only use of its set."""
         losses = self.scan.losses
         values: Float64Array = losses.values[np.searchsorted(losses.keys, self.sweep.use_numbers)]
         return values
@@ -237,8 +234,7 @@ class PassStatistics:
 
     @cached_property
     def splits(self) -> Splits:
-        """The best split of each center: between its uses, or by the rows as its children divide
-        them."""
+        """The best split of each center: between its uses, or by its two children."""
         uses, rows = self.splits_between_uses, self.splits_by_rows
         by_rows = (rows.gains > uses.gains)[self.centers_of, np.newaxis]
         second = np.where(by_rows, rows.second, uses.second[:, np.newaxis])
@@ -330,13 +326,14 @@ class CenterHalves:
         return np.logical_and(self.weights[:, 0] > 0, self.weights[:, 1] > 0)
 
     def squared_distances(self, points: Float64Array, centers: Int64Array) -> list[Float64Array]:
-        """Return squared distances (...,) of points (..., d) to the first and to the second half of
-        their centers."""
+        """Return squared distances, (...,), of points, (..., d), to both halves of centers."""
         return [((points - self.means[centers, side]) ** 2).sum(axis=-1) for side in (0, 1)]
 
     def savings(self, center_means: Float64Array) -> Float64Array:
-        """Return (g,), the squared error that two means save over one, (g, d); -inf if a half has
-        no weight."""
+        """Return the squared error, (g,), that two means save over one, (g, d).
+
+        It is -inf if a half has no weight.
+        """
         offsets = self.means - center_means[:, np.newaxis]
         saved = (self.weights * (offsets**2).sum(axis=2)).sum(axis=1)
         return np.where(self.both, saved, -np.inf)

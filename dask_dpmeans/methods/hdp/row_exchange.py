@@ -56,8 +56,7 @@ class Members:
         return inertia + self.prices.local * n_uses + self.prices.opening * len(means)
 
     def changes(self, labels: Int64Array) -> Float64Array:
-        """Return (n, k + 1), changes of eq. 2 if one row moves to each cluster or, last, to a new
-        one.
+        """Return changes of eq. 2, (n, k + 1), if a row moves to each cluster or, last, a new one.
 
         The change is infinite for the row's own cluster.
         """

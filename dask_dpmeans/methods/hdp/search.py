@@ -78,8 +78,9 @@ class Method(SearchParameters):
         return replace(self, seed=seed)
 
     def step(self, source: Source, state: State) -> State:
-        """Do passes and their moves until eq. 2 falls; if no move gains enough, return the first
-        lower trial.
+        """Do passes and their moves until eq. 2 falls.
+
+        If no move gains enough, return the first lower trial.
 
         While centers stand still, their children go on and may find a split.
         """
@@ -103,8 +104,10 @@ class Method(SearchParameters):
         return not (after.associations or after.opened.size or fell)
 
     def _lowest_start(self, source: Source, state: State) -> State:
-        """Return the lowest of several starts, each after a few passes of moves: no higher than
-        Algorithm 2."""
+        """Return the lowest of several starts, each after some passes of moves.
+
+        It is no higher than Algorithm 2.
+        """
         ends = list[TrialEnd]()
         for start in starts(self, source, state):
             target = min((end.objective for end in ends), default=math.inf)
@@ -116,8 +119,7 @@ class Method(SearchParameters):
         return replace(self._state_of(best), step=1, rows_read=state.rows_read)
 
     def _after_trials(self, source: Source, found: PassStatistics, after: State) -> State:
-        """Return the end of the first trial that is lower, or else the state after exchanges of
-        rows."""
+        """Return the end of the first lower trial, or else the state after exchanges of rows."""
         n, rows_read = source.plan.n_rows, after.rows_read
         least_share = -math.inf
         if n > EXCHANGE_ROWS:
@@ -137,8 +139,7 @@ class Method(SearchParameters):
         return self._after_exchange(source, replace(after, associations=0, rows_read=rows_read))
 
     def _run_trial(self, source: Source, state: State, target: float = math.inf) -> TrialEnd:
-        """Return the lowest of a few passes of moves from a state; give up early if the target is
-        out of reach.
+        """Return the lowest of some passes of moves; stop early if the target is out of reach.
 
         `max_clusters` counts only when a trial is accepted.
         """
@@ -166,8 +167,10 @@ class Method(SearchParameters):
         return replace(end, rows_read=trial.rows_read)
 
     def _after_exchange(self, source: Source, after: State) -> State:
-        """Return the state after exchanges of single rows if these lower eq. 2 and rows are few,
-        else `after`."""
+        """Return the state after exchanges of single rows, or `after`.
+
+        Exchanges need few rows, and must lower eq. 2.
+        """
         n = source.plan.n_rows
         if n > EXCHANGE_ROWS or n * after.means.size > EXCHANGE_WORK:
             return after

@@ -20,8 +20,7 @@ from dask_dpmeans.methods.hdp.state import Uses
 
 
 def starts(method: SearchParameters, source: Source, state: State) -> Iterator[State]:
-    """Yield the end of Algorithm 2, then the ends of pooled searches; `rows_read` counts each
-    alone."""
+    """Yield the end of Algorithm 2, then ends of pooled searches; `rows_read` counts each alone."""
     limits = method.max_iter, method.tol, method.max_clusters
     *_, last = iterate(source, batch.Method(method.local_penalty, method.global_penalty, *limits))
     local = last.state.local
@@ -58,8 +57,10 @@ def _prices(method: SearchParameters, n_sets: int) -> list[float]:
 def _from_pooled(
     method: SearchParameters, source: Source, state: State, end: PooledState, rows_read: int
 ) -> State:
-    """Return the start at the centers of a pooled search, each used by the sets whose rows are
-    nearest to it."""
+    """Return the start at the centers of a pooled search.
+
+    Each center is used by the sets whose rows are nearest to it.
+    """
     keys = source.fold(NearestUses(Centers(end.centers)), name="uses")
     uses = Uses(*np.divmod(keys, len(end.centers)))
     return method.start_at(state, end.centers, uses, rows_read + source.plan.n_rows)

@@ -1,5 +1,4 @@
-"""State of a fit of several data sets: shared centers, local clusters, and the progress of the
-search."""
+"""State of a fit of several data sets: global centers, local clusters, progress of the search."""
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum

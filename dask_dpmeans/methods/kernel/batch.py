@@ -1,5 +1,4 @@
-"""Weighted kernel DP-means: Algorithm 1 in the space of a kernel function (Kulis & Jordan 2012,
-section 5.2).
+"""Weighted kernel DP-means: Algorithm 1 with a kernel function (Kulis & Jordan 2012, section 5.2).
 
 Only inner products of rows, K_ij, are known there, so that a center is given by the numbers of its
 members.  A sweep compares each row with all others, in the tasks that have the rows in memory; the
@@ -286,8 +285,7 @@ class Parameters:
         )
 
     def _check_size(self, largest: float) -> None:
-        """Refuse similarities, up to `largest` of a row with itself, that lose too much to
-        rounding."""
+        """Refuse similarities, up to `largest` of a row with itself, that rounding would spoil."""
         if FINEST * largest > self.penalty:
             raise InputError(
                 f"the kernel reaches {largest:g}, whose rounding hides squared distances of "

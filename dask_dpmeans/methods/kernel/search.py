@@ -1,5 +1,4 @@
-"""The search for the lowest objective of exact kernel DP-means: moves judged by sums of
-similarities.
+"""Search for the lowest objective of exact kernel DP-means, by moves and sums of similarities.
 
 It begins with the sweeps of Algorithm 1, so that it never ends above them.  Once these have
 settled, single rows move by their exact effect on the objective, many at a time if they do not
@@ -157,8 +156,7 @@ class Neighborhood:
                 yield Candidate(labels, rounds, 3)
 
     def _move_rows(self) -> Labels | None:
-        """Return the clusters after moves of single rows that do not touch, the best first: one
-        pass."""
+        """Return the clusters after disjoint moves of single rows, the best first: one pass."""
         partition, totals = self.centers.partition, self.centers.totals
         k, price = partition.k, self.method.penalty
         least = least_gain(price, np.array([np.abs(totals / partition.sizes).max()]))
@@ -211,8 +209,10 @@ class Neighborhood:
         return renumbered(self.source.fold(reduction, name="pieces"))
 
     def _search_pieces(self, pieces: Labels, rounds: int) -> Labels | None:
-        """Return the clusters after a search of pieces, (n,); None if it gains too little: one
-        pass."""
+        """Return the clusters, (n,), after a search of pieces: one pass.
+
+        Return None if it gains too little.
+        """
         before, m = self.centers.partition, int(pieces.max()) + 1
         parts = Partition(pieces, before.weights, m)
         links = self.source.fold(GroupSimilarities(self.centers.gram, parts, parts), name="between")
@@ -248,8 +248,10 @@ class Candidate(NamedTuple):
 
 
 def disjoint_moves(moves: RowMoves, labels: Labels, k: int) -> IndexArray:
-    """Return positions of moves, the greatest gains first, that share no clusters; `labels` are
-    (n,)."""
+    """Return positions, (m,), of moves that share no clusters, the greatest gains first.
+
+    `labels` are (n,).
+    """
     free, chosen = np.ones(k + 1, np.bool_), []
     for position in np.argsort(-moves.gains, kind="stable").tolist():
         owner, target = labels[moves.rows[position]], moves.targets[position]

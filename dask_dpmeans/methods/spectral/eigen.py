@@ -79,8 +79,9 @@ def select_pairs(
 
 
 def lanczos(matrix: Any, penalty: float, most: int, seed: int) -> tuple[Float64Array, Float64Array]:
-    """Return eigenvalues, (r,), and eigenvectors, (n, r), by Lanczos: all above the penalty, or
-    some below.
+    """Return eigenvalues, (r,), and eigenvectors, (n, r), by Lanczos.
+
+    These are all above the penalty, or some below.
 
     One Krylov space has one vector of each eigenspace, so that Lanczos may miss copies of an
     eigenvalue, such as the 1 of each component of a graph.  Each round starts from another random

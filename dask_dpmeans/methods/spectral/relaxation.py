@@ -83,8 +83,7 @@ class Spectrum:
             )
 
     def axes(self, matrix: Float64Array, landmarks: Float64Array | None, columns: int) -> Axes:
-        """Return axes with the matrix, (a, r), for rows of `columns` columns and landmarks, (l,
-        columns)."""
+        """Return axes with the matrix, (a, r), for rows and landmarks, (l, columns)."""
         gamma = 0.0
         if landmarks is not None:
             gamma = self.gamma or 1.0 / columns
@@ -108,8 +107,10 @@ class Embedding:
 
 
 def relaxed_objective(eigenvalues: Float64Array, penalty: float) -> float:
-    """Return tr Y'(K - penalty I)Y for the eigenvalues above the penalty, (r,): no partition
-    exceeds it."""
+    """Return tr Y'(K - penalty I)Y for the eigenvalues above the penalty, (r,).
+
+    No partition exceeds it.
+    """
     return math.fsum(eigenvalues - penalty)
 
 
@@ -125,8 +126,7 @@ def linear(source: Source, asked: Spectrum) -> Embedding:
 
 
 def nystroem(source: Source, asked: Spectrum, seed: int) -> Embedding:
-    """Return the embedding of the Gaussian kernel matrix, approximated if there are more rows than
-    landmarks.
+    """Return the embedding of the Gaussian kernel matrix, approximate for more rows than landmarks.
 
     Landmarks L are random rows.  K(X, L) K(L, L)^-1 K(L, X) is exact if they are all rows (Williams
     & Seeger 2001).  Its eigenvectors follow from products of the columns of K(X, L) K(L, L)^-1/2.

@@ -236,10 +236,11 @@ class CentersMixin(NearestCenterMixin):
     def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
         """Cluster the rows of X.
 
-        Parameters ---------- X : (n, d) NumPy array, scipy.sparse array, Dask array (of either) or
-        DataFrame, ``zarr.Array``
-            Or a ``zarr.Group`` of CSR rows.  With a precomputed kernel or affinity, the matrix (n,
-            n).
+        Parameters
+        ----------
+        X : (n, d) NumPy array, scipy.sparse array, Dask array or DataFrame, or ``zarr.Array``
+            A Dask array may have sparse chunks, and a ``zarr.Group`` may store CSR rows.  With a
+            precomputed kernel or affinity, X is the matrix, (n, n).
         y : ignored
         sample_weight : (n,), optional
             Weights >= 0.  A row of weight w opens a cluster iff min(1, w) times its squared

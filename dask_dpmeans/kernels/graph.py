@@ -7,8 +7,7 @@ inside, counted from both ends.  Then
     normalized cut   (deg(c) - links(c, c)) / deg(c)
     ratio cut        (deg(c) - links(c, c)) / |c|
 
-are a cluster's part of the cut.  Up to a constant both objectives are price * k - sum of kept(c) /
-mass(c):
+are a cluster's part of the cut.  Up to a constant the objective is price * k - sum(kept / mass):
 
     normalized cut   kept = links(c, c),            mass = deg(c),   price = 1 + penalty
     ratio cut        kept = links(c, c) - deg(c),   mass = |c|,      price = penalty
@@ -28,7 +27,7 @@ from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.moments import total
 
-Element = TypeVar("Element", np.float64, np.int64)
+Number = TypeVar("Number", np.float64, np.int64)
 
 LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
@@ -61,22 +60,17 @@ class PartialTotals(NamedTuple):
 
     def spread(self, clusters: IndexArray) -> Totals:
         """Return totals of more clusters, ascending, (s,), with 0 for the others."""
-        positions = np.searchsorted(clusters, self.clusters)
-        some, s = self.totals, len(clusters)
-        return Totals(
-            _spread(some.kept, positions, s),
-            _spread(some.masses, positions, s),
-            _spread(some.sizes, positions, s),
-        )
+        positions, s = np.searchsorted(clusters, self.clusters), len(clusters)
+        floats = self.totals.kept, self.totals.masses
+        kept, masses = (_spread(values, positions, s) for values in floats)
+        return Totals(kept, masses, _spread(self.totals.sizes, positions, s))
 
     def whole(self, k: int) -> Totals:
         """Return totals of all k clusters."""
         return self.spread(np.arange(k))
 
 
-def _spread(
-    values: npt.NDArray[Element], positions: IndexArray, length: int
-) -> npt.NDArray[Element]:
+def _spread(values: npt.NDArray[Number], positions: IndexArray, length: int) -> npt.NDArray[Number]:
     spread = np.zeros(length, values.dtype)
     spread[positions] = values
     return spread

@@ -20,8 +20,11 @@ def merge(centers: Float64Array, weights: Float64Array, penalty: float) -> Index
     weights : (k,), > 0
     penalty : in squared units of the centers times weight
 
-    Returns ------- (k,), for each cluster the lowest number in its group.  Of pairs with the same
-    cost, the pair with the lowest numbers is merged first.
+    Returns
+    -------
+    (k,), for each cluster the lowest number in its group
+
+    Of pairs with the same cost, the pair with the lowest numbers is merged first.
     """
     groups = np.arange(len(weights))
     loop = select_loop(_merge_cheapest_compiled, merge_cheapest)

@@ -380,7 +380,7 @@ def test_a_dask_array_that_does_not_fit_gives_the_same_bytes_after_a_warning(dra
         0.1 * spread(rows),
     )
     with pytest.warns(
-        UserWarning, match=r"each pass computes it anew\. Call persist\(\) on it where it fits"
+        UserWarning, match=r"each pass computes it anew\. Call persist\(\) on it if it fits"
     ):
         source = as_source(
             lazy, weights, threads=1, block_rows=BLOCK_ROWS, memory_limit=2 * rows.nbytes

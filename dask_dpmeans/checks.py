@@ -20,16 +20,18 @@ MOST = 2**63
 def switch(name: str, value: object) -> bool:
     """Return a parameter that is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be True or False, got {shown(value)}")
+        raise InputError(f"{name} must be True or False, got {describe_value(value)}")
     return bool(value)
 
 
 def integer(name: str, value: object, least: int = 1, or_none: str = "") -> int:
     """Return an integer >= `least`; the message about others ends with `or_none`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise InputError(f"{name} must be an integer >= {least}{or_none}, got {shown(value)}")
+        raise InputError(
+            f"{name} must be an integer >= {least}{or_none}, got {describe_value(value)}"
+        )
     if int(value) >= MOST:
-        raise InputError(f"{name} must be an integer below 2**63, got {shown(value)}")
+        raise InputError(f"{name} must be an integer below 2**63, got {describe_value(value)}")
     return int(value)
 
 
@@ -39,14 +41,16 @@ def number(name: str, value: object, condition: str = "> 0", or_none: str = "") 
     holds = {"> 0": found > 0, ">= 0": found >= 0, "": True}[condition]
     if not (math.isfinite(found) and holds):
         wanted = f"a finite number {condition}".rstrip()
-        raise InputError(f"{name} must be {wanted}{or_none}, got {shown(value)}")
+        raise InputError(f"{name} must be {wanted}{or_none}, got {describe_value(value)}")
     return found
 
 
 def choice(name: str, value: object, among: Collection[str]) -> str:
     """Return one of some names."""
     if not (isinstance(value, str) and value in among):
-        raise InputError(f"{name} must be one of {', '.join(map(repr, among))}, got {shown(value)}")
+        raise InputError(
+            f"{name} must be one of {', '.join(map(repr, among))}, got {describe_value(value)}"
+        )
     return str(value)
 
 
@@ -54,7 +58,7 @@ def instance(name: str, value: object, kind: type, found_by: str) -> None:
     """Refuse a value that is not of the class that the function `found_by` returns."""
     if not isinstance(value, kind):
         wanted = f"a {kind.__name__}, as {found_by} returns it"
-        raise InputError(f"{name} must be {wanted}, got {shown(value)}")
+        raise InputError(f"{name} must be {wanted}, got {describe_value(value)}")
 
 
 def no_matrix(name: str, data: object) -> None:
@@ -75,7 +79,7 @@ def as_float(value: object) -> float:
         return math.nan
 
 
-def shown(value: object, most: int = 100) -> str:
+def describe_value(value: object, most: int = 100) -> str:
     """Return the `repr` of a value in one line, cut to `most` characters."""
     try:
         text = " ".join(repr(value).split())

@@ -6,10 +6,10 @@ USER, QUERY = re.compile(r"(?<=://)[^/\s]+@"), re.compile(r"(\b\w+://[^\s?'\"]+)
 """User and password in a URL, and its query, which may contain a signature."""
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return a text without the credentials of the URLs in it.
 
-    >>> redacted("no array at https://me:secret@host/rows?token=abc 'and so on'")
+    >>> redact("no array at https://me:secret@host/rows?token=abc 'and so on'")
     "no array at https://***@host/rows?*** 'and so on'"
     """
     return QUERY.sub(r"\1?***", USER.sub("***@", text))
@@ -26,7 +26,7 @@ def of_store(error: BaseException) -> bool:
 
 class _RedactedError(Exception):
     def __init__(self, message: str) -> None:
-        super().__init__(redacted(message))
+        super().__init__(redact(message))
 
 
 class InputError(_RedactedError, ValueError):

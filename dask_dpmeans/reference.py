@@ -260,21 +260,21 @@ def halves(box: Box) -> tuple[Box, Box]:
     low, high = box.low[j], box.high[j]
     middle = min(max(box.center[j], low), high)  # rounding may have moved a mean out of its box
     left = Box(
-        replaced(box.center, j, (middle + low) / 2.0),
+        replace_value(box.center, j, (middle + low) / 2.0),
         box.weight * ((middle - low) / widths[j]),
         box.low,
-        replaced(box.high, j, middle),
+        replace_value(box.high, j, middle),
     )
     right = Box(
-        replaced(box.center, j, (middle + high) / 2.0),
+        replace_value(box.center, j, (middle + high) / 2.0),
         box.weight * ((high - middle) / widths[j]),
-        replaced(box.low, j, middle),
+        replace_value(box.low, j, middle),
         box.high,
     )
     return left, right
 
 
-def replaced(values: Row, place: int, value: float) -> list[float]:
+def replace_value(values: Row, place: int, value: float) -> list[float]:
     """Return the values with another one at a position."""
     return [*values[:place], value, *values[place + 1 :]]
 

@@ -11,22 +11,19 @@ MOST = 60
 """Characters of a value in a repr."""
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with its noun.
 
-    >>> counted(1, "shard"), counted(1000, "shard")
+    >>> format_count(1, "shard"), format_count(1000, "shard")
     ('1 shard', '1,000 shards')
     """
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def figures(values: ArrayLike, digits: int = 6) -> list[str]:
+def format_column(values: ArrayLike, digits: int = 6) -> list[str]:
     """Format the numbers of a column, all whole with separators or all to some digits.
 
-    >>> figures([1055.0, 3.0]), figures([1055.372, 3.0])
-    (['1,055', '3'], ['1055.37', '3'])
-
-    >>> figures([1055.0, 3.0]), figures([1055.372, 3.0])
+    >>> format_column([1055.0, 3.0]), format_column([1055.372, 3.0])
     (['1,055', '3'], ['1055.37', '3'])
     """
     numbers = np.asarray(values, np.float64).tolist()
@@ -35,7 +32,7 @@ def figures(values: ArrayLike, digits: int = 6) -> list[str]:
     return [f"{number:.{digits}g}" for number in numbers]
 
 
-def brief(result: object) -> str:
+def short_repr(result: object) -> str:
     """Return the `repr` of a dataclass or a named tuple, with arrays and long values cut.
 
     >>> from typing import NamedTuple
@@ -43,7 +40,7 @@ def brief(result: object) -> str:
     ...     penalty: float
     ...     penalties: np.ndarray
     ...     tried: tuple
-    >>> brief(Found(4.0, np.zeros((3, 2)), ((1.0, 3),) * 99))
+    >>> short_repr(Found(4.0, np.zeros((3, 2)), ((1.0, 3),) * 99))
     'Found(penalty=4.0, penalties=<float64 (3, 2)>, tried=<tuple of 99>)'
     """
     names = getattr(result, "_fields", None) or getattr(result, "__dataclass_fields__", {})

@@ -491,7 +491,10 @@ def test_wrong_use_of_penalty_and_path_exits_2(
         (["empty.npy", "run.zarr", "--penalty", 1], "empty.npy cannot be read as a .npy file"),
         (["{data}", "run.zarr", "--penalty", 1, "--memory-limit", "much"], "'much' is not a size"),
         (["{data}", "run.zarr", "--penalty", 1, "--resume", "--force"], "give one of them"),
-        (["{data}", "run.zarr", "--penalty", 1, "--init", "data.zarr"], "holds no run of this package"),
+        (
+            ["{data}", "run.zarr", "--penalty", 1, "--init", "data.zarr"],
+            "holds no run of this package",
+        ),
         (
             [
                 "{data}",
@@ -1048,7 +1051,9 @@ def test_a_checkpoint_is_put_into_nothing_of_others(data: str, tmp_path: Path) -
     ):
         result = call(*command)
         assert result.exit_code == 2
-        assert "is not an output of this package, so it is never removed" in " ".join(result.output.split())
+        assert "is not an output of this package, so it is never removed" in " ".join(
+            result.output.split()
+        )
     with pytest.raises(InputError, match="is not an output of this package"):
         penalty_path(data, [9.0], checkpoint=folder)
     assert [path.name for path in folder.iterdir()] == ["thesis.txt"]

@@ -24,7 +24,7 @@ from dask_dpmeans import (
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli.tables import run_table
 from dask_dpmeans.report import page
-from dask_dpmeans.storage.arrays import CONTENTS, MARKER, read, signed, write
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, read, sign_attributes, write
 from dask_dpmeans.storage.location import Location
 
 FOREIGN = [
@@ -111,7 +111,7 @@ def test_a_forged_attribute_is_an_error_of_ours_or_a_result(run: Path, tmp_path:
                     del inside[path[-1]]
                 else:
                     inside[path[-1]] = foreign
-                forged["attributes"] = signed(forged["attributes"])
+                forged["attributes"] = sign_attributes(forged["attributes"])
                 root.write_text(json.dumps(forged))
                 check(run, tmp_path / "out.zarr", f"{'.'.join(path)}={foreign!r}")
                 if (tmp_path / "out.zarr").exists():
@@ -149,7 +149,7 @@ def test_a_forged_array_is_an_error_of_ours_or_a_result(run: Path, tmp_path: Pat
             choices = list(others(values))
             for number, other in enumerate(random.sample(choices, min(2 * FEW, len(choices)))):
                 root["attributes"][CONTENTS][name] = write(place, other, attributes=attributes)
-                root["attributes"] = signed(root["attributes"])
+                root["attributes"] = sign_attributes(root["attributes"])
                 (run / "zarr.json").write_text(json.dumps(root))
                 check(
                     run,
@@ -187,7 +187,7 @@ def test_the_error_names_the_attribute(path: tuple[str, ...], value: Any, tmp_pa
     for key in path[:-1]:
         inside = inside[key]
     inside[path[-1]] = value
-    forged["attributes"] = signed(forged["attributes"])
+    forged["attributes"] = sign_attributes(forged["attributes"])
     root.write_text(json.dumps(forged))
     named = path[-1] if path[-1] != "scaled" else "arrays"
     found = readers(tmp_path / "run.zarr", tmp_path / "out.zarr") | {

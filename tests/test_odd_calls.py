@@ -245,8 +245,8 @@ MODULES: dict[str, set[str]] = {
     "selection.penalty": {"stored_path"},
     "selection.tree": set(),
     "api.export": set(),
-    "report": {"page", "checked_target", "input_of", "opened"},
-    "figures.plot": {"svg", "spaced"},
+    "report": {"page", "checked_target", "input_of", "run_with_rows"},
+    "figures.plot": {"svg", "choose_spaced"},
 }
 """Where public functions are, and those there that serve others of the package."""
 

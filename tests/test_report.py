@@ -560,7 +560,7 @@ def test_a_page_of_a_path_reads_no_rows_and_no_page_is_of_predictions(stored, tm
         InputError, match="prices holds a path, whose page needs no rows: leave out data"
     ):
         report.report(stored / "prices", tmp_path / "out.html", data=np.zeros((3, 2)))
-    assert report.opened(stored / "tree") is None
+    assert report.run_with_rows(stored / "tree") is None
     arguments = ["report", str(stored / "tree"), str(tmp_path / "out.html")]
     refused = CliRunner().invoke(main, [*arguments, "--threads", "2", "--memory-limit", "1GB"])
     assert refused.exit_code == 2

@@ -143,7 +143,8 @@ def test_moves_in_another_divergence_gain_what_they_say_without_moves_of_single_
     moves = np.zeros(6, np.int64)
     for seed in range(8):
         found = states(
-            InMemoryRows(counts_of(seed, 300), None), search.Method(20.0, metric="poisson", seed=seed)
+            InMemoryRows(counts_of(seed, 300), None),
+            search.Method(20.0, metric="poisson", seed=seed),
         )
         for before, after in pairwise(found):
             if np.any(np.array(after.moves)[:3]):

@@ -43,7 +43,7 @@ from dask_dpmeans.sources import (
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import removable
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 SAMPLE_BLOCKS = 8
 """Blocks of the first shard that are read and scanned, at most."""
@@ -159,8 +159,8 @@ def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple
     swept = settle(rows, batch.Openings(method.price), first, gradually=True)
     method.objective(swept.answer.moments.inertia, len(swept.state))  # it must be finite
     return swept.state.values, (
-        f"the first centers and those that the first {counted(rows.plan.n_rows, 'row')} open; all rows may open more, "
-        "and a pass then takes longer"
+        f"the first centers and those that the first {format_count(rows.plan.n_rows, 'row')} open; "
+        "all rows may open more, and a pass then takes longer"
     )
 
 
@@ -187,7 +187,7 @@ def search_centers(
         price += OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
         found = _apply_moves(some, method, price, most)
     method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
-    which, end = f"a search of {counted(count, 'row')}", "ends"
+    which, end = f"a search of {format_count(count, 'row')}", "ends"
     if count < n_rows:
         which, end = (
             f"{which}, a cluster at their share of the penalty,",
@@ -255,7 +255,7 @@ def dry_run(
     target = _target(store, resume=resume, force=force)
     job = Sampling(method, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]
-    found = estimated(layout, sample, method, store.shown, target)
+    found = estimate_from(layout, sample, method, store.shown, target)
     free = isinstance(executor, Threads) and compute.threads is None
     why = why_processes(layout) if free else None
     if why is None:
@@ -271,7 +271,7 @@ def sample_rows(layout: Layout) -> int:
     return min(blocks * height, layout.plan.n_rows)
 
 
-def estimated(
+def estimate_from(
     layout: Layout, sample: Sample, method: batch.Method | search.Method, run: str, target: Target
 ) -> Estimate:
     """Return the estimate that follows from a layout and a sample."""
@@ -300,15 +300,16 @@ def estimated(
         resident=layout.resident,
         worker_memory=resources.worker_memory,
         thread_memory=resources.thread_memory,
-        thread_bytes=held_rows(layout) * layout.row_bytes + layout.block_bytes,
+        thread_bytes=rows_in_memory(layout) * layout.row_bytes + layout.block_bytes,
         sample_rows=sample.n_rows,
         sample_clusters=sample.n_clusters,
         load_seconds=load_seconds,
         pass_seconds=pass_seconds,
         basis=(
-            f"one pass at {counted(sample.n_clusters, 'cluster')}, {sample.clusters_are}; the first "
-            f"{counted(sample.n_rows, 'row')} were read, then scanned, on one thread, and the time scaled by rows to a "
-            f"shard, then by {counted(plan.n_shards, 'shard')} / {counted(resources.threads, 'thread')}, rounded up"
+            f"one pass at {format_count(sample.n_clusters, 'cluster')}, {sample.clusters_are}; the first "
+            f"{format_count(sample.n_rows, 'row')} were read, then scanned, on one thread, and the "
+            f"time scaled by rows to a shard, then by {format_count(plan.n_shards, 'shard')} / "
+            f"{format_count(resources.threads, 'thread')}, rounded up"
         ),
         advice=advice(layout, storage, sample, method),
     )
@@ -324,7 +325,7 @@ def shard_seconds(layout: Layout, sample: Sample, storage: Storage | None) -> tu
     return read, sample.scan_seconds * min(plan.shard_rows, plan.n_rows) / sample.n_rows
 
 
-def held_rows(layout: Layout) -> int:
+def rows_in_memory(layout: Layout) -> int:
     """Return the rows in a thread: its shards if rows are kept, else a piece and the next one."""
     plan = layout.plan
     if not layout.resident:
@@ -342,7 +343,8 @@ def advice(
     most = method.max_clusters
     if method.name == batch.Method.name and most is not None and sample.n_clusters > most:
         found.append(
-            f"the first {counted(sample.n_rows, 'row')} alone open {counted(sample.n_clusters, 'cluster')}, more than "
+            f"the first {format_count(sample.n_rows, 'row')} alone open "
+            f"{format_count(sample.n_clusters, 'cluster')}, more than "
             f"max_clusters={most:,}: raise the penalty, or max_clusters"
         )
     return tuple(found)
@@ -366,24 +368,24 @@ def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
     found = []
     if size < SMALL_CHUNK and count > FEW_CHUNKS:
         found.append(
-            f"chunks of {format_bytes(size)} are small: {counted(count, 'read')} a shard; "
-            f"rechunk to {counted(good, 'row')}, {format_bytes(good * layout.row_bytes)}"
+            f"chunks of {format_bytes(size)} are small: {format_count(count, 'read')} a shard; "
+            f"rechunk to {format_count(good, 'row')}, {format_bytes(good * layout.row_bytes)}"
         )
     if width < d:
         found.append(
-            f"chunks hold {width:,} of {counted(d, 'column')}: each row is read from {-(-d // width):,} chunks; "
+            f"chunks hold {width:,} of {format_count(d, 'column')}: each row is read from {-(-d // width):,} chunks; "
             "rechunk to all columns"
         )
     if decodes > MOST_DECODES:
         found.append(
-            f"chunks of {counted(height, 'row')} reach into several shards of {shard_rows:,}: each is decoded "
-            f"{decodes:.1f} times {when}; chunks of {counted(good, 'row')}, or of another power of two up to "
+            f"chunks of {format_count(height, 'row')} reach into several shards of {shard_rows:,}: each is decoded "
+            f"{decodes:.1f} times {when}; chunks of {format_count(good, 'row')}, or of another power of two up to "
             f"{plan.shard_rows:,}, are decoded once"
         )
     if plan.n_shards < layout.resources.threads and height > plan.block_rows:
         found.append(
-            f"chunks of {counted(height, 'row')} make {counted(plan.n_shards, 'shard')} for "
-            f"{counted(layout.resources.threads, 'thread')}: "
+            f"chunks of {format_count(height, 'row')} make {format_count(plan.n_shards, 'shard')} for "
+            f"{format_count(layout.resources.threads, 'thread')}: "
             "smaller chunks let all of them work"
         )
     return found

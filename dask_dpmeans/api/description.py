@@ -32,7 +32,7 @@ def request_of(
     return Manifest(
         kind="run",
         method=method.name,
-        parameters=described_parameters(method, feature_map),
+        parameters=describe_parameters(method, feature_map),
         random_state=seed,
         input=InputDescription(
             shape=(source.plan.n_rows, source.stored_columns),
@@ -71,13 +71,13 @@ def fingerprint(summary: Summary) -> str:
     return hashlib.sha256(b"".join((figure + 0).tobytes() for figure in figures)).hexdigest()
 
 
-def described_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
+def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
     """Return the parameters of an algorithm, and of the features that are learned for it, as JSON holds them."""
     found = {key: _described(value) for key, value in vars(method).items()}
     return found if feature_map is None else found | _described(feature_map.parameters)
 
 
-def described_estimator(model: Any, parameters: Mapping[str, Any]) -> EstimatorDescription:
+def describe_estimator(model: Any, parameters: Mapping[str, Any]) -> EstimatorDescription:
     """Return an estimator as a run keeps it; `parameters` come from its `MethodSpec`."""
     kept = {name: _described(value) for name, value in parameters.items() if name != "random_state"}
     return EstimatorDescription(type(model).__name__, kept)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar, Unpack
 
 from dask_dpmeans.api import cost, job
 from dask_dpmeans.api.cost import Estimate
-from dask_dpmeans.api.description import described_estimator
+from dask_dpmeans.api.description import describe_estimator
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import InputError
@@ -80,7 +80,7 @@ def fit(
         spec.read(data),
         run,
         algorithm,
-        estimator=described_estimator(method, spec.parameters(method, algorithm)),
+        estimator=describe_estimator(method, spec.parameters(method, algorithm)),
         seed=_seed_of(method),
         groups=groups,
         sample_weight=sample_weight,

@@ -60,7 +60,7 @@ def fit(
     data, groups, sample_weight : as `as_source` takes them
     run : path or URL of the store
     method : parameters and steps
-    estimator : name and parameters of the estimator, as `described_estimator` gives them
+    estimator : name and parameters of the estimator, as `describe_estimator` gives them
     seed : stored with the run; None to draw one, or to take the seed of the resumed run
     feature_map : map from rows to the features that the method sees
     center_names : names of the columns of the method's first centers, if known
@@ -80,7 +80,7 @@ def fit(
         Another job has taken the run, because this one stood still for too long.
     """
     if not callable(on_step):
-        raise InputError(f"on_step must be a function, got {checks.shown(on_step)}")
+        raise InputError(f"on_step must be a function, got {checks.describe_value(on_step)}")
     store = RunStore.at(run, columns.storage_options)
     if feature_map is not None:
         feature_map.check_weights(sample_weight)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dask_dpmeans.api.description import described_parameters
-from dask_dpmeans.checks import shown
+from dask_dpmeans.api.description import describe_parameters
+from dask_dpmeans.checks import describe_value
 from dask_dpmeans.estimators.base import note_columns
 from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.kernels.block import Features
@@ -93,17 +93,17 @@ def unfitted_run(result: Result) -> LoadedRun:
         }
         model = spec.estimator(**told | {"random_state": manifest.random_state})
         algorithm, feature_map = model.method().seeded(manifest.random_state), model._feature_map()
-        stored, expected = manifest.parameters, described_parameters(algorithm, feature_map)
+        stored, expected = manifest.parameters, describe_parameters(algorithm, feature_map)
         for name in sorted(stored.keys() | expected.keys()):
             if name not in stored or name not in expected or stored[name] != expected[name]:
                 raise ValueError(
-                    f"parameters.{name} cannot be {shown(stored.get(name))} for that estimator"
+                    f"parameters.{name} cannot be {describe_value(stored.get(name))} for that estimator"
                 )
         facts = {"method": algorithm.name, "learned_features": feature_map is not None}
         for name, value in facts.items():
             if getattr(manifest, name) != value:
                 raise ValueError(
-                    f"{name} cannot be {shown(getattr(manifest, name))} for that estimator"
+                    f"{name} cannot be {describe_value(getattr(manifest, name))} for that estimator"
                 )
         return LoadedRun(result, spec, model, spec.learned_features(result) or algorithm.features)
 

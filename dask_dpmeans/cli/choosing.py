@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.cli.compute import open_inputs
-from dask_dpmeans.cli.following import following
+from dask_dpmeans.cli.following import next_command
 from dask_dpmeans.cli.options import (
     DATA,
     FORCE,
@@ -43,7 +43,7 @@ from dask_dpmeans.selection.tree import cluster_tree, write_tree
 from dask_dpmeans.selection.trial_fits import USUAL_PENALTIES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 
 @with_options(
@@ -116,14 +116,14 @@ def penalty_command(
         click.echo(json.dumps(_penalty_event(found, by_fits)))
         return
     click.echo(
-        f"farthest-first  {found.penalty:.9g} for {counted(clusters, 'cluster')}, as a radius"
+        f"farthest-first  {found.penalty:.9g} for {format_count(clusters, 'cluster')}, as a radius"
     )
     if by_fits is None:
-        click.echo(f"next            {following(data, found.penalty)}")
+        click.echo(f"next            {next_command(data, found.penalty)}")
         return
     click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
     click.echo(
-        f"next            {following(data, by_fits.penalty, search=search, seed=by_fits.random_state)}"
+        f"next            {next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)}"
     )
 
 
@@ -139,7 +139,7 @@ def _penalty_event(found: FarthestFirst, by_fits: PenaltyFor | None) -> dict[str
 
 
 def _penalty_line(found: PenaltyFor, read_as: str) -> str:
-    clusters = counted(found.n_clusters, "cluster")
+    clusters = format_count(found.n_clusters, "cluster")
     line = f"{found.penalty:.9g}, {clusters} as a {read_as}, of {rows_seen(found)}"
     if found.n_clusters != found.wanted:
         line += f": no penalty tried gives {found.wanted:,}"
@@ -258,7 +258,7 @@ def _next_command(found: PenaltyPath, data: str) -> str | None:
     """Return the command that fits at the penalty that a path proposes, if there is one."""
     if found.penalty is None or not found.search:
         return None
-    return following(data, found.penalty, search=True, seed=found.random_state)
+    return next_command(data, found.penalty, search=True, seed=found.random_state)
 
 
 def _finished_path(target: Location, asked: dict[str, Any], seed: int | None) -> PenaltyPath:

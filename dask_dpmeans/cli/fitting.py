@@ -31,7 +31,7 @@ from dask_dpmeans.cli.options import (
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.resuming import resumable
 from dask_dpmeans.cli.tables import say_estimate, say_result
-from dask_dpmeans.errors import redacted
+from dask_dpmeans.errors import redact
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.graph_cut import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.estimators.hdp import HDPMeans
@@ -40,7 +40,7 @@ from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (
@@ -293,9 +293,9 @@ def predict_command(
             fitted_run, rows, target, groups=groups, force=force, **work
         )
     if as_json:
-        click.echo(json.dumps({"event": "done", "out": redacted(out), **asdict(found)}))
+        click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
         return
-    labeled = f"{counted(found.n_rows, 'row')} labeled"
+    labeled = f"{format_count(found.n_rows, 'row')} labeled"
     click.echo(
-        f"{labeled}, {found.beyond:,} of them beyond the radius of every cluster: {redacted(out)}"
+        f"{labeled}, {found.beyond:,} of them beyond the radius of every cluster: {redact(out)}"
     )

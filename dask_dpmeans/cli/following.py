@@ -7,14 +7,16 @@ import click
 from click.core import ParameterSource
 
 from dask_dpmeans.cli.fitting import fit_command
-from dask_dpmeans.errors import redacted
+from dask_dpmeans.errors import redact
 from dask_dpmeans.selection import commands
 
 OWN_OPTIONS = ("data", "search", "seed", "penalty", "resume", "force", "as_json")
 """Options that are not copied to the next command."""
 
 
-def following(data: str, penalty: float, *, search: bool = False, seed: int | None = None) -> str:
+def next_command(
+    data: str, penalty: float, *, search: bool = False, seed: int | None = None
+) -> str:
     """Return the command that fits `data` with a penalty.
 
     Options for reading are copied from this command.
@@ -29,7 +31,7 @@ def following(data: str, penalty: float, *, search: bool = False, seed: int | No
     names = (commands.RUN, *(f"run-{number}.zarr" for number in range(2, 100)))
     run = next((name for name in names if not os.path.exists(name)), commands.RUN)
     return commands.next_fit(
-        redacted(data), penalty, search=search, seed=seed, options=options, run=run
+        redact(data), penalty, search=search, seed=seed, options=options, run=run
     )
 
 
@@ -41,4 +43,4 @@ def _words(flag: str, value: object) -> list[str]:
         return [word for key in value for word in (flag, f"{key}=...")]
     if isinstance(value, list):
         return [flag, ",".join(map(str, value))]
-    return [flag, redacted(value) if isinstance(value, str) else json.dumps(value)]
+    return [flag, redact(value) if isinstance(value, str) else json.dumps(value)]

@@ -18,7 +18,7 @@ from dask_dpmeans.errors import (
     TooManyClustersError,
     VersionsDifferError,
     of_store,
-    redacted,
+    redact,
 )
 
 
@@ -99,7 +99,7 @@ class Commands(click.Group):
             except Exception as error:
                 if not of_store(error):
                     raise
-                raise click.ClickException(redacted(str(error) or type(error).__name__)) from error
+                raise click.ClickException(redact(str(error) or type(error).__name__)) from error
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

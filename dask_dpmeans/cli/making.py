@@ -11,10 +11,10 @@ from dask_dpmeans.api.synthetic import KINDS, Synthetic, write_synthetic
 from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_result
-from dask_dpmeans.errors import InputError, redacted
+from dask_dpmeans.errors import InputError, redact
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 
 @click.command("synth")
@@ -45,7 +45,9 @@ def synth_command(
     """Write synthetic rows to OUT/rows, and their true labels to OUT/truth."""
     blobs = Synthetic(kind, rows, features, centers, seed)
     write_synthetic(blobs, out, force=force, storage_options=storage_options)
-    click.echo(f"{counted(rows, 'row')} of {counted(features, 'column')}: {redacted(out)}/rows")
+    click.echo(
+        f"{format_count(rows, 'row')} of {format_count(features, 'column')}: {redact(out)}/rows"
+    )
 
 
 @click.command("demo")

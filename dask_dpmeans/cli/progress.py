@@ -43,7 +43,7 @@ class Pace:
             f"deaths={record.deaths:,}",
         ]
         parts += [f"{name}={getattr(record, name):,}" for name in MOVES if getattr(record, name)]
-        parts += [f"{pace:,.0f} rows/s", elapsed(perf_counter() - self.started)]
+        parts += [f"{pace:,.0f} rows/s", format_duration(perf_counter() - self.started)]
         return "  ".join(parts)
 
 
@@ -243,10 +243,12 @@ def describe_pass(found: Pass, since: float = 0.0) -> str:
     """
     if found.unit == "rows":
         if not (found.done and found.total):
-            return f"{found.name}  {elapsed(found.seconds + since)}"
+            return f"{found.name}  {format_duration(found.seconds + since)}"
         left = found.seconds * (found.total - found.done) / found.done - since
         share, pace = found.done / found.total, found.done / found.seconds if found.seconds else 0.0
-        return f"{found.name} {share:.0%}  {pace:,.0f} rows/s  {elapsed(max(0.0, left))} to go"
+        return (
+            f"{found.name} {share:.0%}  {pace:,.0f} rows/s  {format_duration(max(0.0, left))} to go"
+        )
     total, last, unit = "", "", found.unit
     if found.total is not None:
         total = f" of {found.total:,}"
@@ -254,13 +256,13 @@ def describe_pass(found: Pass, since: float = 0.0) -> str:
         unit = unit.removesuffix("s")
     if found.last:
         last = f", the last at penalty {found.last['penalty']:.6g}: k={found.last['n_clusters']:,}"
-    return f"{found.name}: {found.done:,}{total} {unit}{last}  {elapsed(found.seconds + since)}"
+    return f"{found.name}: {found.done:,}{total} {unit}{last}  {format_duration(found.seconds + since)}"
 
 
-def elapsed(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return hours, minutes and seconds.
 
-    >>> elapsed(3661.5)
+    >>> format_duration(3661.5)
     '1:01:01'
     """
     minutes, rest = divmod(int(seconds), 60)

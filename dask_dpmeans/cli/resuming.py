@@ -10,7 +10,7 @@ from dask_dpmeans.errors import (
     InputError,
     NoWorkersError,
     of_store,
-    redacted,
+    redact,
 )
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.output import Output
@@ -31,7 +31,7 @@ def resumable(
     except (KeyboardInterrupt, Exception) as error:
         if run is None or not _can_continue(error, run):
             raise
-        raise StoppedError(redacted(f"{str(error) or 'stopped'}; {_advice(run, again)}")) from None
+        raise StoppedError(redact(f"{str(error) or 'stopped'}; {_advice(run, again)}")) from None
 
 
 def _can_continue(error: BaseException, run: Location) -> bool:

@@ -15,7 +15,7 @@ from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import COMPUTE_OPTIONS, FORCE, JSON, flag, with_options, with_storage
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import describe, run_table, say_path, say_tree
-from dask_dpmeans.errors import redacted
+from dask_dpmeans.errors import redact
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import read_path
 from dask_dpmeans.selection.tree import read_tree
@@ -53,7 +53,7 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
     The file has centers and weights, and the columns, scale and metric that find the nearest center
     of a row.
     """
-    click.echo(f"{redacted(run)}: {export(Location.at(run, storage_options), out, force=force)}")
+    click.echo(f"{redact(run)}: {export(Location.at(run, storage_options), out, force=force)}")
 
 
 @click.command("report")
@@ -86,7 +86,7 @@ def report_command(
         raise WrongUseError(str(error)) from error
     place = Location.at(store, compute["storage_options"])
     report.checked_target(out, place, force)
-    run = report.opened(place)
+    run = report.run_with_rows(place)
     if no_data or run is None:
         _check_unused(compute)
     rows = None if no_data else data
@@ -100,7 +100,7 @@ def report_command(
             opened, work = stack.enter_context(open_rows(rows, False, sparse, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         report.report(run or place, out, data=opened or False, force=force, **work)
-    click.echo(f"{redacted(store)}: {Path(out).absolute()}")
+    click.echo(f"{redact(store)}: {Path(out).absolute()}")
 
 
 def _check_unused(compute: ComputeOptions) -> None:

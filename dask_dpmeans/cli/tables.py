@@ -10,14 +10,14 @@ import numpy as np
 
 from dask_dpmeans.api.cost import Estimate
 from dask_dpmeans.api.loading import LoadedRun, open_run
-from dask_dpmeans.cli.progress import elapsed
-from dask_dpmeans.errors import redacted
+from dask_dpmeans.cli.progress import format_duration
+from dask_dpmeans.errors import redact
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.text import counted, figures
+from dask_dpmeans.text import format_column, format_count
 
 
 def describe(run: LoadedRun) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def run_table(run: LoadedRun) -> str:
         model.cluster_weights_[heaviest], None if rows.weighted else words.weight_unit
     )
     end = "converged" if manifest.converged else "stopped at max_iter"
-    seconds = elapsed(sum(record.seconds for record in result.history))
+    seconds = format_duration(sum(record.seconds for record in result.history))
     lines = {
         "run": result.store.shown,
         "input": f"{_shape(words.row, rows.shape)}, {np.dtype(rows.dtype).name}{scaled}{unchecked}",
@@ -79,12 +79,16 @@ def run_table(run: LoadedRun) -> str:
 def _shape(row: str, shape: Sequence[int]) -> str:
     """Return the size of the input."""
     n, columns = shape
-    return counted(n, row) if row == "node" else f"{counted(n, row)} x {counted(columns, 'column')}"
+    return (
+        format_count(n, row)
+        if row == "node"
+        else f"{format_count(n, row)} x {format_count(columns, 'column')}"
+    )
 
 
 def _weights(weights: Float64Array, unit: str | None) -> list[str]:
     """Return weights with their unit; `unit` is None if the rows have weights."""
-    texts = figures(weights, 10)
+    texts = format_column(weights, 10)
     if unit is None:
         return [f"{text} in weight" for text in texts]
     return [
@@ -95,7 +99,7 @@ def _weights(weights: Float64Array, unit: str | None) -> list[str]:
 
 def rows_seen(found: PenaltyPath | PenaltyFor) -> str:
     """Return a text about the rows that fits saw."""
-    rows = counted(found.rows_used, "row")
+    rows = format_count(found.rows_used, "row")
     return f"all {rows}" if found.full else f"a summary of {rows}"
 
 
@@ -110,7 +114,7 @@ def _path_event(found: PenaltyPath, out: str | None) -> dict[str, Any]:
     scalars = ("search", "full", "rows_used", "crowded", "random_state", "longest", "penalty")
     return {
         "event": "path",
-        "out": out and redacted(out),
+        "out": out and redact(out),
         **{name: getattr(found, name).tolist() for name in arrays},
         "stability": None if found.stability is None else found.stability.tolist(),
         "intervals": [interval._asdict() for interval in found.intervals],
@@ -149,7 +153,7 @@ def _path_table(found: PenaltyPath, following: str | None) -> str:
             "no interval lies between the largest number of clusters and one cluster: try more penalties"
         )
     elif found.search:
-        longest = counted(found.longest or 0, "cluster")
+        longest = format_count(found.longest or 0, "cluster")
         lines.append(f"longest: {longest}, the middle is the price {found.penalty:.9g}")
         lines.append(f"next: {following}")
     return "\n".join(lines)
@@ -163,7 +167,7 @@ def say_tree(found: ClusterTree, out: str | None, as_json: bool) -> None:
         for level in (found.leaves, *found.levels)
     ]
     if as_json:
-        click.echo(json.dumps({"event": "tree", "out": out and redacted(out), "levels": levels}))
+        click.echo(json.dumps({"event": "tree", "out": out and redact(out), "levels": levels}))
     else:
         click.echo("\n".join([HEADER, *(LINE.format(**level) for level in levels)]))
 
@@ -186,7 +190,7 @@ def say_estimate(found: Estimate, as_json: bool) -> None:
 def _estimate_table(found: Estimate) -> str:
     """Return an estimate as text for people."""
     stored = "unknown" if found.stored_bytes is None else f"{found.stored_bytes:,}"
-    columns = counted(found.n_columns, "column")
+    columns = format_count(found.n_columns, "column")
     if found.n_features != found.n_columns:
         columns = f"{found.n_features:,} of {columns}"
     kept, loading = "read again in each pass", ""
@@ -195,12 +199,12 @@ def _estimate_table(found: Estimate) -> str:
             "read once and kept in memory",
             f", after {_duration(found.load_seconds)} to load the rows",
         )
-    shards = f"{counted(found.n_shards, 'shard')} of {found.shard_rows:,}"
+    shards = f"{format_count(found.n_shards, 'shard')} of {found.shard_rows:,}"
     memory = f"{format_bytes(found.worker_memory)} a worker, {format_bytes(found.thread_memory)} a thread"
     lines = {
         "run": f"{found.run} {TARGETS[found.target]}",
-        "input": f"{counted(found.n_rows, 'row')} x {columns}, {found.dtype}",
-        "blocks": f"{found.n_blocks:,} of {counted(found.block_rows, 'row')}, in {shards}",
+        "input": f"{format_count(found.n_rows, 'row')} x {columns}, {found.dtype}",
+        "blocks": f"{found.n_blocks:,} of {format_count(found.block_rows, 'row')}, in {shards}",
         "bytes": f"{stored} as stored, {found.decoded_bytes:,} as decoded; {kept}",
         "memory": f"planned for {memory} ({found.threads:,} in all); rows take {format_bytes(found.thread_bytes)} "
         "a thread",
@@ -213,4 +217,4 @@ def _estimate_table(found: Estimate) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds < 60 else elapsed(seconds)
+    return f"{seconds:.2g} s" if seconds < 60 else format_duration(seconds)

@@ -42,7 +42,7 @@ from dask_dpmeans.sources import (
     open_groups,
     opened_rows,
     refused_table,
-    unwrapped,
+    unwrap,
 )
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.run_store import Result
@@ -351,7 +351,7 @@ def checked_rows(
         advice = "fill or drop the masked entries first, as X.filled(0) does"
         raise InputError(f"X is a masked array: {advice}")
     name = type(model).__name__
-    rows = opened_rows(unwrapped(X, "X"), name)
+    rows = opened_rows(unwrap(X, "X"), name)
     if names is None:
         names = names_of(rows)
     if not reset:

@@ -205,7 +205,7 @@ def first_centers(init: object) -> Float64Array | None:
     try:
         return np.array(init, np.float64)
     except (OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"{INIT}, got {checks.shown(init)}") from error
+        raise InputError(f"{INIT}, got {checks.describe_value(init)}") from error
 
 
 def center_names(init: object) -> tuple[str, ...] | None:
@@ -244,7 +244,9 @@ def in_input_units(
 ) -> Float64Array:
     """Return the centers, (k, d), of an earlier run or fit in the units of its input."""
     if centers is None:
-        raise InputError(f"{INIT}, got {checks.shown(init)}, which has no centers among the rows")
+        raise InputError(
+            f"{INIT}, got {checks.describe_value(init)}, which has no centers among the rows"
+        )
     if scale is None:
         return np.array(centers)
     return np.array(centers * scale)

@@ -25,9 +25,9 @@ from dask_dpmeans.sources import (
     RowSource,
     Threads,
     as_source,
-    featured,
     format_bytes,
     one_blas_thread,
+    source_of_features,
 )
 
 GATHERED_BYTES = 2**31
@@ -54,7 +54,7 @@ class Eigenvectors:
         with one_blas_thread():
             embedding = _embedding(source, self.spectrum, seed)
         if embedding.projection is not None:
-            return _mapped_rows(embedding, featured(source, embedding.projection))
+            return _mapped_rows(embedding, source_of_features(source, embedding.projection))
         executor, threads = source.executor, None
         if isinstance(executor, Threads):
             threads = executor.threads

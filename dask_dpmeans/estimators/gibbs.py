@@ -15,7 +15,7 @@ from dask_dpmeans.estimators.base import ClustersMixin, RandomState, checked_row
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
-from dask_dpmeans.methods.gibbs import Method, State, gathered, limit_concentration
+from dask_dpmeans.methods.gibbs import Method, State, gather_rows, limit_concentration
 from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
@@ -167,7 +167,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
     def _rows(self, X: object) -> InMemoryRows:
         """Return the rows in memory, and draw the seed."""
-        rows = gathered(as_source(checked_rows(self, X, reset=True)))
+        rows = gather_rows(as_source(checked_rows(self, X, reset=True)))
         self.random_state_ = seed_of(self.random_state)
         return InMemoryRows(rows, None)
 

@@ -16,7 +16,7 @@ from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
-from dask_dpmeans.sources import as_source, unwrapped, working_dtype
+from dask_dpmeans.sources import as_source, unwrap, working_dtype
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
@@ -205,7 +205,7 @@ def as_graph(graph: Any) -> Any:
     """Return a graph as rows of its adjacency matrix, in a form that `as_source` takes."""
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
-    graph = unwrapped(graph, "graph")
+    graph = unwrap(graph, "graph")
     if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
         return graph
     try:

@@ -31,17 +31,17 @@ from dask_dpmeans.methods.hdp import search as hdp_search
 from dask_dpmeans.sources import (
     Names,
     RowSource,
-    concatenated,
+    concatenate_tables,
     is_lazy,
     known_rows,
     names_of,
     open_groups,
     opened_rows,
-    unwrapped,
+    unwrap,
 )
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
     False: batch.Method,
@@ -214,7 +214,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         no groups: they use the distances to all centers.
         """
         check_is_fitted(self)
-        X, groups, names = data_sets(unwrapped(X, "X"), groups)
+        X, groups, names = data_sets(unwrap(X, "X"), groups)
         if groups is None:
             return super().predict(X)
         uses = self.local_clusters_.tocoo()
@@ -238,9 +238,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         if not hasattr(self, "local_clusters_"):
             return words
         n_sets, n_local = self.local_clusters_.shape[0], self.n_local_clusters_
-        local = (
-            f"{n_local:,} local ones of {counted(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
-        )
+        local = f"{n_local:,} local ones of {format_count(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
         return replace(
             words,
             clusters=f"{self.n_clusters_:,} global; {local}",
@@ -291,11 +289,11 @@ def data_sets(X: object, groups: object) -> tuple[Any, Any, Names | None]:
     if groups is not None:
         raise InputError("X is a list of data sets, which says what groups says: leave groups out")
     names = _shared_names(X)
-    tables = [_table(unwrapped(item, "X")) for item in X]
+    tables = [_table(unwrap(item, "X")) for item in X]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")
-    rows, heights = concatenated(tables)
+    rows, heights = concatenate_tables(tables)
     return rows, np.repeat(np.arange(len(tables)), heights), names
 
 

@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.kernel.kernel_checks import checked_kernel
-from dask_dpmeans.sources import RowSource, featured, one_blas_thread
+from dask_dpmeans.sources import RowSource, one_blas_thread, source_of_features
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
 
@@ -120,11 +120,11 @@ class Approximation:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.approximation, str) and self.approximation in FITTED):
-            got = checks.shown(self.approximation)
+            got = checks.describe_value(self.approximation)
             raise InputError(f"approximation must be 'nystroem', 'fourier' or None, got {got}")
         names = {"fourier": ("rbf",)}.get(self.approximation, tuple(SIMILARITIES))
         if not (isinstance(self.kernel, str) and self.kernel in names):
-            listed, got = ", ".join(map(repr, names)), checks.shown(self.kernel)
+            listed, got = ", ".join(map(repr, names)), checks.describe_value(self.kernel)
             wanted = f"approximation={self.approximation!r} takes the kernel {listed}"
             raise InputError(f"{wanted}, got {got}")
         settings = checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0)
@@ -143,7 +143,7 @@ class Approximation:
     def fit(self, source: RowSource, seed: int) -> MappedRows:
         """Return the features of the rows, after passes for the sample and for column statistics."""
         features = self.features(source, seed)
-        return MappedRows(featured(source, features), passes=2, arrays=features.arrays)
+        return MappedRows(source_of_features(source, features), passes=2, arrays=features.arrays)
 
     def features(self, source: RowSource, seed: int) -> KernelFeatures:
         """Return the features, fitted to rows drawn by global numbers: the same for any chunks."""

@@ -29,7 +29,7 @@ from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
 from dask_dpmeans.sources import is_lazy, lazy_rows
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 
 def _inductive(model: "SpectralDPMeans") -> bool:
@@ -238,7 +238,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
             return words
         values, relaxed = self.eigenvalues_, f"{self.relaxed_objective_:.9g}"
         range_ = f"{values[0]:.6g} to {values[-1]:.6g}"
-        above = f"{counted(len(values), 'eigenvalue')} above {self.penalty:g}"
+        above = f"{format_count(len(values), 'eigenvalue')} above {self.penalty:g}"
         bound = f"{relaxed} at most is tr Y'(K - {self.penalty:g} I)Y of any clustering"
         settings = {
             "affinity": f"{self.affinity}, {above}: {range_}; their eigenvectors are clustered",

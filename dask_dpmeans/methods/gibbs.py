@@ -135,7 +135,7 @@ class Method:
         """Return the state with all rows in one cluster, at their mean."""
         if (source.fold(Gather(columns=False), name="gather").weights != 1).any():
             raise InputError("the mixture is of rows that count once each: leave sample_weight out")
-        rows = gathered(source)
+        rows = gather_rows(source)
         n = len(rows)
         labels, found = np.zeros(n, np.int64), Sums.of(rows, np.zeros(n, np.int64), 1)
         return State(
@@ -155,7 +155,7 @@ class Method:
     def step(self, source: Source, state: State) -> State:
         """Return the state after a sweep: labels one by one, then means, sigma and alpha."""
         random = stream(self.seed, Stream.GIBBS_SWEEP, state.step + 1)
-        rows = gathered(source)
+        rows = gather_rows(source)
         labels, means, counts = reseat(
             self.seats(rows, state.variance, state.concentration, random),
             state.labels.astype(np.int64),
@@ -244,7 +244,7 @@ class Method:
 
     def score(self, source: Source, state: State) -> float:
         """Return the objective of a state on these rows, from one pass."""
-        found = Sums.of(gathered(source), state.labels.astype(np.int64), len(state.centers))
+        found = Sums.of(gather_rows(source), state.labels.astype(np.int64), len(state.centers))
         return self.objective(found, state.variance, state.concentration)
 
     def labels(self, source: Source, state: State) -> Kernel:
@@ -289,7 +289,7 @@ def limit_concentration(
     return math.exp(logarithm)
 
 
-def gathered(source: Source) -> Float64Array:
+def gather_rows(source: Source) -> Float64Array:
     """Return all rows in memory, (n, d)."""
     return source.fold(Gather(), name="gather").rows.astype(np.float64, copy=False)
 
@@ -329,7 +329,7 @@ def _checked_prior(name: str, prior: object, second: str) -> Prior:
     if isinstance(prior, list | tuple):
         numbers = tuple(map(checks.as_float, prior))
     if len(numbers) != 2 or not all(0 < number < math.inf for number in numbers):
-        got = checks.shown(prior)
+        got = checks.describe_value(prior)
         raise InputError(
             f"{name} must be None or (shape, {second}), both finite and > 0, got {got}"
         )

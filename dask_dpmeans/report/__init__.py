@@ -7,14 +7,14 @@ from typing import Any, Unpack
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.report import path_page, run_page, tree_page
-from dask_dpmeans.report.origin import located
+from dask_dpmeans.report.origin import locate
 from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage import outfile
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import Output, with_article
 
-__all__ = ["checked_target", "input_of", "opened", "page", "report"]
+__all__ = ["checked_target", "input_of", "page", "report", "run_with_rows"]
 
 WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
 """Kinds of stores whose page needs no rows."""
@@ -73,14 +73,14 @@ def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) ->
     return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
 
 
-def opened(store: AnyPlace) -> LoadedRun | None:
+def run_with_rows(store: AnyPlace) -> LoadedRun | None:
     """Read the run whose page shows rows; None for a path or a tree."""
     return None if Output.at(store).kind() in WITHOUT_ROWS else open_run(store)
 
 
 def input_of(run: LoadedRun) -> str | None:
     """Return the path of the rows of a run, if they are still on this machine."""
-    return located(run.result.manifest)
+    return locate(run.result.manifest)
 
 
 def _location(store: AnyPlace | LoadedRun) -> AnyPlace:

@@ -15,7 +15,7 @@ AGAIN = "again.zarr"
 """Output of the calls and commands of a page."""
 
 
-def located(manifest: Manifest) -> str | None:
+def locate(manifest: Manifest) -> str | None:
     """Return the path of the rows, if they are still there; URLs are not asked."""
     found = sources(manifest)["data"]
     if found and "://" not in found and os.path.exists(path_of(found)):
@@ -55,7 +55,7 @@ def warnings(manifest: Manifest) -> list[str]:
     return ["The input is stored without checksums: a flipped bit in it would not be found."]
 
 
-def unknown(manifest: Manifest) -> str | None:
+def explain_unknown(manifest: Manifest) -> str | None:
     """Return an explanation of X in a call, if the rows have no path."""
     if sources(manifest)["data"] is not None:
         return None
@@ -68,7 +68,7 @@ def data(manifest: Manifest) -> str:
     return "X" if found is None else repr(found)
 
 
-def differing(given: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+def differing_parameters(given: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
     """Return the parameters that differ from the defaults of a function or class."""
     usual = inspect.signature(function).parameters
     return {

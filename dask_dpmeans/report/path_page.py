@@ -14,7 +14,7 @@ from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import PenaltyPath, penalty_path, read_path
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import Output
-from dask_dpmeans.text import counted, figures
+from dask_dpmeans.text import format_column, format_count
 
 CAPTION = "Number of clusters and objective over the penalty"
 SHADED = "; the longest interval with the same number of clusters is shaded"
@@ -38,7 +38,7 @@ def page(store: AnyPlace) -> Page:
         pictures=[Picture.of("Path", caption, lambda: plot.path(path))],
         tables=[*intervals, _penalties(path)],
         call=call(path),
-        unknown=origin.unknown(request),
+        unknown=origin.explain_unknown(request),
         command=command(path),
         versions=dict(request.versions),
     )
@@ -48,9 +48,9 @@ def _headline(path: PenaltyPath) -> str:
     most, least, tried = int(path.n_clusters.max()), int(path.n_clusters.min()), len(path.penalties)
     span = f"from {most:,} clusters to {least:,}"
     if most == least:
-        span = counted(most, "cluster")
+        span = format_count(most, "cluster")
     one, many = ("price", "prices") if path.search else ("radius", "radii")
-    return f"{tried:,} {many if tried > 1 else one}: {span} of {counted(_n_rows(path), 'row')}"
+    return f"{tried:,} {many if tried > 1 else one}: {span} of {format_count(_n_rows(path), 'row')}"
 
 
 def _n_rows(path: PenaltyPath) -> int:
@@ -108,8 +108,8 @@ def _parameters(path: PenaltyPath) -> dict[str, str]:
 def _intervals(path: PenaltyPath) -> Table:
     """Return the table of intervals."""
     columns = [
-        figures([each.low for each in path.intervals]),
-        figures([each.high for each in path.intervals]),
+        format_column([each.low for each in path.intervals]),
+        format_column([each.high for each in path.intervals]),
         [f"{each.n_clusters:,}" for each in path.intervals],
         [f"{each.length:.2f}" for each in path.intervals],
     ]
@@ -120,7 +120,7 @@ def _intervals(path: PenaltyPath) -> Table:
 def _penalties(path: PenaltyPath) -> Table:
     """Return the table of penalties tried."""
     numbers = [f"{k:,}" for k in path.n_clusters]
-    columns = [figures(path.penalties), numbers, _long(path.objectives), _long(path.inertias)]
+    columns = [format_column(path.penalties), numbers, _long(path.objectives), _long(path.inertias)]
     names = ["penalty", "clusters", "objective, J", "inertia"]
     caption = "The objective is inertia + penalty x clusters."
     if path.stability is not None:
@@ -173,7 +173,7 @@ def command(path: PenaltyPath) -> str | None:
 def _asked(path: PenaltyPath) -> dict[str, Any]:
     """Return the parameters that differ from their defaults, and the seed."""
     given = path.asked["parameters"] | {"random_state": path.random_state}
-    return origin.differing(given, penalty_path)
+    return origin.differing_parameters(given, penalty_path)
 
 
 def _spaced(path: PenaltyPath) -> tuple[float, float, int] | None:

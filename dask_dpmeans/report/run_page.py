@@ -11,7 +11,7 @@ import numpy as np
 from dask_dpmeans import errors
 from dask_dpmeans.api import description
 from dask_dpmeans.api.loading import LoadedRun, open_run
-from dask_dpmeans.errors import CorruptStoreError, InputError, redacted
+from dask_dpmeans.errors import CorruptStoreError, InputError, redact
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model
@@ -26,7 +26,7 @@ from dask_dpmeans.selection.tree import cluster_tree
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import Result
-from dask_dpmeans.text import counted, figures
+from dask_dpmeans.text import format_column, format_count
 
 MOST_LINES, MOST_FEATURES = 100, 12
 """Limits of the table of clusters: the heaviest clusters, and columns of the centers."""
@@ -46,7 +46,7 @@ def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]
     result, model = run.result, run.model
     manifest, names = result.manifest, _names(model)
     if data is None:
-        data = origin.located(manifest)
+        data = origin.locate(manifest)
     rows = read_rows(result, model, data, where)
     return Page(
         store=result.store.shown,
@@ -60,7 +60,7 @@ def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]
         pictures=[*pictures(model, names), *rows.pictures],
         tables=[cluster_table(model, names)],
         call=call(result, model),
-        unknown=origin.unknown(manifest),
+        unknown=origin.explain_unknown(manifest),
         command=command(result, model),
         versions=dict(manifest.versions),
     )
@@ -75,8 +75,8 @@ def _names(model: Model) -> list[str]:
 
 
 def _headline(result: Result, model: Model) -> str:
-    n_rows = counted(result.manifest.input.shape[0], model.description().row)
-    return f"{counted(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
+    n_rows = format_count(result.manifest.input.shape[0], model.description().row)
+    return f"{format_count(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
 
 
 def _result(result: Result, model: Model) -> dict[str, str]:
@@ -102,16 +102,16 @@ def cluster_table(model: Model, names: list[str]) -> Table:
     share = found.weights[:MOST_LINES] / model.cluster_weights_.sum()
     table = {
         "cluster": [str(each) for each in shown],
-        f"weight, {found.unit}": figures(found.weights),
+        f"weight, {found.unit}": format_column(found.weights),
         "share": [f"{each:.2%}" for each in share],
     }
     if found.cut:
-        table["part of the cut"] = figures(found.radii)
+        table["part of the cut"] = format_column(found.radii)
     else:
-        table["squared error"] = figures(model.cluster_inertias_[shown])
-        table["root-mean-square radius"] = figures(found.radii)
+        table["squared error"] = format_column(model.cluster_inertias_[shown])
+        table["root-mean-square radius"] = format_column(found.radii)
     for name, values in model.description().cluster_columns.items():
-        table[name] = figures(values[shown])
+        table[name] = format_column(values[shown])
     columns = [*table.values(), *_center_columns(model, shown)]
     caption = "The heaviest clusters first"
     if len(found.clusters) > MOST_LINES:
@@ -127,7 +127,7 @@ def _center_columns(model: Model, shown: Int64Array) -> list[list[str]]:
         return []
     if plot_data.columns_of(model) is not None and model.feature_scale_ is not None:
         centers = centers * model.feature_scale_
-    return [figures(each) for each in centers[shown].T]
+    return [format_column(each) for each in centers[shown].T]
 
 
 # Warnings
@@ -157,7 +157,7 @@ def _warning_about(which: BoolArray, what: str, reason: str) -> list[str]:
     named = ", ".join(map(str, numbers[:MOST_NUMBERS]))
     if len(numbers) > MOST_NUMBERS:
         named += f" and {len(numbers) - MOST_NUMBERS:,} more"
-    return [f"{counted(len(numbers), 'cluster')} {what} ({named}): {reason}."]
+    return [f"{format_count(len(numbers), 'cluster')} {what} ({named}): {reason}."]
 
 
 # Rows
@@ -188,11 +188,11 @@ def read_rows(result: Result, model: Model, data: Any, where: Stored) -> RowPart
         edge = [] if embedded else edge_warnings(result, model, source)
         return RowParts(edge, _density(model, source, _names(model)))
     except (InputError, CorruptStoreError, OSError) as error:
-        return RowParts([redacted(f"The rows at {_shown(data)} could not be shown: {error}")])
+        return RowParts([redact(f"The rows at {_shown(data)} could not be shown: {error}")])
 
 
 def _shown(data: Any) -> str:
-    return redacted(os.fspath(data)) if isinstance(data, str | os.PathLike) else "hand"
+    return redact(os.fspath(data)) if isinstance(data, str | os.PathLike) else "hand"
 
 
 def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource:
@@ -236,13 +236,13 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
     found = []
     if beyond:
         found.append(
-            f"{counted(beyond, 'row')} of weight 1 or more beyond the radius of every cluster."
+            f"{format_count(beyond, 'row')} of weight 1 or more beyond the radius of every cluster."
         )
     if near:
         share = near / source.plan.n_rows
         found.append(
-            f"{counted(near, 'row')} ({share:.2g} of all) near the radius: squared distances above {NEAR:g} of the "
-            f"{name} {penalty:g}. With a slightly lower {name}, some would open clusters."
+            f"{format_count(near, 'row')} ({share:.2g} of all) near the radius: squared distances "
+            f"above {NEAR:g} of the {name} {penalty:g}. With a slightly lower {name}, some would open clusters."
         )
     return found
 
@@ -269,10 +269,14 @@ def _graph_parts(model: Model, source: RowSource) -> RowParts:
 def pictures(model: Model, names: list[str]) -> list[Picture]:
     """Return the pictures that need no rows."""
     words, k = model.description(), model.n_clusters_
-    caption = f"Objective, number of clusters and changes over {counted(model.n_iter_, 'step')}."
+    caption = (
+        f"Objective, number of clusters and changes over {format_count(model.n_iter_, 'step')}."
+    )
     found = [
         Picture.of("Fit", caption, lambda: plot.history(model)),
-        Picture.of("Clusters", f"Sizes of {counted(k, 'cluster')}.", lambda: plot.sizes(model)),
+        Picture.of(
+            "Clusters", f"Sizes of {format_count(k, 'cluster')}.", lambda: plot.sizes(model)
+        ),
     ]
     if "profile" in words.pictures and k > 1:
         caption = "Features in which clusters differ: + and - mark scores above 1 and below -1."
@@ -300,7 +304,7 @@ def _tree(model: Model) -> Picture:
 
 def _asked(model: Model) -> dict[str, Any]:
     """Return the parameters that differ from their defaults."""
-    return origin.differing(model.get_params(deep=False), type(model))
+    return origin.differing_parameters(model.get_params(deep=False), type(model))
 
 
 def _parameters(model: Model) -> dict[str, str]:

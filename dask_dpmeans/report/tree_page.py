@@ -11,7 +11,7 @@ from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.selection.tree import ClusterTree, read_tree
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import Output
-from dask_dpmeans.text import counted, figures
+from dask_dpmeans.text import format_column, format_count
 
 MOST_LINES, MOST_LEVELS = 100, 12
 """Limits of the table of clusters: the heaviest clusters of the fit, and the highest levels."""
@@ -22,8 +22,8 @@ def page(store: AnyPlace) -> Page:
     """Return the contents of the page of a stored tree."""
     tree = read_tree(store)
     clusters, levels = (
-        counted(tree.leaves.n_clusters, "cluster"),
-        counted(len(tree.levels), "level"),
+        format_count(tree.leaves.n_clusters, "cluster"),
+        format_count(len(tree.levels), "level"),
     )
     return Page(
         store=Output.at(store).shown,
@@ -61,7 +61,7 @@ def _parameters(tree: ClusterTree) -> dict[str, str]:
 def _levels(tree: ClusterTree) -> Table:
     """Return the table of levels."""
     levels = (tree.leaves, *tree.levels)
-    columns = [figures([level.penalty for level in levels])]
+    columns = [format_column([level.penalty for level in levels])]
     columns.append([f"{level.n_clusters:,}" for level in levels])
     columns += [
         [f"{getattr(level, name):.9g}" for level in levels] for name in ("objective", "inertia")
@@ -77,7 +77,7 @@ def _levels(tree: ClusterTree) -> Table:
 def _members(tree: ClusterTree) -> Table:
     """Return the table of the clusters of the fit, with their cluster in each level."""
     order, levels = np.argsort(-tree.leaves.weights, kind="stable"), tree.levels[-MOST_LEVELS:]
-    columns = [[str(each) for each in order], figures(tree.leaves.weights[order])]
+    columns = [[str(each) for each in order], format_column(tree.leaves.weights[order])]
     columns += [[str(each) for each in level.clusters[order]] for level in levels]
     names = ["cluster", "weight", *(f"at {level.penalty:.4g}" for level in levels)]
     caption = "The heaviest clusters of the fit, and the number of their cluster at each penalty"
@@ -86,7 +86,7 @@ def _members(tree: ClusterTree) -> Table:
             f"; {len(order) - MOST_LINES:,} lighter clusters are left out here, but not in the tree"
         )
     if len(tree.levels) > len(levels):
-        caption += f"; {counted(len(tree.levels) - len(levels), 'lower level')} left out"
+        caption += f"; {format_count(len(tree.levels) - len(levels), 'lower level')} left out"
     return Table("Clusters", f"{caption}.", names, lines_of(columns, MOST_LINES))
 
 

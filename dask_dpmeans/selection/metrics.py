@@ -18,7 +18,7 @@ from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, Labe
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import brief
+from dask_dpmeans.text import short_repr
 
 # Clusters
 
@@ -51,7 +51,7 @@ class Partition:
     """(k,), the root of the mean squared distance, by weight, in units of the rows."""
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     @property
     def inertia(self) -> float:
@@ -239,7 +239,7 @@ class Contingency(NamedTuple):
     """(clusters,), predicted labels, rising."""
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 class Agreement(NamedTuple):

@@ -32,7 +32,7 @@ from dask_dpmeans.selection.trial_fits import (
 )
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import brief
+from dask_dpmeans.text import short_repr
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +72,7 @@ class PenaltyPath:
     manifest of a run."""
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     @property
     def caution(self) -> str:
@@ -345,6 +345,6 @@ def _checked_penalties(penalties: ArrayLike | None) -> tuple[float, ...] | None:
         given = np.empty(0)
     if given.ndim != 1 or not given.size or not ((given > 0) & (given < np.inf)).all():
         raise InputError(
-            f"penalties must be a list of finite numbers > 0, got {checks.shown(penalties)}"
+            f"penalties must be a list of finite numbers > 0, got {checks.describe_value(penalties)}"
         )
     return tuple(np.unique(given).tolist())

@@ -22,7 +22,7 @@ from dask_dpmeans.selection.trial_fits import (
 )
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import brief
+from dask_dpmeans.text import short_repr
 
 __all__ = [
     "FarthestFirst",
@@ -54,7 +54,7 @@ class FarthestFirst(NamedTuple):
     """Passes over the rows, not counting the first pass, which checks them."""
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 def farthest_first(
@@ -131,7 +131,7 @@ class PenaltyFor(NamedTuple):
     """The seed."""
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 def penalty_for(

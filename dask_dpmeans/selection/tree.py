@@ -25,7 +25,7 @@ from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options, shown_path
 from dask_dpmeans.storage.output import Output, new_output
-from dask_dpmeans.text import brief
+from dask_dpmeans.text import short_repr
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
 CLUSTER_FIGURES = ("cluster_centers", "cluster_weights", "cluster_inertias")
@@ -49,7 +49,7 @@ class Level(NamedTuple):
     """(k,), squared errors of the rows about the centers."""
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     @property
     def n_clusters(self) -> int:
@@ -90,7 +90,7 @@ class ClusterTree(NamedTuple):
     `versions`."""
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 def cluster_tree(
@@ -155,7 +155,7 @@ def _rising(penalties: ArrayLike) -> list[float]:
     given: Any = penalties
     if isinstance(penalties, np.ndarray):
         given = np.ravel(penalties).tolist()
-    refusal = f"penalties must be rising numbers > 0, got {checks.shown(penalties)}"
+    refusal = f"penalties must be rising numbers > 0, got {checks.describe_value(penalties)}"
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise InputError(refusal)
     found = [checked_penalty(each, "penalties") for each in given]

@@ -13,7 +13,7 @@ from dask_dpmeans.sources.dataset import RowSource
 from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.lazy import (
-    concatenated,
+    concatenate_tables,
     is_lazy,
     is_stored,
     known_rows,
@@ -22,7 +22,7 @@ from dask_dpmeans.sources.formats.lazy import (
     opened_rows,
 )
 from dask_dpmeans.sources.formats.parquet import path_of
-from dask_dpmeans.sources.inputs import as_source, featured, open_source
+from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
 from dask_dpmeans.sources.labels import label_pairs
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
 from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
@@ -30,7 +30,7 @@ from dask_dpmeans.sources.opening import (
     OpenedPath,
     open_groups,
     refused_table,
-    unwrapped,
+    unwrap,
     working_dtype,
 )
 from dask_dpmeans.sources.options import (
@@ -70,11 +70,10 @@ __all__ = [
     "check_centers",
     "check_names",
     "check_option_names",
-    "concatenated",
+    "concatenate_tables",
     "connect",
     "decoded_bytes",
     "decoded_rows",
-    "featured",
     "format_bytes",
     "is_lazy",
     "is_stored",
@@ -94,8 +93,9 @@ __all__ = [
     "read_rows",
     "refused_table",
     "scheduler_address",
+    "source_of_features",
     "stored_bytes",
-    "unwrapped",
+    "unwrap",
     "why_processes",
     "working_dtype",
 ]

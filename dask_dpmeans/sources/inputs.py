@@ -129,7 +129,7 @@ def open_source(
     )
 
 
-def featured(source: RowSource, features: Features) -> RowSource:
+def source_of_features(source: RowSource, features: Features) -> RowSource:
     """Return the source of the features of some rows, checked in one pass.
 
     Features of rows in memory are kept in memory too, if they fit beside the rows.

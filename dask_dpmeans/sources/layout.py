@@ -42,7 +42,7 @@ from dask_dpmeans.sources.opening import (
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
-from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, aligned, piece_rows
+from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, align, piece_rows
 from dask_dpmeans.sources.stored_chunks import has_checksum, plain_store
 
 RESIDENT_SHARE = 0.4
@@ -151,7 +151,7 @@ class Layout:
         """Return the first rows as a source in memory, checked as all rows are."""
         weights = shard.weights
         if weights is not None:
-            weights = aligned(weights, np.dtype(np.float64), Scratch(), "weights")
+            weights = align(weights, np.dtype(np.float64), Scratch(), "weights")
 
         def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
             return InMemoryRows(prepare(shard.rows, Scratch()), weights).fold(survey)
@@ -232,7 +232,7 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     """Return the divisors of the columns, (d,)."""
     if isinstance(scale, str):
         if scale != "std":
-            shown = checks.shown(scale)
+            shown = checks.describe_value(scale)
             raise InputError(f'scale must be "std" or one number > 0 a column, got {shown}')
         # The deviation of a constant column is the rounding error of its mean.
         largest = np.maximum(np.abs(summary.lowest), np.abs(summary.highest))
@@ -244,7 +244,7 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
         divisors = np.empty(0)
     positive = ((divisors > 0) & (divisors < np.inf)).all()
     if divisors.shape != summary.sums.shape or not positive:
-        shown = checks.shown(scale)
+        shown = checks.describe_value(scale)
         raise InputError(f'scale must be "std" or one finite number > 0 a column, got {shown}')
     return divisors
 
@@ -363,7 +363,7 @@ def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] |
     chosen = tuple(each for each in numbers if type(each) is int and 0 <= each < d)
     if not chosen or len(chosen) < len(numbers):
         named = f"some of the {d} columns 0 to {d - 1}"
-        raise InputError(f"columns must name {named}, got {checks.shown(columns)}")
+        raise InputError(f"columns must name {named}, got {checks.describe_value(columns)}")
     return chosen
 
 

@@ -100,7 +100,7 @@ class Opener:
     def _array(self, data: object) -> RowArray:
         if isinstance(data, OpenedPath):
             return data.array
-        data = unwrapped(data, self.name)
+        data = unwrap(data, self.name)
         refuse_kind(data, self.name)
         if isinstance(data, str | os.PathLike | Location):
             return self._at(Location.at(data, self.storage_options))
@@ -122,7 +122,7 @@ class Opener:
         if isinstance(data, StoredCsr):
             return data
         if isinstance(data, zarr.Array):
-            data = checked_store.absolute(data)
+            data = checked_store.make_absolute(data)
             return checked_store.checked_array(data, self.name, fill_missing=self.fill_missing)
         return self._in_memory(data)
 
@@ -218,7 +218,7 @@ def _reason(place: Location, error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def unwrapped(data: object, name: str) -> Any:
+def unwrap(data: object, name: str) -> Any:
     """Return the Dask array inside an array of xarray; other data as they are.
 
     Raises

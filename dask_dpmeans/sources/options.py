@@ -101,11 +101,11 @@ class Compute:
             A field that is of another kind.
         """
         if not (self.client is None or isinstance(self.client, Client)):
-            shown = checks.shown(self.client)
+            shown = checks.describe_value(self.client)
             raise InputError(f"client must be a distributed.Client or None, got {shown}")
         checks.number("worker_timeout", self.worker_timeout)
         if not (self.on_pass is None or callable(self.on_pass)):
-            shown = checks.shown(self.on_pass)
+            shown = checks.describe_value(self.on_pass)
             raise InputError(f"on_pass must be a function or None, got {shown}")
         threads = _limit("threads", self.threads)
         memory_limit = _limit("memory_limit", self.memory_limit)

@@ -79,13 +79,13 @@ class Prepare:
         if self.scale is not None:
             scaled = scratch.array("scaled", raw.shape, np.float64)
             raw = np.divide(raw, self.scale, out=scaled)
-        rows = aligned(raw, self.dtype, scratch, "rows")
+        rows = align(raw, self.dtype, scratch, "rows")
         if self.features is None:
             return rows
         return self.features(rows, scratch)
 
 
-def aligned(raw: Raw, dtype: np.dtype[Any], scratch: Scratch, name: str) -> Raw:
+def align(raw: Raw, dtype: np.dtype[Any], scratch: Scratch, name: str) -> Raw:
     """Return numbers as `dtype`, C-contiguous and aligned, copied to `scratch` if needed."""
     if raw.dtype == dtype and raw.flags.c_contiguous and raw.flags.aligned:
         return raw
@@ -213,9 +213,9 @@ def _block(
 ) -> Block:
     rows, weights, groups = piece
     if weights is not None:
-        weights = aligned(weights, np.dtype(np.float64), scratch, "weights")
+        weights = align(weights, np.dtype(np.float64), scratch, "weights")
     if groups is not None:
-        groups = aligned(groups, np.dtype(np.int64), scratch, "groups")
+        groups = align(groups, np.dtype(np.int64), scratch, "groups")
     prepared = _prepared(rows, prepare, scratch, memory)
     return Block(start, prepared, weights, scratch, memory, groups)
 

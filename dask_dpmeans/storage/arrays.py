@@ -55,7 +55,7 @@ def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = Fa
     FileExistsError
         The group exists.  With `anew` a remote store checks and writes in one operation.
     """
-    attributes = signed(attributes)
+    attributes = sign_attributes(attributes)
     if anew and place.remote:
         written: dict[str, Any] = {}
         zarr.create_group(MemoryStore(written), attributes=attributes)
@@ -101,7 +101,7 @@ def write(
 ) -> str:
     """Write a small array, (...), in one chunk; return the digest of its content."""
     content = _content(values, attributes or {})
-    said = signed((attributes or {}) | {"content": content})
+    said = sign_attributes((attributes or {}) | {"content": content})
     array = create(place, values.shape, values.dtype, dimensions, len(values), attributes=said)
     if values.size:
         array[...] = values
@@ -173,7 +173,7 @@ def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]
     """
     fs, where = place.files()
     written: dict[str, Any] = {}
-    zarr.create_group(MemoryStore(written), attributes=signed(attributes))
+    zarr.create_group(MemoryStore(written), attributes=sign_attributes(attributes))
     for name in names:
         found = fs.cat_file(f"{where.rstrip('/')}/{name}/zarr.json")
         written[f"{name}/zarr.json"] = default_buffer_prototype().buffer.from_bytes(found)
@@ -196,7 +196,7 @@ def _shown(place: Place) -> str:
 
 
 def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
-    if attributes != signed(attributes):
+    if attributes != sign_attributes(attributes):
         raise CorruptStoreError(
             f"{_shown(place)}/zarr.json: the attributes do not match their digest"
         )
@@ -210,7 +210,7 @@ def _content(values: np.ndarray[Any, Any], attributes: Mapping[str, Any]) -> str
     return hashlib.sha256(said.encode() + native.tobytes()).hexdigest()
 
 
-def signed(attributes: dict[str, Any]) -> dict[str, Any]:
+def sign_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return attributes with their digest, as JSON has no checksum."""
     unsigned = {key: value for key, value in attributes.items() if key != "digest"}
     digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
@@ -350,7 +350,7 @@ def write_table(group: Location, name: str, array: "zarr.Array[Any]", digests: D
     return write(group / TABLES / name, digests, ("chunk", "byte"), {"layout": layout_of(array)})
 
 
-def verified(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Array[Any]":
+def verified_array(array: "zarr.Array[Any]", table: Place, content: str) -> "zarr.Array[Any]":
     """Return an array, (...), whose chunks are compared with their digests when they are read."""
     digests, said = read(table, content)
     if said["layout"] != layout_of(array):

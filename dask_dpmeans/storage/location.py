@@ -14,7 +14,7 @@ from fsspec.core import url_to_fs
 from zarr.storage import FsspecStore, LocalStore
 
 from dask_dpmeans import checks
-from dask_dpmeans.errors import InputError, redacted
+from dask_dpmeans.errors import InputError, redact
 
 READ_ONLY = ("http", "https")
 """Protocols without writing."""
@@ -48,7 +48,7 @@ class Location:
             return place
         text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
         if not isinstance(text, str) or not text or "\0" in text:
-            raise InputError(f"{name} must be a path or URL, got {checks.shown(place)}")
+            raise InputError(f"{name} must be a path or URL, got {checks.describe_value(place)}")
         for beginning in LOCAL:
             text = text.removeprefix(beginning)
         protocol, url, _ = text.partition("://")
@@ -69,7 +69,7 @@ class Location:
     @property
     def shown(self) -> str:
         """The path or URL without credentials."""
-        return redacted(self.url)
+        return redact(self.url)
 
     def __truediv__(self, name: str) -> "Location":
         return Location(f"{self.url.rstrip('/')}/{name}", self.options)
@@ -204,7 +204,7 @@ def checked_options(storage_options: Mapping[str, Any] | None) -> dict[str, Any]
     """Return storage options as a dictionary; refuse anything but a mapping or None."""
     if not (storage_options is None or isinstance(storage_options, Mapping)):
         raise InputError(
-            f"storage_options must be a mapping or None, got {checks.shown(storage_options)}"
+            f"storage_options must be a mapping or None, got {checks.describe_value(storage_options)}"
         )
     return dict(storage_options or {})
 
@@ -235,7 +235,7 @@ def shown_path(data: Any) -> str | None:
     return None if place is None else place.shown
 
 
-def overlapping(one: Location, other: Location) -> bool:
+def locations_overlap(one: Location, other: Location) -> bool:
     """Return whether one of two locations lies in the other, or equals it."""
     if one.remote or other.remote:
         first, second = (f"{place.url.rstrip('/')}/" for place in (one, other))

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dask_dpmeans.checks import shown
+from dask_dpmeans.checks import describe_value
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.storage.arrays import MALFORMED, MARKER
 from dask_dpmeans.storage.location import Location
@@ -231,7 +231,7 @@ def _is_list_of(kind: type[object], value: Any) -> bool:
 
 def _require(fits: bool, name: str, value: object) -> None:
     if not fits:
-        raise ValueError(f"{name} cannot be {shown(value)}")
+        raise ValueError(f"{name} cannot be {describe_value(value)}")
 
 
 def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def checked_target(
     checks.switch("force", force)
     text = os.fspath(out) if isinstance(out, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
-        raise InputError(f"out must be the path of a file, got {checks.shown(out)}")
+        raise InputError(f"out must be the path of a file, got {checks.describe_value(out)}")
     if "://" in text:
         raise InputError(f"{text}: a {what} is written to a file of this machine, give its path")
     target, inside = Path(os.path.realpath(text)), Location.at(run).url

@@ -28,13 +28,13 @@ from dask_dpmeans.storage.arrays import (
     create,
     create_group,
     read,
-    verified,
+    verified_array,
     write,
     write_root,
     write_table,
 )
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
-from dask_dpmeans.storage.location import PATTERN, AnyPlace, Location, overlapping, place_of
+from dask_dpmeans.storage.location import PATTERN, AnyPlace, Location, locations_overlap, place_of
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
@@ -206,7 +206,7 @@ def _check_place(location: Location, inputs: Sequence[Any]) -> None:
             f"{path} holds one of * ? [, by which more could be removed: give another output"
         )
     for each in map(place_of, inputs):
-        if each is not None and overlapping(each, location):
+        if each is not None and locations_overlap(each, location):
             raise InputError(
                 f"{path} and the input {each.url} lie one within the other: give another output"
             )
@@ -300,7 +300,8 @@ def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
     if len(foreign) > MOST_NAMED:
         more = f" and {len(foreign) - MOST_NAMED} more"
     raise InputError(
-        f"{output.path} also holds {', '.join(foreign[:MOST_NAMED])}{more}, not written by this package: move that away first"
+        f"{output.path} also holds {', '.join(foreign[:MOST_NAMED])}{more}, not written by this "
+        "package: move that away first"
     )
 
 
@@ -376,7 +377,7 @@ class FinishedOutput:
     def verified(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
         """Return an array over the rows, (n, ...), whose chunks are compared with their digests."""
         table = f"{TABLES}/{name}"
-        return verified(array, self.location / table, self.contents[table])
+        return verified_array(array, self.location / table, self.contents[table])
 
     def read_equally_long(
         self, names: Sequence[str], length: int | None = None

@@ -65,7 +65,12 @@ class StepLog:
         return self.location / f"{STEPS}/{number:06d}"
 
     def commit(
-        self, state: Any, history: Sequence[Record], converged: bool, job: str = "", run: str | None = None
+        self,
+        state: Any,
+        history: Sequence[Record],
+        converged: bool,
+        job: str = "",
+        run: str | None = None,
     ) -> None:
         """Write a state and the history up to it, commit them in one write, and remove older states.
 
@@ -101,13 +106,18 @@ class StepLog:
         if self.run_name() == run:  # else the older steps belong to a new run
             self._remove_older(state.step)
 
-    def _write_step(self, step: Location, state: Any, history: Sequence[Record], run: str) -> dict[str, str]:
+    def _write_step(
+        self, step: Location, state: Any, history: Sequence[Record], run: str
+    ) -> dict[str, str]:
         """Write the arrays of a step; return the digests of their contents."""
         values = values_of(state)
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
         state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
-        return {"state": state_content, "history": write(step / "history", History(history).table())}
+        return {
+            "state": state_content,
+            "history": write(step / "history", History(history).table()),
+        }
 
     def restore(self, kind: type[State]) -> tuple[State, History, bool]:
         """Return the last committed state, its history, and whether it is the end."""

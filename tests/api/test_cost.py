@@ -18,7 +18,7 @@ from zarr.storage import LocalStore, WrapperStore
 
 from dask_dpmeans import DPMeans, InputError, dry_run, fit
 from dask_dpmeans.api import cost
-from dask_dpmeans.api.cost import Sample, estimated, shard_seconds
+from dask_dpmeans.api.cost import Sample, estimate_from, shard_seconds
 from dask_dpmeans.engine.plan import Plan
 from dask_dpmeans.sources import (
     Columns,
@@ -382,7 +382,7 @@ def layout_of(rows, **options):
 def seconds_of(n_rows, threads, chunk_rows, memory_limit=10**9):
     rows = zarr.create_array({}, shape=(n_rows, 4), chunks=(chunk_rows, 4), dtype=np.float32)
     layout = layout_of(rows, threads=threads, memory_limit=memory_limit, block_rows=BLOCK_ROWS)
-    found = estimated(layout, SAMPLE, MODEL.method(), "run.zarr", "new")
+    found = estimate_from(layout, SAMPLE, MODEL.method(), "run.zarr", "new")
     return found.n_shards, found.load_seconds, found.pass_seconds
 
 

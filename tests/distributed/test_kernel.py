@@ -16,7 +16,7 @@ from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.methods.kernel import search as kernel_search
 from dask_dpmeans.methods.kernel.batch import Method
-from dask_dpmeans.sources import as_source, connect, featured
+from dask_dpmeans.sources import as_source, connect, source_of_features
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(0, 4, (12, 2))[RNG.integers(12, size=900)] + RNG.normal(0, 0.5, (900, 2))
@@ -50,7 +50,7 @@ def test_a_fit_in_the_space_of_a_kernel_survives_a_worker(client, tmp_path):
     features = Approximation("nystroem", gamma=0.1, n_components=25).features(on_threads, 0)
     assert Approximation("nystroem", gamma=0.1, n_components=25).features(on_workers, 0) == features
     seen = [
-        featured(source, features).fold(Gather()).rows.tobytes()
+        source_of_features(source, features).fold(Gather()).rows.tobytes()
         for source in (on_threads, on_workers)
     ]
     assert seen[0] == seen[1]

@@ -379,7 +379,7 @@ def test_the_command_line_makes_features_of_data_sets(directions, tmp_path, monk
     assert CliRunner().invoke(main, again[1:]).exit_code == 0
     np.testing.assert_array_equal(load("again.zarr").labels_.compute(), expected.labels_)
     result = CliRunner().invoke(main, [*words, "--force", "--components", "9"])
-    assert (result.exit_code, "--components are of an --approximation" in result.output) == (
+    assert (result.exit_code, "--components belongs to an --approximation" in result.output) == (
         2,
         True,
     )

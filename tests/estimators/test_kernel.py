@@ -27,7 +27,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.estimators.kernel_maps import Approximation
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.methods.dpmeans.batch import Method
-from dask_dpmeans.sources import as_source, featured
+from dask_dpmeans.sources import as_source, source_of_features
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.uniform(-9, 9, (7, 2))[RNG.integers(7, size=900)] + RNG.normal(size=(900, 2))
@@ -133,7 +133,7 @@ def test_features_are_kept_in_memory_where_they_fit_and_made_anew_where_they_do_
     sources = {}
     for memory in (10**9, 40_000, 10_000):
         rows = as_source(ROWS, WEIGHTS, memory_limit=memory, threads=1)
-        sources[memory] = featured(rows, feature_map.features(rows, 2))
+        sources[memory] = source_of_features(rows, feature_map.features(rows, 2))
     assert [source.prepare.keep for source in sources.values()] == [True, False, False]
     states = [
         [contents(step.state) for step in iterate(source, Method(0.6))]
@@ -449,4 +449,7 @@ def test_the_command_line(tmp_path):
         == 2
     )
     wrong = call("kernel", data, run, "--penalty", 0.6, "--components", 30, "--force")
-    assert (wrong.exit_code, "--components are of an --approximation" in wrong.output) == (2, True)
+    assert (wrong.exit_code, "--components belongs to an --approximation" in wrong.output) == (
+        2,
+        True,
+    )

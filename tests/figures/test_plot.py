@@ -233,8 +233,8 @@ def test_svg_is_the_same_for_the_same_figure(model):
 
 def test_labels_that_would_overlap_are_left_out():
     points = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 10.0], [50.0, 0.0]])
-    assert plot.spaced(points, (10, 10), 10).tolist() == [False, False, True, True]
-    assert plot.spaced(points[[0, 1, 3]], (10, 10), 10).tolist() == [True, False, True]
+    assert plot.choose_spaced(points, (10, 10), 10).tolist() == [False, False, True, True]
+    assert plot.choose_spaced(points[[0, 1, 3]], (10, 10), 10).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("name", ["matplotlib", "networkx"])

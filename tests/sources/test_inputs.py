@@ -839,7 +839,7 @@ def test_a_dask_array_that_holds_fewer_rows_than_it_declares_is_refused():
         lambda rows: rows[:2], dtype=float
     )
     with pytest.raises(
-        InputError, match=r"the chunks of data hold 6 rows where 12 are declared, from row 0 on"
+        InputError, match=r"the chunks of data hold 6 rows, but 12 are declared, from row 0"
     ):
         as_source(lying)
 

@@ -36,7 +36,7 @@ from dask_dpmeans.sources import as_source
 from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.storage import lock
 from dask_dpmeans.storage.arrays import create_group
-from dask_dpmeans.storage.location import Location, overlapping
+from dask_dpmeans.storage.location import Location, locations_overlap
 from dask_dpmeans.storage.output import remove
 from dask_dpmeans.storage.run_store import RunStore
 
@@ -489,8 +489,8 @@ def test_an_output_within_the_input_is_refused_there_too(
     data = put(bucket / "data.zarr", rows)
     with pytest.raises(InputError, match="lie one within the other"):
         fit(data, data / "run.zarr", model(None))
-    assert overlapping(bucket / "a", bucket / "a/b")
-    assert not overlapping(bucket / "a", bucket / "ab")
+    assert locations_overlap(bucket / "a", bucket / "a/b")
+    assert not locations_overlap(bucket / "a", bucket / "ab")
 
 
 def test_a_bucket_that_is_not_there_is_named(bucket: Location, rows: np.ndarray) -> None:

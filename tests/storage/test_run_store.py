@@ -23,7 +23,7 @@ from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.sources import as_source
-from dask_dpmeans.storage.arrays import MARKER, signed
+from dask_dpmeans.storage.arrays import MARKER, sign_attributes
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.manifest import FORMAT
 from dask_dpmeans.storage.output import _is_free
@@ -237,7 +237,9 @@ def test_nothing_but_ours_is_ever_removed(
     else:
         zarr.create_array(target, shape=(3,), dtype="f4")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match="is not an output of this package, so it is never removed"):
+    with pytest.raises(
+        InputError, match="is not an output of this package, so it is never removed"
+    ):
         fit(data, target, DPMeans(16.0), force=force)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -266,7 +268,7 @@ def test_a_run_of_an_older_format_is_not_gone_on_with_and_that_is_said(
     older = {"format": 6, "kind": "run", "random_state": 0}
     for group in (run, run / "steps"):
         zarr.open_group(group, mode="r+").attrs.put(
-            signed({MARKER: older, "committed": 1, "converged": False})
+            sign_attributes({MARKER: older, "committed": 1, "converged": False})
         )
     if not whole:
         (run / "zarr.json").unlink()
@@ -519,7 +521,8 @@ def test_force_removes_nothing_where_a_foreign_file_lies_deep_within(
     (run / foreign).write_text("precious")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(
-        InputError, match=rf"also holds {foreign}, not written by this package: move that away first"
+        InputError,
+        match=rf"also holds {foreign}, not written by this package: move that away first",
     ):
         fit(data, run, DPMeans(16.0), force=True)
     assert sorted(tmp_path.rglob("*")) == before
@@ -652,7 +655,7 @@ def test_attributes_of_other_types_are_refused_though_they_are_signed(
     for key in where[:-1]:
         at = at[key]
     at[where[-1]] = value
-    metadata["attributes"] = signed(metadata["attributes"])
+    metadata["attributes"] = sign_attributes(metadata["attributes"])
     file.write_text(json.dumps(metadata))
     with pytest.raises(
         CorruptStoreError,

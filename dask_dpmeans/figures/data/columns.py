@@ -58,7 +58,9 @@ def checked_names(model: Model, given: Sequence[str] | None) -> list[str]:
     if given is None:
         return names
     if isinstance(given, str | bytes) or np.ndim(given) != 1:
-        raise InputError(f"feature_names must be a list of names, got {checks.shown(given)}")
+        raise InputError(
+            f"feature_names must be a list of names, got {checks.describe_value(given)}"
+        )
     if len(given) != len(names):
         wanted = f"{len(names):,} names, one for each column of the centers"
         raise InputError(f"feature_names must be {wanted}, got {len(given):,}")
@@ -71,9 +73,7 @@ def column_numbers(
     """Return the numbers of one or two columns of the centers, given by name or by column of X."""
     if columns is None:
         return None
-    refusal = (
-        f"columns must be one or two different columns of the fit, got {checks.shown(columns)}"
-    )
+    refusal = f"columns must be one or two different columns of the fit, got {checks.describe_value(columns)}"
     is_list = isinstance(columns, Sequence | np.ndarray) and not isinstance(columns, str | bytes)
     if not is_list or np.ndim(columns) != 1:
         raise InputError(refusal)

@@ -10,7 +10,7 @@ try:
     from dask_dpmeans.figures.plot.canvas import NAMED, AnyFigure, svg
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
-    from dask_dpmeans.figures.plot.rows import density, spaced
+    from dask_dpmeans.figures.plot.rows import choose_spaced, density
     from dask_dpmeans.figures.plot.steps import history, path
     from dask_dpmeans.figures.plot.trees import tree
 except ModuleNotFoundError as error:
@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
 __all__ = [
     "NAMED",
     "AnyFigure",
+    "choose_spaced",
     "density",
     "graph",
     "history",
@@ -29,7 +30,6 @@ __all__ = [
     "profile",
     "sharing",
     "sizes",
-    "spaced",
     "svg",
     "tree",
 ]

@@ -16,7 +16,7 @@ from dask_dpmeans.figures.plot.canvas import INK, NAMED, SMALL, AnyFigure, new_f
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.sources import RowSource, Stored
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 MARKERS = "os^DvPX*"
 """Markers of the clusters, in turn."""
@@ -69,8 +69,8 @@ def graph(
         label = f"cluster {number} ({len(members):,})"
         axes.scatter(members[:, 0], members[:, 1], size, zorder=2, label=label, **style)
     axes.set_axis_off()
-    n_links = counted(int(np.count_nonzero(once)), "link")
-    axes.set_title(f"{counted(len(positions), 'node')}, {n_links}", fontsize="medium")
+    n_links = format_count(int(np.count_nonzero(once)), "link")
+    axes.set_title(f"{format_count(len(positions), 'node')}, {n_links}", fontsize="medium")
     _add_legend(axes)
     return figure
 

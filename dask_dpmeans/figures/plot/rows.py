@@ -23,7 +23,7 @@ from dask_dpmeans.figures.plot.canvas import (
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
 from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 DENSITY = ListedColormap(colormaps["Greys"](np.linspace(0.25, 1.0, 256)))
 """Greys in which a box with one row is not white."""
@@ -71,13 +71,13 @@ def density(
 
 def _title(found: data.Density) -> str:
     """Count rows and centers, and what lies outside of the picture."""
-    title = f"{counted(found.n_rows, 'row')}, {counted(len(found.centers), 'center')}"
+    title = f"{format_count(found.n_rows, 'row')}, {format_count(len(found.centers), 'center')}"
     inside = ((found.centers >= found.low) & (found.centers <= found.high)).all(axis=1)
     outside = []
     if found.outside > 0.5:
         outside.append(f"rows of weight {found.outside:,.6g}")
     if not inside.all():
-        outside.append(counted(int(np.count_nonzero(~inside)), "center"))
+        outside.append(format_count(int(np.count_nonzero(~inside)), "center"))
     return f"{title}\noutside of the picture: {', '.join(outside)}" if outside else title
 
 
@@ -127,7 +127,7 @@ def _draw_centers(axes: Axes, found: data.Density, order: IndexArray) -> None:
     span = np.where(found.high > found.low, found.high - found.low, 1.0)
     points = (centers - found.low) / span * (360, 300)
     inside = ((points >= 0) & (points <= (360, 300))).all(axis=1)
-    room = spaced(points[inside], (18, 12), 10)
+    room = choose_spaced(points[inside], (18, 12), 10)
     style: dict[str, Any] = {
         "textcoords": "offset points",
         "ha": "center",
@@ -139,7 +139,7 @@ def _draw_centers(axes: Axes, found: data.Density, order: IndexArray) -> None:
         text.set_path_effects([withStroke(linewidth=2, foreground="white")])
 
 
-def spaced(points: Float64Array, box: tuple[float, float], above: float) -> BoolArray:
+def choose_spaced(points: Float64Array, box: tuple[float, float], above: float) -> BoolArray:
     """Choose points to label, the first ones first: no label overlaps another or covers a point.
 
     Parameters

@@ -9,7 +9,7 @@ from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import FEW, INK, AnyFigure, new_figure, within
 from dask_dpmeans.kernels.block import Int64Array
 from dask_dpmeans.selection.tree import ClusterTree
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 MOST_LEAVES = 300
 """Number of clusters that fit side by side."""
@@ -60,7 +60,7 @@ def _label_leaves(axes: Axes, tree: ClusterTree, drawn: ClusterTree, leaves: Int
         axes.set_xlabel("cluster")
         return
     axes.set_xticks([])
-    label = counted(drawn.leaves.n_clusters, "cluster")
+    label = format_count(drawn.leaves.n_clusters, "cluster")
     if upper_part:
         label += f" at penalty {drawn.leaves.penalty:.4g}, of {tree.leaves.n_clusters:,} of the fit"
     axes.set_xlabel(label)

@@ -165,7 +165,7 @@ class Parameters:
         if self.centers is not None and not (
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):
-            got = checks.shown(self.centers)
+            got = checks.describe_value(self.centers)
             raise InputError(
                 f"init: the first centers must be finite numbers of shape (k, d), k >= 1, got {got}"
             )

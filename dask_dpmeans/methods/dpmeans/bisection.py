@@ -16,7 +16,7 @@ from dask_dpmeans.methods.dpmeans.path import (
     best,
     envelope,
     exchange,
-    fitted,
+    fit_figures,
     hull,
 )
 
@@ -72,7 +72,7 @@ class PriceFor:
                 new = []
                 for start in (fewer, more):
                     new.append(self.fits.at(rows, cut, start))
-                    yield fitted(cut, new[-1])
+                    yield fit_figures(cut, new[-1])
                 if best(new, cut).objective(cut) < (1 - LEAST_GAIN) * fewer.objective(cut):
                     found += new
                 else:
@@ -89,15 +89,15 @@ class PriceFor:
         """Return solutions on either side of the wanted number, if possible, and the penalties."""
         total = float(rows.summary.squares.sum())
         found, tried = [self.fits.at(rows, total, None)], [total]
-        yield fitted(total, found[-1])
+        yield fit_figures(total, found[-1])
         while min(each.k for each in found) > self.wanted:
             tried.append(STRIDE * max(tried))
             found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
-            yield fitted(tried[-1], found[-1])
+            yield fit_figures(tried[-1], found[-1])
         while max(each.k for each in found) <= self.wanted and min(tried) > LEAST_SHARE * total:
             tried.append(min(tried) / STRIDE)
             found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
-            yield fitted(tried[-1], found[-1])
+            yield fit_figures(tried[-1], found[-1])
         return found, tried
 
     def _edges(
@@ -135,7 +135,7 @@ class RadiusFor:
         low, high = 0.0, math.inf
         while high > CLOSEST * low:
             tried[penalty] = self.fits.at(rows, penalty)
-            yield fitted(penalty, tried[penalty])
+            yield fit_figures(penalty, tried[penalty])
             k = tried[penalty].k
             if k == self.wanted:
                 break

@@ -48,7 +48,7 @@ def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False
     while len(numbers) < k:
         found = source.fold(FarthestCandidates(Centers(points), most), name="farthest")
         passes += 1
-        taken = list(decided(found, k - len(numbers)))
+        taken = list(next_rows(found, k - len(numbers)))
         if not taken:
             break
         places = [place for place, _ in taken]
@@ -63,7 +63,7 @@ def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False
     return Traversal(numbers, points[1:], squared, passes)
 
 
-def decided(found: Candidates, wanted: int) -> Iterator[tuple[int, float]]:
+def next_rows(found: Candidates, wanted: int) -> Iterator[tuple[int, float]]:
     """Yield the next rows of the traversal and their squared distances, while these are certain.
 
     Distances only shrink as points join: no row outside `found` is farther than its bound.

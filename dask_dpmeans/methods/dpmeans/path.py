@@ -63,7 +63,7 @@ Fitting = Generator[Mapping[str, float], None, Answer]
 """Figures of fits, one after the other, and an answer in the end."""
 
 
-def fitted(penalty: float, end: Solution) -> dict[str, float]:
+def fit_figures(penalty: float, end: Solution) -> dict[str, float]:
     """Return the figures of a fit: penalty and number of clusters."""
     return {"penalty": float(penalty), "n_clusters": end.k}
 
@@ -132,13 +132,13 @@ class Prices:
     def each(self, rows: Source) -> Fitting[list[Solution]]:
         """Yield the figures of each fit; return all clusters."""
         found = [self.at(rows, self.penalties[-1], None)]
-        yield fitted(self.penalties[-1], found[-1])
+        yield fit_figures(self.penalties[-1], found[-1])
         for before, penalty in pairwise(reversed(self.penalties)):
             found.append(self.at(rows, penalty, best(found, before)))
-            yield fitted(penalty, found[-1])
+            yield fit_figures(penalty, found[-1])
         for before, penalty in pairwise(self.penalties):
             found.append(self.at(rows, penalty, best(found, before), tries=0))
-            yield fitted(penalty, found[-1])
+            yield fit_figures(penalty, found[-1])
         return found
 
     def at(
@@ -177,7 +177,7 @@ class Radii:
         found: list[Solution] = []
         for penalty in self.penalties:
             found.append(self.at(rows, penalty))
-            yield fitted(penalty, found[-1])
+            yield fit_figures(penalty, found[-1])
         return found
 
     def at(self, rows: Source, penalty: float) -> Solution:

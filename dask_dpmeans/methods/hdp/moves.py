@@ -212,14 +212,14 @@ def trial_moves(found: PassStatistics, least_share: float) -> list[TrialMove]:
     Splits must save more than `least_share` of their price.
     """
     gains, price = found.splits.gains, found.prices.both
-    closings = greatest(np.concatenate([found.merges.gains, found.deletes]), MAX_CLOSINGS)
-    splits = greatest(np.where(gains > (least_share - 1) * price, gains, -np.inf), MAX_SPLITS)
+    closings = greatest_gains(np.concatenate([found.merges.gains, found.deletes]), MAX_CLOSINGS)
+    splits = greatest_gains(np.where(gains > (least_share - 1) * price, gains, -np.inf), MAX_SPLITS)
     kinds = Move.MERGE, Move.DELETE
     closing_moves = [TrialMove(kinds[number // found.g], number % found.g) for number in closings]
     return closing_moves + [TrialMove(Move.SPLIT, center) for center in splits]
 
 
-def greatest(gains: Float64Array, most: int) -> list[int]:
+def greatest_gains(gains: Float64Array, most: int) -> list[int]:
     """Return the positions of at most `most` finite gains, (m,), the greatest first."""
     positions = np.argsort(-gains, kind="stable")[:most]
     found: list[int] = positions[np.isfinite(gains[positions])].tolist()

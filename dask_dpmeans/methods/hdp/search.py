@@ -30,7 +30,7 @@ from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.hdp.moves import plan_moves, ties_after, trial_moves
 from dask_dpmeans.methods.hdp.pass_statistics import PassStatistics
 from dask_dpmeans.methods.hdp.row_exchange import Members, exchange_rows
-from dask_dpmeans.methods.hdp.search_pass import TOL_SHARE, SearchParameters, State, renumbered
+from dask_dpmeans.methods.hdp.search_pass import TOL_SHARE, SearchParameters, State, renumber
 from dask_dpmeans.methods.hdp.starts import starts
 from dask_dpmeans.methods.hdp.state import Uses
 
@@ -187,10 +187,10 @@ class Method(SearchParameters):
         block = Block(0, gathered.rows, gathered.weights, groups=gathered.groups)
         (labels,) = self.labels(source, state)(block)
         heavy = np.flatnonzero(gathered.weights > 0)
-        groups, sets = renumbered(gathered.groups[heavy])
+        groups, sets = renumber(gathered.groups[heavy])
         origin = source.summary.mean
         rows = gathered.rows[heavy].astype(np.float64) - origin
         members = Members(rows, gathered.weights[heavy], sets, self.prices)
-        best = exchange_rows(members, renumbered(labels[heavy])[1])
+        best = exchange_rows(members, renumber(labels[heavy])[1])
         sets, centers = np.nonzero(members.uses(best))
         return members.means(best) + origin, Uses(groups[sets], centers)

@@ -87,7 +87,7 @@ class SearchParameters(Parameters):
         """Return the state of a pass, with its planned moves."""
         retied = RetiedCenters(found, plan.tied, len(plan.fixed))
         groups = np.concatenate([retied.uses.groups, plan.taken_up.groups])
-        numbers, centers = renumbered(np.concatenate([retied.uses.centers, plan.taken_up.centers]))
+        numbers, centers = renumber(np.concatenate([retied.uses.centers, plan.taken_up.centers]))
         check_number(len(numbers), self.max_clusters, self.global_penalty)
         means = np.zeros_like(retied.means)
         means[: found.g] = found.sweep.centers
@@ -115,13 +115,13 @@ class SearchParameters(Parameters):
     def start_with(self, state: State, found: PassStatistics, tied: Int64Array) -> State:
         """Return a state whose next sweep has other ties, (m, 2), with centers at their means."""
         retied = RetiedCenters(found, tied, max(found.g, int(tied.max()) + 1))
-        numbers, centers = renumbered(retied.uses.centers)
+        numbers, centers = renumber(retied.uses.centers)
         children = retied.children(self.random(state))[numbers]
         uses = Uses(retied.uses.groups, centers)
         return replace(state, means=retied.means[numbers], children=children, next=uses)
 
 
-def renumbered(labels: npt.NDArray[np.integer[Any]]) -> tuple[Int64Array, Int64Array]:
+def renumber(labels: npt.NDArray[np.integer[Any]]) -> tuple[Int64Array, Int64Array]:
     """Return the different labels, ascending, and the position of each label, (n,), among them."""
     found, positions = np.unique(labels, return_inverse=True)
     return found.astype(np.int64), positions.ravel().astype(np.int64)

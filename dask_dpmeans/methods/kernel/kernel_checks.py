@@ -34,7 +34,7 @@ def checked_kernel(
     """
     named = isinstance(kernel, str) and kernel in names
     if not (named or callable(kernel)):
-        listed, got = ", ".join(repr(name) for name in names), checks.shown(kernel)
+        listed, got = ", ".join(repr(name) for name in names), checks.describe_value(kernel)
         raise InputError(
             f"kernel must be one of {listed}, or a function of two arrays of rows, got {got}"
         )

@@ -168,7 +168,7 @@ class Neighborhood:
         labels, targets = partition.labels.astype(np.intp), moves.targets[chosen]
         alone = targets == k
         labels[moves.rows[chosen]] = np.where(alone, k + np.cumsum(alone) - 1, targets)
-        return renumbered(labels)
+        return renumber(labels)
 
     def _neighbors(self, cluster: int) -> IndexArray:
         """Return the clusters nearest to one, ascending, as many as one search takes: one pass."""
@@ -206,7 +206,7 @@ class Neighborhood:
         reduction = NearestPivots(
             self.centers.gram, partition.labels, drawn, self.near.norms[drawn]
         )
-        return renumbered(self.source.fold(reduction, name="pieces"))
+        return renumber(self.source.fold(reduction, name="pieces"))
 
     def _search_pieces(self, pieces: Labels, rounds: int) -> Labels | None:
         """Return the clusters, (n,), after a search of pieces: one pass.
@@ -233,7 +233,7 @@ class Neighborhood:
             return None
         labels = before.labels.astype(np.intp)
         labels[searched] = before.k + after[pieces[searched]]
-        return renumbered(labels)
+        return renumber(labels)
 
 
 class Candidate(NamedTuple):
@@ -262,7 +262,7 @@ def disjoint_moves(moves: RowMoves, labels: Labels, k: int) -> IndexArray:
     return np.array(chosen, np.intp)
 
 
-def renumbered(labels: Labels | IndexArray) -> Labels:
+def renumber(labels: Labels | IndexArray) -> Labels:
     """Return labels, (n,), numbered from 0 on in their order; -1 stays."""
     found, valid = np.full(len(labels), -1, np.int32), labels >= 0
     found[valid] = relabel(labels[valid])

@@ -8,7 +8,7 @@ from time import monotonic
 from distributed import Client
 
 from dask_dpmeans.sources.executors.keys import graph_of
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 FIRST = 5.0
 """Seconds that a pass waits for busy workers before the first message."""
@@ -58,7 +58,7 @@ class ClusterMonitor:
         if now >= self.logged + AGAIN:
             self.logged = now
             logger.warning(
-                "waiting: the workers are busy with %s of other jobs", counted(n_tasks, "task")
+                "waiting: the workers are busy with %s of other jobs", format_count(n_tasks, "task")
             )
 
 

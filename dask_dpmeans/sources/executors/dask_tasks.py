@@ -34,7 +34,7 @@ from dask_dpmeans.sources.executors.keys import (
 from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
-from dask_dpmeans.text import counted
+from dask_dpmeans.text import format_count
 
 FAN_IN = 8
 """Shards whose answers one task merges; a power of two, so that they are a subtree."""
@@ -276,7 +276,7 @@ def _killed_message(error: KilledWorker) -> str:
         rows = f" on rows {numbers[1]:,} to {numbers[2]:,}"
     if worker.memory_limit:
         limit = format_bytes(worker.memory_limit)
-    memory = f"{limit} of memory for {counted(worker.nthreads, 'thread')}"
+    memory = f"{limit} of memory for {format_count(worker.nthreads, 'thread')}"
     return (
         f"{error.allowed_failures + 1} workers ended, one after the other, that had the task "
         f"{kind_of(str(error.task))}{rows}, perhaps beside others; the last, {worker.address}, had "

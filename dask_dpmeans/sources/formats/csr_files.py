@@ -77,7 +77,7 @@ def _opened_part(
     if not isinstance(array, zarr.Array) or array.ndim != 1:
         raise InputError(f"{name}: {path}/{part} must be an array of one dimension")
     return checked_store.checked_array(
-        checked_store.absolute(array), f"{name}: {path}/{part}", fill_missing=fill_missing
+        checked_store.make_absolute(array), f"{name}: {path}/{part}", fill_missing=fill_missing
     )
 
 

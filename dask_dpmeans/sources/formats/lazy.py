@@ -175,7 +175,7 @@ def known_rows(data: Any) -> Any:
     return data
 
 
-def concatenated(tables: list[Any]) -> tuple[Any, list[int]]:
+def concatenate_tables(tables: list[Any]) -> tuple[Any, list[int]]:
     """Concatenate tables of the same columns, and return the number of rows of each.
 
     The answer is lazy if one of the tables is.

@@ -23,7 +23,7 @@ from dask_dpmeans.storage.arrays import (
     attributes_of,
     read,
     through,
-    verified,
+    verified_array,
 )
 from dask_dpmeans.storage.location import Location
 
@@ -207,7 +207,7 @@ def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
         read(group / member, contents[member])
     table = f"{TABLES}/{member}"
     if table in contents:
-        return verified(array, group / table, contents[table])
+        return verified_array(array, group / table, contents[table])
     return array
 
 
@@ -238,7 +238,7 @@ def _group_around(array: "zarr.Array[Any]") -> tuple[StorePath, str] | None:
     return None
 
 
-def absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
+def make_absolute(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
     """Return an array, (...), under an absolute path, so that workers in other folders find it."""
     store = array.store
     if isinstance(store, LocalStore) and not store.root.is_absolute():

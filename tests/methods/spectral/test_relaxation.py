@@ -24,7 +24,7 @@ from dask_dpmeans.methods.spectral.relaxation import (
     relaxed_objective,
     symmetric,
 )
-from dask_dpmeans.sources import as_source, featured
+from dask_dpmeans.sources import as_source, source_of_features
 
 FEWER = settings(max_examples=25)
 
@@ -117,7 +117,7 @@ def test_the_clusters_are_those_of_algorithm_1_on_the_rows_of_the_reference(prob
     ones = [1.0] * len(rows)
     means = [reference.mean_of(wanted, ones)]
     source = as_source(rows, threads=1)
-    source = featured(source, linear(source, Spectrum(penalty)).projection)
+    source = source_of_features(source, linear(source, Spectrum(penalty)).projection)
     for step in iterate(source, Method(threshold)):
         opened = step.state.opened.tolist()
         rest = [number for number in range(len(rows)) if number not in opened]

@@ -87,7 +87,7 @@ def dpmeans(
     order: Sequence[int] | None = None,
     weights: Sequence[float] | None = None,
 ) -> list[Sweep]:
-    """Run Algorithm 1 from the global mean until the means repeat; return one `Sweep` an iteration."""
+    """Run Algorithm 1 from the global mean until the means repeat; return a `Sweep` for each."""
     order = range(len(rows)) if order is None else order
     weights = [1.0] * len(rows) if weights is None else weights
     centers = [mean_of(rows, weights)]

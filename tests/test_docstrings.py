@@ -12,9 +12,6 @@ import pytest
 import dask_dpmeans
 
 PACKAGE = Path(dask_dpmeans.__file__).parent
-MOST_PHRASES = 5
-"""Phrases that may be left in the package."""
-
 ARRAY = re.compile(r"NDArray|ndarray|\w*Array\b|\bRows\b|\bLabels\b|csr_array|csc_array")
 """Annotations of arrays."""
 SIZE = r"`?[\w.']+`?(?: ?(?:[-+/]|\*+) ?`?[\w.']+`?)*"
@@ -122,9 +119,9 @@ def test_public_functions_of_arrays_name_shapes(path):
     assert unnamed == []
 
 
-def test_phrases_that_are_hard_to_read_are_rare():
+def test_phrases_that_are_hard_to_read_are_not_used():
     found = [phrase for path in files() for phrase in phrases_of(path)]
-    assert len(found) <= MOST_PHRASES, "\n".join(found)
+    assert not found, "\n".join(found)
 
 
 def test_the_words_of_a_file_are_found(tmp_path):

@@ -1,4 +1,4 @@
-"""Dry runs: the cost of a fit, from the metadata of its input and a few rows; nothing is written."""
+"""Dry runs: the cost of a fit, from the metadata of its input and a few rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ SEARCH_PRODUCTS = 2**31
 SEARCH_COLUMNS = 2**7
 """Number of columns below which a step takes no less time."""
 SMALL_CHUNK = 2**18
-"""Bytes; chunks of 256 KB (d = 64, zstd) took 1.5, of 64 KB 2.1 times as long to read as of 4 MB."""
+"""Bytes; chunks of 256 KB (d = 64, zstd) took 1.5 times as long to read as 4 MB, 64 KB 2.1."""
 GOOD_CHUNK = 2**22
 """Bytes of a chunk that the advice names."""
 FEW_CHUNKS = 16
@@ -115,7 +115,7 @@ class Estimate:
     thread_memory: int
     """A thread's share of these bytes."""
     thread_bytes: int
-    """Bytes of the rows in a thread: its shards, or two pieces; with sparse rows also a dense block."""
+    """Bytes of rows in a thread: its shards, or two pieces; for sparse rows also a dense block."""
     sample_rows: int
     """Rows of the first shard that were read and scanned."""
     sample_clusters: int
@@ -167,7 +167,7 @@ def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple
 def search_centers(
     rows: InMemoryRows, method: search.Method, n_rows: int
 ) -> tuple[Float64Array, str]:
-    """Return the centers, (k, d), that moves and means lead to on some of the first rows, and words for them.
+    """Return the centers, (k, d), of a search of some of the first rows, and words for them.
 
     Squared error grows with the number of rows, so a cluster of some rows costs their share of the
     penalty.  It also costs the optimism of their squared error, as on a coreset.
@@ -202,7 +202,7 @@ def search_centers(
 
 
 def _apply_moves(rows: InMemoryRows, method: search.Method, price: float, most: int) -> State:
-    """Return the state after a few steps of the search, or once it has more than `most` clusters."""
+    """Return the state after a few steps of the search, or at more than `most` clusters."""
     alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
     start = replace(alone.init(rows), share=len(SHARES))
     for step in iterate(rows, alone, start):
@@ -265,7 +265,7 @@ def dry_run(
 
 
 def sample_rows(layout: Layout) -> int:
-    """Return the number of rows of the first shard that are read: whole blocks that fit a thread."""
+    """Return how many rows of the first shard are read: complete blocks that fit a thread."""
     height = layout.plan.block_rows
     blocks = min(SAMPLE_BLOCKS, layout.plan.shard_blocks, layout.sampled_blocks)
     return min(blocks * height, layout.plan.n_rows)

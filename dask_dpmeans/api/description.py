@@ -72,7 +72,7 @@ def fingerprint(summary: Summary) -> str:
 
 
 def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
-    """Return the parameters of an algorithm, and of the features that are learned for it, as JSON holds them."""
+    """Return the parameters of an algorithm and of its learned features, for JSON."""
     found = {key: _described(value) for key, value in vars(method).items()}
     return found if feature_map is None else found | _described(feature_map.parameters)
 

@@ -25,7 +25,7 @@ EVERY = 5.0
 """Least seconds between two saves of a checkpoint."""
 DIGEST_BYTES = 32
 PREFIX = "prefix"
-"""Metadata of a field that holds a dataclass: the prefix of the names under which its fields are saved."""
+"""Metadata key of a nested dataclass: the prefix of the saved names of its fields."""
 State = TypeVar("State", bound="DataclassInstance")
 Restored = TypeVar("Restored")
 Values = Mapping[str, np.ndarray[Any, Any]]
@@ -106,7 +106,7 @@ class Checkpoint:
 
 
 def digest(*parts: object) -> str:
-    """Return a digest of arrays, numbers, texts, dataclasses, their classes, and sequences of these."""
+    """Return a digest of arrays, numbers, texts, dataclasses with their classes, and sequences."""
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, type) and is_dataclass(part):
@@ -143,7 +143,7 @@ def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndar
 
 
 def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
-    """Return the state with these values as its fields.  Arrays without dimensions become numbers."""
+    """Return the state with these values as its fields; 0-d arrays become numbers."""
     given: dict[str, Any] = {}
     for each in fields(kind):
         if _is_nested(each.type) and isinstance(each.type, type):

@@ -62,7 +62,7 @@ class Reduction(Protocol[Answer]):
 
 @runtime_checkable
 class ReusableReduction(Reduction[Answer], Protocol[Answer]):
-    """A reduction whose answers may hold in the next pass, so that shards need not be read again."""
+    """A reduction whose answers may stay valid in the next pass, so that shards are not reread."""
 
     def keep(self, answer: Answer, most_bytes: int) -> Any:
         """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
@@ -229,7 +229,9 @@ class Plan:
 def shard_blocks(
     n_rows: int, block_rows: int, n_threads: int, most_rows: int, stored_rows: int = 1
 ) -> int:
-    """Return the blocks of a shard, a power of two: about eight shards a thread, of at most `most_rows`.
+    """Return the blocks of a shard, a power of two, for about eight shards a thread.
+
+    A shard has at most `most_rows`.
 
     From `ENOUGH_SHARDS` on there are fewer shards a thread, down to one, since each is a task.  A
     shard is at least a label chunk and as high as `stored_rows`, the rows stored together, so that

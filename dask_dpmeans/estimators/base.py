@@ -65,7 +65,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         return None
 
     def _center_names(self) -> Names | None:
-        """Return the names of the columns of the first centers, if there are any and they are known."""
+        """Return the names of the columns of the first centers, if they are known."""
         return None
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -144,7 +144,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         return self._mapped(X, Distances(self._centers()), np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Return minus the inertia: the weighted sum of squared distances to the nearest centers."""
+        """Return minus the inertia, the weighted sum of squared distances to nearest centers."""
         check_is_fitted(self)
         centers = self._centers()
         source = self._source(checked_rows(self, X, reset=False), sample_weight)

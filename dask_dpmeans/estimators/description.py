@@ -1,4 +1,4 @@
-"""Descriptions of fits: each estimator returns one `Description`, which texts and pictures are made from."""
+"""Descriptions of fits: each estimator returns a `Description` for texts and pictures."""
 
 import math
 from collections.abc import Mapping

@@ -235,7 +235,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return self._mapped(X, distances, np.float64, self.n_clusters_)
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Return minus the inertia: the weighted sum of squared distances to the nearest centers."""
+        """Return minus the inertia, the weighted sum of squared distances to nearest centers."""
         check_is_fitted(self)
         if self.implicit_centers_ is None:
             return super().score(X, y, sample_weight)
@@ -301,8 +301,11 @@ IMPLICIT_ARRAYS = (
     ArraySpec("center_rows", ("opener",), "int64", below="row"),
     ArraySpec("fitted_rows", ("row", "feature"), np.floating, sizes=("row", "column")),
 )
-"""Centers that are means among the features of a kernel: sums of the kernel within clusters; the clusters and weights
-of the rows; the rows that are centers themselves; and the rows."""
+"""Arrays of centers that are means in the space of a kernel.
+
+These are the sums of the kernel within clusters, the clusters and weights of the rows, the rows
+that are centers themselves, and the rows.
+"""
 
 SPEC = MethodSpec(
     KernelDPMeans,

@@ -98,7 +98,7 @@ class KernelFeatures:
 
 
 def _scaled_rows(transformer: Nystroem | RBFSampler, rows: Rows) -> Rows:
-    """Return rows scaled for the kernel: scikit-learn's cosine takes lengths below 2.2e-15 for 0."""
+    """Return rows scaled for the kernel: scikit-learn takes lengths < 2.2e-15 for 0."""
     if getattr(transformer, "kernel", None) == "cosine":
         return unit(rows.astype(np.float64))
     return rows
@@ -141,7 +141,7 @@ class Approximation:
         """Accept any weights: they go to the method."""
 
     def fit(self, source: RowSource, seed: int) -> MappedRows:
-        """Return the features of the rows, after passes for the sample and for column statistics."""
+        """Return the features of the rows, after passes for the sample and column statistics."""
         features = self.features(source, seed)
         return MappedRows(source_of_features(source, features), passes=2, arrays=features.arrays)
 

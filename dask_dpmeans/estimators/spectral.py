@@ -336,7 +336,10 @@ EMBEDDING_ARRAYS = (
     ArraySpec("projection", ("column", "component"), sizes=("column", "feature")),
     ArraySpec("embedding", ("row", "component"), over_rows=True),
 )
-"""The eigenvalues; and what rows, or their kernel with landmarks, are multiplied by, or else their products."""
+"""The eigenvalues, and how to embed rows.
+
+The matrix multiplies rows or their kernel with landmarks; otherwise the embedding is stored.
+"""
 
 SPEC = MethodSpec(
     SpectralDPMeans,

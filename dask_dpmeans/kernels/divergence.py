@@ -212,7 +212,7 @@ class Cosine(SquaredEuclidean):
 
     The mean is the direction of the sum S of the rows (Dhillon & Modha 2001, section 3).  There a
     cluster of weight w costs 2 (w - |S|), at another center 2 (w - S . center), so that its mass is
-    |S|.  Rows that cancel (`VANISHING`) cost 2 w at any center: their center stays where it was.
+    |S|.  Rows that cancel (`VANISHING`) cost 2 w at any center: their center does not move.
     """
 
     features: ClassVar[UnitRows] = UnitRows()

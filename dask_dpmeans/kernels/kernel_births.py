@@ -28,7 +28,10 @@ def keep_openers(
 def merge_openers(
     gram: Gram, norms: Float64Array, left: Proposals, right: Proposals, penalty: float
 ) -> Proposals:
-    """Merge two neighboring runs: all of `left`, and the rows of `right` that object to it; `norms` are (n,)."""
+    """Merge two runs: all of `left`, and the rows of `right` that object to it.
+
+    `norms` are (n,).
+    """
     if not (len(left) and len(right)):
         return left.then(right)
     return left.then(right.take(_object(gram, norms, right, left, penalty)))

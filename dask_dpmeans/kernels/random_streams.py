@@ -8,7 +8,7 @@ WORD = 2**32 - 1
 
 
 class Stream(IntEnum):
-    """A use of random numbers.  The values are part of each result that draws: they never change."""
+    """A use of random numbers.  The values never change, because results depend on them."""
 
     CORESET_SAMPLE = 1
     CORESET_SEEDS = 2

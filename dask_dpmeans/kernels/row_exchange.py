@@ -31,10 +31,11 @@ MOST_DIFFERENCES = 2**16
 """... and the most: this many differences of numbers, after no row has moved for long."""
 
 MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
-"""Centers, (d, room), masses and numbers of rows, (room,), which change in place; unused numbers have 0 rows.
+"""Centers, (d, room), masses and numbers of rows, (room,), which change in place.
 
-The mass of a cluster is its weight, or the length of the weighted sum of its unit rows.  A plain
-tuple, since Numba cannot read a cache that names a class of an earlier version.
+Unused numbers have 0 rows.  The mass of a cluster is its weight, or the length of the weighted sum
+of its unit rows.  A plain tuple, since Numba cannot read a cache that names a class of an earlier
+version.
 """
 
 

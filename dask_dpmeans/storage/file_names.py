@@ -17,7 +17,7 @@ MARK = f"{STEPS}/zarr.json"
 CHECKPOINTS = "searches"
 """The folder of the checkpoints beside the steps."""
 PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
-"""The end of the names of files that Zarr writes before it renames them; a killed job may leave one."""
+"""The end of the names of files that Zarr has not renamed yet; a killed job may leave one."""
 HISTORY = FIGURES
 """Arrays of the history."""
 _ARRAY = r"(zarr\.json|c(/\d+)*)"

@@ -374,7 +374,7 @@ class FinishedOutput:
         """Return a small array, (...)."""
         return read(self.location / name, self.contents[name])[0]
 
-    def verified(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
+    def verified_array(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
         """Return an array over the rows, (n, ...), whose chunks are compared with their digests."""
         table = f"{TABLES}/{name}"
         return verified_array(array, self.location / table, self.contents[table])

@@ -50,7 +50,7 @@ class RunStore(Output):
     def finish(
         self, written: NewArrays, arrays: NamedArrays, history: History, manifest: ResultManifest
     ) -> None:
-        """Write the small arrays of the result and the history, then the metadata with which the run is finished."""
+        """Write the arrays of the result, the history, then the metadata that finish the run."""
         for name, (values, dimensions) in arrays.items():
             written.write(name, values, dimensions)
         for name, values in history.columns().items():
@@ -132,4 +132,4 @@ class Result:
                 f"{place.url} holds {array.dtype} of shape {array.shape}, not {spec.dtype} of shape {shape}"
             )
         with malformed_as_corrupt(self.store.location):
-            return CheckedArray(self.output.verified(name, array))
+            return CheckedArray(self.output.verified_array(name, array))

@@ -72,7 +72,7 @@ class StepLog:
         job: str = "",
         run: str | None = None,
     ) -> None:
-        """Write a state and the history up to it, commit them in one write, and remove older states.
+        """Write a state and the history up to it, commit both at once, and remove older states.
 
         Parameters
         ----------

@@ -56,7 +56,7 @@ class State(CutState):
     finer: Labels
     """(n,), the clusters of an earlier step."""
     pieces: Labels
-    """(n,), the clusters of a step before that: parts that clusters are split between in the end."""
+    """(n,), the clusters of a still earlier step; in the end clusters are split into these."""
     masses: Float64Array
     """(n,), masses of the nodes, in the units of `weights`."""
     alone: float

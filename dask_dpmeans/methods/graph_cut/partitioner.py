@@ -75,7 +75,7 @@ class Partitioner:
     """Rounds of random choices so far."""
     passes: int = 0
     within: IndexArray | None = None
-    """(k,), the region of each cluster: nodes stay in their region, and clusters may become empty."""
+    """(k,), the region of each cluster: nodes stay in it, and clusters may become empty."""
 
     def fold(self, reduction: Reduction[Answer], name: str) -> Answer:
         """Fold one pass."""
@@ -141,7 +141,7 @@ class Partitioner:
         return labels
 
     def _merge_once(self, graph: csr_array, masses: Float64Array, most: int) -> IndexArray | None:
-        """Return (k,), new numbers after at most `most` merges, the best first; None if none gains."""
+        """Return new numbers, (k,), after at most `most` best merges; None if none gains."""
         random = self.random()
         partner, gains = merge_partners(graph, masses, self.price, int(random.integers(2**32)))
         willing = np.flatnonzero(gains > self._least_gain(graph.diagonal() / masses))

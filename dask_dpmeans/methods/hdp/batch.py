@@ -293,7 +293,7 @@ def sweep(method: Parameters, source: Source, state: State) -> SweepResult:
 
 
 def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, float]:
-    """Do step 5: tie each local cluster, in order, to the cheapest center or to a new one at its mean.
+    """Do step 5: tie each local cluster, in order, to the cheapest center or a new one at its mean.
 
     The squared error about a center is the error about the mean plus weight * squared distance of
     mean and center, so that means and weights decide.  A local cluster stays if another center

@@ -104,7 +104,7 @@ class _Planner:
         self.promised[move] += gain
 
     def _touched(self, center: int, uses: Int64Array, tied: Int64Array) -> Int64Array:
-        """Return the centers that a move changes; with `hold` also all of sets that give up a use."""
+        """Return the centers that a move changes; with `hold` also all of sets that lose a use."""
         owners, groups = self.found.centers_of, self.found.groups
         touched = [owners[uses], tied[uses].ravel(), np.array([center])]
         given_up = uses[tied[uses, 0] < 0]
@@ -130,7 +130,7 @@ class _Planner:
         )
 
     def _best_changes(self) -> UseChanges:
-        """Return at most one change for each set, of those that gain and touch free centers alone."""
+        """Return at most one change a set, of those that gain and touch only free centers."""
         found, changes = self.found, use_changes(self.found)
         free = self.free[found.centers_of] & self.free_sets[found.groups]
         blocked = np.bincount(found.groups, ~free, found.n_sets) > 0

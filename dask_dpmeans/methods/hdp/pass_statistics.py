@@ -27,7 +27,7 @@ MAX_PAIRS = 2**22
 
 
 class Alternatives(NamedTuple):
-    """The best other center for each of m uses: the nearest to its mean that its set does not use."""
+    """The best other center for each of m uses: the nearest one that its set does not use."""
 
     centers: Int64Array
     """(m,)."""
@@ -340,5 +340,5 @@ class CenterHalves:
 
 
 def sums_by_label(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:
-    """Return (k, d), the rows of values, (m, d), added to their labels, (m,), one after the other."""
+    """Return sums of values, (m, d), by labels, (m,), in order: (k, d)."""
     return np.stack([total(labels, np.ascontiguousarray(column), k) for column in values.T], axis=1)

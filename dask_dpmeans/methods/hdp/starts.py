@@ -49,7 +49,7 @@ def _pooled_search(method: SearchParameters, penalty: float) -> search.Method:
 
 
 def _prices(method: SearchParameters, n_sets: int) -> list[float]:
-    """Return the prices of a center that one set uses, that all sets use, and a price in between."""
+    """Return the prices of a center for one set, of one for all sets, and a price in between."""
     numbers = 1.0, math.sqrt(n_sets), float(n_sets)
     return [method.global_penalty + method.local_penalty * number for number in numbers]
 

@@ -84,7 +84,7 @@ class Method(batch.Parameters):
         return State(**vars(swept), settled=False, rounds=rounds, moves=np.zeros(6, np.int64))
 
     def _search(self, source: Source, state: State) -> State:
-        """Return the state after the first moves that lower it, else one with the same objective."""
+        """Return the state after the first moves that lower it, else one of equal objective."""
         found = Neighborhood.of(self, source, state)
         state = replace(state, rows_read=state.rows_read + 3 * source.plan.n_rows)
         for labels, rounds, passes in found.partitions(state.rounds):

@@ -347,14 +347,17 @@ def test_passes_after_the_last_trial_on_all_rows_go_on_to_a_hundredth_of_tol(mon
     assert 0 < falls[-1] < 1e-5
 
 
-def test_a_coarser_tol_ends_sooner_and_higher():
+def test_a_coarser_tol_ends_sooner():
     rows, penalty = rows_of("overlapping blobs")
     fine, coarse = (
-        states_of(InMemoryRows(rows, None), Method(penalty, tol=tol, seed=1))[-1]
+        [
+            states_of(InMemoryRows(rows, None), Method(penalty, tol=tol, seed=s))[-1]
+            for s in range(3)
+        ]
         for tol in (1e-4, 0.1)
     )
-    assert coarse.rows_read < fine.rows_read / 2
-    assert coarse.objective > fine.objective
+    assert sum(each.rows_read for each in coarse) < 0.6 * sum(each.rows_read for each in fine)
+    assert all(each.objective < 1.1 * fine[0].objective for each in coarse)
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])

@@ -108,7 +108,7 @@ class Gram(Protocol):
         ...
 
     def diagonal(self, rows: Rows, first: int) -> Float64Array:
-        """Return similarities, (b,), of rows, (b, columns), with themselves; `first` is a row number."""
+        """Return similarities, (b,), of rows, (b, columns), to themselves, from row `first` on."""
         ...
 
 

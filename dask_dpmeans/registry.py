@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.errors import CorruptStoreError, InputError
 
 if TYPE_CHECKING:
     from dask_dpmeans.estimators.spec import MethodSpec
@@ -66,12 +66,12 @@ def spec_of(model: Any) -> "MethodSpec":
 
     Raises
     ------
-    TypeError
+    InputError
         The class is not in `METHODS`.
     """
     name = type(model).__name__
     if name not in METHODS:
-        raise TypeError(
+        raise InputError(
             f"method must be an estimator with a run store ({', '.join(METHODS)}), got {model!r}"
         )
     return METHODS[name].spec

@@ -257,16 +257,13 @@ def public_functions() -> dict[str, Callable[..., Any]]:
     found["limit_concentration"] = limit_concentration
     for name, hidden in MODULES.items():
         module = importlib.import_module(f"dask_dpmeans.{name}")
-        here = {
-            each: value
+        own = {
+            each
             for each, value in vars(module).items()
-            if not each.startswith("_") and each not in hidden
-        }
-        here = {
-            each: value
-            for each, value in here.items()
             if getattr(value, "__module__", "") == module.__name__
         }
+        names = set(getattr(module, "__all__", own)) - set(hidden)
+        here = {each: getattr(module, each) for each in names if not each.startswith("_")}
         found |= {
             f"plot.{each}" if name == "figures.plot" else each: value
             for each, value in here.items()

@@ -131,7 +131,8 @@ def sharing(model: HDPMeans, *, max_lines: int = 200, max_centers: int = 60) -> 
     then by its share.  If there are more than `max_lines` data sets, each line is the mean of
     neighbors in this order.  Empty data sets are left out.
     """
-    if "sharing" not in model.description().pictures:
+    describe = getattr(model, "description", Description)
+    if "sharing" not in describe().pictures:
         raise InputError(f"data sets share clusters in HDPMeans, got {type(model).__name__}")
     max_lines = checks.integer("max_lines", max_lines)
     max_centers = checks.integer("max_centers", max_centers)

@@ -10,6 +10,7 @@ import numpy as np
 from dask_dpmeans.api import description
 from dask_dpmeans.api import job as runs
 from dask_dpmeans.api.loading import run_array_names
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.occ import settle
@@ -43,7 +44,6 @@ from dask_dpmeans.sources import (
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import removable
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.text import format_count
 
 SAMPLE_BLOCKS = 8
 """Blocks of the first shard that are read and scanned, at most."""

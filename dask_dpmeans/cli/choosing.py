@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from dask_dpmeans.api.loading import load
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.compute import open_inputs
 from dask_dpmeans.cli.following import next_command
 from dask_dpmeans.cli.options import (
@@ -43,7 +44,6 @@ from dask_dpmeans.selection.tree import cluster_tree, write_tree
 from dask_dpmeans.selection.trial_fits import USUAL_PENALTIES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.text import format_count
 
 
 @with_options(

@@ -9,6 +9,7 @@ import click
 from dask_dpmeans.api import prediction
 from dask_dpmeans.api.fitting import dry_run, fit
 from dask_dpmeans.api.loading import read_run
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
@@ -40,7 +41,6 @@ from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
-from dask_dpmeans.text import format_count
 
 KERNELS = ["rbf", "linear", "poly", "cosine", "precomputed"]
 KERNEL_OPTIONS = (

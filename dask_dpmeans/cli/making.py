@@ -8,13 +8,13 @@ import numpy as np
 
 from dask_dpmeans.api.fitting import fit
 from dask_dpmeans.api.synthetic import KINDS, Synthetic, write_synthetic
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.options import FORCE, with_storage
 from dask_dpmeans.cli.progress import progress
 from dask_dpmeans.cli.tables import say_result
 from dask_dpmeans.errors import InputError, redact
 from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.text import format_count
 
 
 @click.command("synth")

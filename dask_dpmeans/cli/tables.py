@@ -10,6 +10,7 @@ import numpy as np
 
 from dask_dpmeans.api.cost import Estimate
 from dask_dpmeans.api.loading import LoadedRun, open_run
+from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.cli.progress import format_duration
 from dask_dpmeans.errors import redact
 from dask_dpmeans.kernels.block import Float64Array
@@ -17,7 +18,6 @@ from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.storage.location import Location
-from dask_dpmeans.text import format_column, format_count
 
 
 def describe(run: LoadedRun) -> dict[str, Any]:

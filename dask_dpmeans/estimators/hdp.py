@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
@@ -41,7 +42,6 @@ from dask_dpmeans.sources import (
 )
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
-from dask_dpmeans.text import format_count
 
 METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
     False: batch.Method,

@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm, Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
@@ -29,7 +30,6 @@ from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
 from dask_dpmeans.sources import is_lazy, lazy_rows
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.run_store import Result
-from dask_dpmeans.text import format_count
 
 
 def _inductive(model: "SpectralDPMeans") -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.figures import plot
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.path import longest
@@ -14,7 +15,6 @@ from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import PenaltyPath, penalty_path, read_path
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import Output
-from dask_dpmeans.text import format_column, format_count
 
 CAPTION = "Number of clusters and objective over the penalty"
 SHADED = "; the longest interval with the same number of clusters is shaded"

@@ -11,6 +11,7 @@ import numpy as np
 from dask_dpmeans import errors
 from dask_dpmeans.api import description
 from dask_dpmeans.api.loading import LoadedRun, open_run
+from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.errors import CorruptStoreError, InputError, redact
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
@@ -26,7 +27,6 @@ from dask_dpmeans.selection.tree import cluster_tree
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import Result
-from dask_dpmeans.text import format_column, format_count
 
 MOST_LINES, MOST_FEATURES = 100, 12
 """Limits of the table of clusters: the heaviest clusters, and columns of the centers."""

@@ -4,6 +4,7 @@ import shlex
 
 import numpy as np
 
+from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import plot
 from dask_dpmeans.report import origin
@@ -11,7 +12,6 @@ from dask_dpmeans.report.page import Page, Picture, Table, lines_of
 from dask_dpmeans.selection.tree import ClusterTree, read_tree
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.output import Output
-from dask_dpmeans.text import format_column, format_count
 
 MOST_LINES, MOST_LEVELS = 100, 12
 """Limits of the table of clusters: the heaviest clusters of the fit, and the highest levels."""

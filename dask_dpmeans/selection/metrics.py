@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.metrics import mutual_info_score
 
+from dask_dpmeans.checks import short_repr
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.divergence import metric_of
@@ -18,7 +19,6 @@ from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, Labe
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import short_repr
 
 # Clusters
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
+from dask_dpmeans.checks import short_repr
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.methods.dpmeans.path import (
@@ -32,7 +33,6 @@ from dask_dpmeans.selection.trial_fits import (
 )
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import short_repr
 
 
 @dataclass(frozen=True, repr=False)

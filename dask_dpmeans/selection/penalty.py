@@ -6,6 +6,7 @@ from typing import NamedTuple, Unpack
 from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
+from dask_dpmeans.checks import short_repr
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
 from dask_dpmeans.selection.fit_checkpoint import locked_checkpoint
@@ -22,7 +23,6 @@ from dask_dpmeans.selection.trial_fits import (
 )
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import short_repr
 
 __all__ = [
     "FarthestFirst",

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.api.description import versions
+from dask_dpmeans.checks import short_repr
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
@@ -25,7 +26,6 @@ from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options, shown_path
 from dask_dpmeans.storage.output import Output, new_output
-from dask_dpmeans.text import short_repr
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
 CLUSTER_FIGURES = ("cluster_centers", "cluster_weights", "cluster_inertias")

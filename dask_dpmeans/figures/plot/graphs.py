@@ -11,12 +11,12 @@ from matplotlib.collections import LineCollection
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import INK, NAMED, SMALL, AnyFigure, new_figure, within
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.sources import RowSource, Stored
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import format_count
 
 MARKERS = "os^DvPX*"
 """Markers of the clusters, in turn."""

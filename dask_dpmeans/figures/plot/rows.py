@@ -10,6 +10,7 @@ from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
 
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
     GREY,
@@ -23,7 +24,6 @@ from dask_dpmeans.figures.plot.canvas import (
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
 from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.text import format_count
 
 DENSITY = ListedColormap(colormaps["Greys"](np.linspace(0.25, 1.0, 256)))
 """Greys in which a box with one row is not white."""

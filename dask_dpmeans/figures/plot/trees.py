@@ -4,12 +4,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dask_dpmeans import checks
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import FEW, INK, AnyFigure, new_figure, within
 from dask_dpmeans.kernels.block import Int64Array
 from dask_dpmeans.selection.tree import ClusterTree
-from dask_dpmeans.text import format_count
 
 MOST_LEAVES = 300
 """Number of clusters that fit side by side."""

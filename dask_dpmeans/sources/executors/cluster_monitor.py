@@ -7,8 +7,8 @@ from time import monotonic
 
 from distributed import Client
 
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.sources.executors.keys import graph_of
-from dask_dpmeans.text import format_count
 
 FIRST = 5.0
 """Seconds that a pass waits for busy workers before the first message."""

@@ -18,6 +18,7 @@ from distributed import wait as wait_for
 from distributed.comm.core import CommClosedError
 from distributed.protocol.pickle import dumps
 
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Carried, Shared
 from dask_dpmeans.errors import ClusterLostError
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT, check_versions
@@ -34,7 +35,6 @@ from dask_dpmeans.sources.executors.keys import (
 from dask_dpmeans.sources.executors.process import keep_freed_memory, one_blas_thread
 from dask_dpmeans.sources.progress import Count, OnPass
 from dask_dpmeans.sources.shards import AnyFold, AnyShard, CarryJob, Known, MapJob, StoredShard
-from dask_dpmeans.text import format_count
 
 FAN_IN = 8
 """Shards whose answers one task merges; a power of two, so that they are a subtree."""

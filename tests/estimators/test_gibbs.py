@@ -9,10 +9,10 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dask_dpmeans import InputError, fit, load, predict
+from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.cli.tables import describe
 from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.storage.location import Location
 
 CENTERS = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 8.0]])
 
@@ -84,7 +84,7 @@ def test_a_run_stores_the_draws_it_came_to_and_goes_on_with_more(blobs, tmp_path
         replace(each, seconds=0.0) for each in model.history_
     ]
     assert load(run).get_params() == GibbsMixture(max_iter=12, **asked).get_params()
-    assert describe(Location.at(run))["result"]["objective"] == model.objective_
+    assert describe(open_run(run))["result"]["objective"] == model.objective_
     assert fit(rows, run, GibbsMixture(max_iter=12, **asked), resume=True).n_iter_ == 12
 
 

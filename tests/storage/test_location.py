@@ -643,7 +643,7 @@ def test_a_store_that_falls_silent_in_a_fit_stops_it_and_it_can_go_on(
 def test_an_option_without_a_value_is_wrong_use(text: str) -> None:
     result = call("show", "run.zarr", "--storage-option", text)
     assert result.exit_code == 2
-    assert f"'{text}' is no option such as anon=true" in " ".join(result.output.split())
+    assert f"'{text}' is not an option such as anon=true" in " ".join(result.output.split())
 
 
 def test_of_many_that_create_a_file_one_does(folder: Location) -> None:

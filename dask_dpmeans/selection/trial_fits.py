@@ -99,8 +99,8 @@ class TrialFits:
         asked["input"] |= {"fingerprint": fingerprint(self.source.summary)}
         request = {"kind": kind, "method": kind, "random_state": self.seed, **asked}
         checkpoint.begin(Manifest.from_json(request))
-        shelf = checkpoint.store.steps.checkpoints(checkpoint.lock.holder)
-        return replace(self, source=replace(self.source, checkpoints=shelf))
+        store = checkpoint.store.steps.checkpoints(checkpoint.lock.holder)
+        return replace(self, source=replace(self.source, checkpoints=store))
 
     def with_rows_for_penalty(self, lowest: float) -> "TrialFits":
         """Return these fits with a summary of enough rows for the lowest penalty."""

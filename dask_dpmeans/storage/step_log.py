@@ -80,9 +80,8 @@ class StepLog:
         history : one record for each step
         converged : whether the step is the last one
         job : the name of the job, from its lock
-        run : the name of the run that the job works on; by default the one that is there.  A commit
-            by a job that
-            stood still while another job began a new run does not count.
+        run : the name of the run that the job works on; by default the one that is there.  The
+            commit of a job that stood still while another job began a new run does not count.
 
         Raises
         ------

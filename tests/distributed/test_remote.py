@@ -241,7 +241,7 @@ def test_a_scheduler_file_that_is_half_written_is_read_once_it_is_whole(tmp_path
             ["--scheduler-file", "a", "--scheduler", "b"],
             "--scheduler and --scheduler-file both name a scheduler",
         ),
-        (["--scheduler-file", "a", "--workers", "2"], "--scheduler names a cluster that is there"),
+        (["--scheduler-file", "a", "--workers", "2"], "--scheduler names a running cluster"),
     ],
 )
 def test_wrong_use_of_the_scheduler_exits_2(

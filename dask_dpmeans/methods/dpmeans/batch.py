@@ -62,7 +62,7 @@ class Openings:
     """Centers before the sweep, which may die in it."""
 
     def scan(self, state: Centers, block: Block) -> Scan:
-        """Return moments, and a cover of the rows that object."""
+        """Return moments, and the openers among the rows that object."""
         return scan(block, state, self.price.threshold(len(state)))
 
     def merge(self, state: Centers, left: Scan, right: Scan) -> Scan:
@@ -103,7 +103,8 @@ class Openings:
     ) -> dict[int, ShardAnswer]:
         """Return the answers of shards that hold after the centers have changed."""
         same = earlier.price.threshold(len(before)) == self.price.threshold(len(after))
-        if not same or after.divergence is not None:  # it goes by the triangle inequality
+        squared = before.divergence is None and after.divergence is None  # triangle inequality
+        if not (same and squared):
             return {}
         return reusable_answers(before.values, after.values, kept)
 

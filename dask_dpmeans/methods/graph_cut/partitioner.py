@@ -268,7 +268,7 @@ class Partitioner:
     def regroup(self, before: Partition, finer: tuple[Labels, ...]) -> Partition:
         """Search for the best clusters of few pieces.
 
-        PieceProblem are nodes, or what the clusters of earlier steps, `finer`, cut from the present ones,
+        Pieces are nodes, or what the clusters of earlier steps, `finer`, cut from the present ones,
         or the present clusters: the finest of which there are at most `MOST_PIECES`.  More clusters
         than that stay as they are.
         """

@@ -54,7 +54,7 @@ class OpeningRule:
     method: "Method"
 
     def scan(self, state: Means, block: Block) -> NodeScan:
-        """Return the nearest centers of a block's nodes, and a cover of the nodes that object."""
+        """Return the nearest centers of a block's nodes, and the openers among the nodes that object."""
         return scan_nodes(state, block, self.method.price, self.method.normalized)
 
     def merge(self, state: Means, left: NodeScan, right: NodeScan) -> NodeScan:

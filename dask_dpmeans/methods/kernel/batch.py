@@ -117,7 +117,7 @@ class Answer:
     near: Near
     """The nearest center of each row."""
     proposals: Proposals
-    """A cover of the rows that are too far from every center."""
+    """The openers among the rows that are too far from every center."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class OpeningRule:
     max_clusters: int | None = None
 
     def scan(self, state: Sweep, block: Block) -> Answer:
-        """Return the nearest centers of a block's rows, and a cover of the rows that object."""
+        """Return the nearest centers of a block's rows, and the openers among the rows that object."""
         n, openers = len(block.rows), state.openers
         near, norms = state.near.take(slice(block.start, block.start + n)), state.near.norms
         nearest = near.labels, near.scores

@@ -30,7 +30,7 @@ from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.kernel import batch
 
 PIECES_PER_CLUSTER = 2**2
-"""PieceProblem that a cluster is cut into at least."""
+"""Least number of pieces of a cluster."""
 TRIES = 2
 """Searches of random pieces without a gain before the search ends."""
 TOL_SHARE = 5

@@ -304,7 +304,7 @@ def test_the_objective_as_a_score_chooses_among_methods_and_prices(rows: np.ndar
         DPMeans(900.0, random_state=0), grid, scoring=objective_score, cv=everything
     ).fit(rows)
     assert found.best_params_["search"]
-    with pytest.raises(InputError, match="estimator must price clusters alone"):
+    with pytest.raises(InputError, match="estimator must have one penalty"):
         objective_score(HDPMeans(3.5, 3.5).fit(rows), rows)
     with pytest.raises(InputError, match="estimator must be one of this package with centers"):
         objective_score(GibbsMixture(max_iter=2).fit(rows), rows)
@@ -366,7 +366,7 @@ def test_counts_have_separators_and_one_row_is_one_row(tmp_path: Path) -> None:
     assert "heaviest    1 (2 rows), 0 (1 row)" in said.output
     np.save(tmp_path / "one.npy", np.array([[0.0]]))
     places = [str(tmp_path / name) for name in ("run.zarr", "one.npy", "out.zarr")]
-    assert "1 row labelled, 0 of them" in runner.invoke(main, ["predict", *places]).output
+    assert "1 row labeled, 0 of them" in runner.invoke(main, ["predict", *places]).output
     np.save(tmp_path / "weights.npy", np.array([1055.37, 2.0, 3.0]))
     options = ["--penalty", "4", "--weights", str(tmp_path / "weights.npy"), "--force"]
     said = runner.invoke(

@@ -117,7 +117,7 @@ def test_a_client_without_certificates_is_not_let_in(door: Door, data: str, tmp_
         data, tmp_path / "run.zarr", "--scheduler", door.address, "--worker-timeout", "2", code=2
     )
     assert "no scheduler can be reached at tls://127.0.0.1:" in said
-    assert "--tls-ca-file, --tls-cert, --tls-key" in said
+    assert "--tls-ca-file, --tls-cert and --tls-key" in said
     assert not (tmp_path / "run.zarr").exists()
 
 

@@ -277,14 +277,14 @@ def test_by_the_rule_a_coreset_has_rows_for_the_clusters_that_a_first_one_shows(
         rows
     )  # survey, sensitivity, two coresets, probe
     assert sizes[0] == 400
-    assert 900 <= sizes[1] <= 1500  # twelve clusters, or nearly
+    assert 900 <= sizes[1] <= 2000  # twelve clusters, and what moves alone leave apart
     monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1)
     assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(rows)
     monkeypatch.setattr(starts, "ROWS_A_CLUSTER", 1000)
     assert first(rows)["rows_read"] == (1 + 2 + 1 + 1) * len(
         rows
     )  # no second one, of half the rows or more
-    assert 900 <= len(first(rows)["centers"]) / 16 * 100 <= 1500
+    assert 900 <= len(first(rows)["centers"]) / 16 * 100 <= 2000
     monkeypatch.setattr(starts, "CORESET_ABOVE", 4000)
     assert first(rows)["rows_read"] == 2 * len(rows)
 

@@ -125,7 +125,7 @@ def test_a_path_is_nearly_as_low_as_searches_from_the_mean():
     found = fits(rows)
     for penalty in fits.penalties:
         cold = starts.Restart(search.Method(penalty, coreset_rows=0), TRIES)(rows)
-        assert best(found, penalty).objective(penalty) <= 1.01 * cold.objective
+        assert best(found, penalty).objective(penalty) <= 1.02 * cold.objective
 
 
 def test_radii_are_fits_from_the_mean():

@@ -192,7 +192,7 @@ def test_rows_beyond_the_limit_see_no_trials(monkeypatch):
     monkeypatch.setattr(
         hdp_search, "EXCHANGE_ROWS", 0
     )  # so that a search without trials ends where these begin
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(3)
     source = as_source(rng.normal(size=(200, 2)), groups=rng.integers(0, 9, 200))
     with_trials = states_of(source, Method(0.5, 2.0))
     assert any(state.moves[3:].any() for state in with_trials)

@@ -87,6 +87,6 @@ def test_eigenvalues_that_do_not_converge_are_an_error_with_the_way_out(monkeypa
     monkeypatch.setattr(eigen, "MAX_RESTARTS", 1)
     with pytest.raises(
         InputError,
-        match=r"of 16 eigenvalues converged in 1 restarts of Lanczos, .* raise the penalty",
+        match=r"of 16 eigenvalues converged in 1 restarts of Lanczos: .* raise the penalty",
     ):
         lanczos(ring(2000), 0.9, 64, 0)

@@ -232,7 +232,7 @@ def test_an_eigenvalue_that_is_the_penalty_is_not_greater():
         ),
         (
             {"n_landmarks": 9, "affinity": "precomputed"},
-            "n_landmarks is of affinity='rbf', precomputed has no use",
+            "n_landmarks is a parameter of affinity='rbf', it has no use with 'precomputed'",
         ),
         ({"n_neighbors": 0}, "n_neighbors must be an integer >= 1, got 0"),
         ({"n_landmarks": 1.5}, r"n_landmarks must be an integer >= 1, got 1\.5"),

@@ -189,7 +189,7 @@ def test_the_command_line_fits_and_predicts_columns_by_name(
         main, ["fit", "table.parquet", "x.zarr", "--penalty", "9", "--columns", "age,income"]
     )
     assert result.exit_code == 2
-    assert "names go with the path of a Parquet table, as table.parquet#age,income" in result.output
+    assert "Names belong to the path of a Parquet table" in result.output
 
 
 def test_predictions_of_a_table_are_those_of_its_array(

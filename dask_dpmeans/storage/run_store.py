@@ -22,14 +22,14 @@ key, which succeeds only if that key does not exist: of two jobs that both took 
 commits.  Local disks have no such write: there the lock keeps the two apart.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dask_dpmeans.engine.history import History
+from dask_dpmeans.engine.history import History, Record
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.storage.array_spec import RUN_ARRAYS, ArraySpec, check_arrays
 from dask_dpmeans.storage.arrays import CheckedArray, open_whole
@@ -48,12 +48,16 @@ class RunStore(Output):
     """A run at a path or URL."""
 
     def finish(
-        self, written: NewArrays, arrays: NamedArrays, history: History, manifest: ResultManifest
+        self,
+        written: NewArrays,
+        arrays: NamedArrays,
+        history: Sequence[Record],
+        manifest: ResultManifest,
     ) -> None:
         """Write the arrays of the result, the history, then the metadata that finish the run."""
         for name, (values, dimensions) in arrays.items():
             written.write(name, values, dimensions)
-        for name, values in history.columns().items():
+        for name, values in History(history).columns().items():
             written.write(name, values, ("step",))
         self.finish_with(written, replace(manifest, arrays=tuple(sorted(arrays))).as_json())
 

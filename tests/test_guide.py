@@ -20,7 +20,6 @@ from click.testing import CliRunner
 from distributed import Client
 from moto.server import ThreadedMotoServer
 from packaging.version import Version
-from s3fs import S3FileSystem
 
 import dask_dpmeans
 from dask_dpmeans.cli import main
@@ -183,7 +182,6 @@ def stand_ins(
     """What stands in for addresses of a page; a local S3 server is found by the environment."""
     text = "".join(block.text for block in blocks(page) if can_run(block))
     if "s3://" in text:
-        S3FileSystem.clear_instance_cache()  # those that another test opened know another server
         monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("object_store"))
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

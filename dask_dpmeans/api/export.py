@@ -155,9 +155,8 @@ def _divider(scale: Float64Array) -> MaxAbsScaler:
 def _kmeans(centers: Float64Array) -> KMeans:
     """Return a fitted KMeans with these centers, (k, d), to the bit: its own fit rounds them."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # of centers so near that it merges them
+        # KMeans warns of centers so near to each other that it merges them.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         kmeans = KMeans(len(centers), init=centers, n_init=1, max_iter=1).fit(centers)
     kmeans.cluster_centers_ = centers.copy()
     return kmeans

@@ -92,9 +92,8 @@ def fit(
         compute=Compute.of(options),
         on_step=options.get("on_step", lambda number, record, n_rows: None),
     )
-    fitted: AnyModel = load(
-        Location.at(run, options.get("storage_options"))
-    )  # of the class of `method`
+    # The loaded model has the class of `method`.
+    fitted: AnyModel = load(Location.at(run, options.get("storage_options")))
     return fitted
 
 

@@ -87,9 +87,8 @@ def fit(
     inputs = [data, groups, sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
-        store.check_target(
-            "run", inputs, force=force, resume=resume
-        )  # another may have ended just now
+        # Again: another job may have finished meanwhile.
+        store.check_target("run", inputs, force=force, resume=resume)
         arrays, needs = (
             InputArrays(data, sample_weight, groups),
             Requirements(method.features, method.sparse),

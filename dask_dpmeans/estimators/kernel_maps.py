@@ -205,10 +205,8 @@ def approximation_of(model: BaseEstimator) -> Approximation | None:
     if model.approximation is not None:
         return Approximation(**asked)
     usual = {each.name: each.default for each in fields(Approximation)}
-    idle = (
-        "approximation",
-        "n_components",
-    )  # scikit-learn's own checks set the latter on every estimator
+    # The checks of scikit-learn set `n_components` on every estimator.
+    idle = ("approximation", "n_components")
     given = [name for name, value in asked.items() if name not in idle and value != usual[name]]
     if given:
         advice = "give 'nystroem' or 'fourier'"

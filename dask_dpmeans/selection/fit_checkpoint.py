@@ -65,9 +65,8 @@ def locked_checkpoint(
     store = Output.at(place, name="checkpoint")
     store.check_target(kind, inputs, force=True, resume=resume)
     with only_job(store.location) as lock:
-        store.check_target(
-            kind, inputs, force=True, resume=resume
-        )  # another job may have finished meanwhile
+        # Again: another job may have finished meanwhile.
+        store.check_target(kind, inputs, force=True, resume=resume)
         if store.finished() and not force:
             raise InputError(
                 f"{store.path} holds {with_article(kind)}: --force removes it first, read_path reads it"

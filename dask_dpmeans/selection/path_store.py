@@ -45,9 +45,8 @@ def stored_path(
     Output.at(out).check_target("path", inputs, force=force, resume=resume)
     with locked_checkpoint(out, "path", inputs, resume=resume, force=force) as kept:
         assert kept is not None
-        kept.store.check_target(
-            "path", inputs, force=force, resume=resume
-        )  # another job may have finished meanwhile
+        # Again: another job may have finished meanwhile.
+        kept.store.check_target("path", inputs, force=force, resume=resume)
         path = find_path(kept, X, penalties, options)
         new = NewArrays(kept.store)
         _write_arrays(new, path)

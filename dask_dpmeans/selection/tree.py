@@ -222,9 +222,8 @@ class _Clustering:
             labels[start : start + len(answer[0])] = answer[0]
 
         source.map(method.labels(source, last.state), store)
-        kept = labels[
-            np.sort(np.unique(labels, return_index=True)[1])
-        ]  # in the order of their first members
+        # In the order of their first members.
+        kept = labels[np.sort(np.unique(labels, return_index=True)[1])]
         k, numbers = len(kept), np.empty(labels.max() + 1, np.int32)
         numbers[kept] = np.arange(k)
         parents = numbers[labels]

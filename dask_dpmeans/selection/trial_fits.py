@@ -121,9 +121,8 @@ class TrialFits:
     def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
         """Return the job that fits at some penalties."""
         for penalty in penalties:
-            replace(
-                self.method, penalty=penalty
-            )  # raises if no row can open a cluster at this penalty
+            # Raises if no row can open a cluster at this penalty.
+            replace(self.method, penalty=penalty)
         if isinstance(self.method, batch.Method):
             return Radii(self.method, penalties)
         return Prices(self.method, penalties, 0.0 if self.whole else starts.OPTIMISM)

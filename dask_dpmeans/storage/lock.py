@@ -102,9 +102,8 @@ class Lock:
             else:
                 self._beat()
             if not held:
-                sleep(
-                    BEAT / 4
-                )  # another may have begun at the same moment; the last to write has it
+                # Another job may have begun at the same moment; the last to write has the lock.
+                sleep(BEAT / 4)
             self.check()
         except BaseException:
             self.release()

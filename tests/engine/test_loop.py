@@ -1,4 +1,4 @@
-"""The driver of fits: observers follow each step, and a fit goes on from where it was."""
+"""The driver of fits: observers follow each step, and a fit resumes from its last state."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -29,6 +29,5 @@ def test_the_norms_of_a_tile_are_bounded_by_its_rows_alone(dtype, n, d, scale):
         rows, shift, left, left.reshape(-1).view(integer), integer(np.iinfo(integer).max)
     )
     assert left[:n].tolist() == np.column_stack([rows, np.ones(n)]).tolist()
-    assert bound == pytest.approx(
-        scale * np.sqrt(d), rel=1e-6
-    )  # that of rows whose numbers are all as large
+    # The length of a row whose numbers all have this size.
+    assert bound == pytest.approx(scale * np.sqrt(d), rel=1e-6)

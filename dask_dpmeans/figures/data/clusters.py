@@ -91,9 +91,8 @@ def profile(
     differences = centers - share @ centers
     variances = share @ differences**2
     deviations = np.sqrt(variances)
-    apart = deviations > 1e-12 * np.abs(centers).max(
-        axis=0
-    )  # equal centers differ by rounding only
+    # Equal centers differ by rounding only.
+    apart = deviations > 1e-12 * np.abs(centers).max(axis=0)
     scores = np.divide(differences, deviations, out=np.zeros_like(differences), where=apart)
     clusters = _largest(weights * (scores**2).sum(axis=1), max_clusters)
     columns = _largest(variances, max_features)

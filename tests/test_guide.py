@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, is_typeddict
+from unittest import mock
 
 import boto3
 import click
@@ -23,6 +24,8 @@ from packaging.version import Version
 
 import dask_dpmeans
 from dask_dpmeans.cli import main
+from dask_dpmeans.kernels.divergence import METRICS
+from dask_dpmeans.registry import METHODS
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "examples" / "guide"
@@ -189,6 +192,14 @@ def stand_ins(
     return {SCHEDULER: request.getfixturevalue("scheduler")} if SCHEDULER in text else {}
 
 
+@pytest.fixture
+def tables() -> Iterator[None]:
+    """Undo what a page adds to the tables of divergences and methods."""
+    with mock.patch.dict(METRICS), mock.patch.dict(METHODS):
+        yield
+
+
+@pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_from_top_to_bottom(
     page: Path, stand_ins: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ number of threads and height of the block.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -105,8 +105,8 @@ class Ranking:
         return self.matrix.dtype == np.float64
 
     @property
-    def parts(self) -> tuple[Rows, Rows, Float64Array, int]:
-        """Arguments of compiled loops; the last is the most candidates that they decide among."""
+    def parts(self) -> distance_compiled.RankingParts:
+        """Arguments of compiled loops."""
         most = MOST_CANDIDATES
         if self.decides:
             most = self.matrix.shape[1]
@@ -279,13 +279,10 @@ def _compiled_two(
     """As `_ranked_two`, by compiled loops."""
     n = len(rows)
     labels, seconds, sure = np.empty(n, np.intp), np.empty(n, np.intp), np.empty(n, np.bool_)
-    loop = (
-        distance_compiled.nearest_two_double
-        if ranking.decides
-        else distance_compiled.nearest_two_single
+    memory = _compiled_memory(rows, ranking, scratch)
+    distance_compiled.nearest_two(
+        rows, centers.values, ranking.parts, memory, labels, seconds, sure
     )
-    memory = _memory(rows, ranking, scratch, COMPILED_TILE)
-    loop(rows, centers.values, *ranking.parts, *memory, labels, seconds, sure)
     return labels, seconds, np.flatnonzero(~sure)
 
 
@@ -323,10 +320,20 @@ def _compiled(
 ) -> tuple[IndexArray, IndexArray]:
     """As `_ranked`, by compiled loops, which measure a tile of rows while it is in the cache."""
     labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
-    loop = distance_compiled.nearest_double if ranking.decides else distance_compiled.nearest_single
-    memory = _memory(rows, ranking, scratch, COMPILED_TILE)
-    loop(rows, centers.values, *ranking.parts, *memory, labels, sure, squared)
+    memory = _compiled_memory(rows, ranking, scratch)
+    distance_compiled.nearest(rows, centers.values, ranking.parts, memory, labels, sure, squared)
     return labels, np.flatnonzero(~sure)
+
+
+def _compiled_memory(
+    rows: Rows, ranking: Ranking, scratch: Scratch
+) -> distance_compiled.TileMemory:
+    """Return memory of a tile for compiled loops."""
+    left, scores = _memory(rows, ranking, scratch, COMPILED_TILE)
+    integer: type[np.signedinteger[Any]] = np.int32
+    if ranking.decides:
+        integer = np.int64
+    return left, left.reshape(-1).view(integer), scores.reshape(-1)
 
 
 def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[Rows, Rows]:

@@ -3,8 +3,6 @@
 They return the same bytes as the NumPy code in `distance`.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, IntegerArray, Rows
@@ -15,6 +13,10 @@ WIDE = 16
 
 With 8, 16, 32 and 64 columns this took 1.1, 0.8, 0.6 and 0.5 of the time.
 """
+RankingParts = tuple[Rows, Rows, Float64Array, int]
+"""Shift, matrix and bounds of a `Ranking`, and the most candidates that the definition decides."""
+TileMemory = tuple[Rows, IntegerArray, Rows]
+"""Shifted rows, (tile, d + 1), the same numbers as integers, and scores, (k * tile,)."""
 
 
 @compile_loop
@@ -70,23 +72,21 @@ def _squared_norm(row: Rows, d: int) -> np.floating:
 
 
 @compile_loop
-def _shift(
-    rows: Rows, shift: Rows, left: Rows, bits: IntegerArray, mask: np.signedinteger
-) -> float:
+def _shift(rows: Rows, shift: Rows, left: Rows, bits: IntegerArray) -> float:
     """Fill `left`, (tile, d + 1), with shifted rows, (n, d), and a column of ones.
 
     Return a bound on the rows' norms.
 
-    `bits` are the numbers of `left` as integers, and `mask` is every bit but the sign.  The
-    largest absolute value is found among integers, because only integer comparisons are
-    vectorized.
+    `bits` are the numbers of `left` as integers.  The largest absolute value is found among
+    integers without their sign, because only integer comparisons are vectorized.
     """
     n, d = rows.shape
     for i in range(n):
         for j in range(d):
             left[i, j] = rows[i, j] - shift[j]
         left[i, d] = 0
-    largest = mask & 0
+    largest = bits.dtype.type(0)
+    mask = ~(bits.dtype.type(1) << bits.dtype.type(8 * bits.itemsize - 1))
     for i in range(n * (d + 1)):
         size = bits[i] & mask
         largest = size if size > largest else largest
@@ -151,62 +151,57 @@ def _nearest_among(row: Rows, centers: Float64Array, scores: Rows, floor: float)
     return label
 
 
-def _nearest_of(integer: type[np.signedinteger]) -> Callable[..., None]:
-    """Compile the ranking of centers by scores as wide as `integer`.
+@compile_loop
+def _multiply_tile(
+    rows: Rows, ranking: RankingParts, memory: TileMemory
+) -> tuple[Rows, Rows, float]:
+    """Return shifted rows, (n, d + 1), their scores, (k, n), and the greatest doubt of a row."""
+    shift, matrix, bounds, _ = ranking
+    left, bits, scores = memory
+    n, k = len(rows), matrix.shape[1]
+    most_doubt = _doubt(_shift(rows, shift, left, bits), bounds)
+    columns = scores[: k * n].reshape(k, n)
+    np.dot(matrix.T, left[:n].T, columns)
+    return left[:n], columns, most_doubt
 
-    Arguments are rows, (n, d), centers, (k, d), the parts of a `Ranking`, and work arrays, (tile,
-    d + 1) and (tile, k). The loop fills `labels`, (n,), by definition, and `sure`, (n,).  A row
-    with more than `most_candidates` centers near the best one is not sure.  It fills `squared`,
-    (n,), with squared distances to the labels, unless it is empty. Scores are stored in columns,
-    one for each row.
+
+@compile_loop
+def nearest(
+    rows: Rows,
+    centers: Float64Array,
+    ranking: RankingParts,
+    memory: TileMemory,
+    labels: IndexArray,
+    sure: BoolArray,
+    squared: Float64Array,
+) -> None:
+    """Fill in the nearest center of each row, (n, d), of centers, (k, d), by their ranking.
+
+    The loop fills `labels`, (n,), by definition, and `sure`, (n,).  A row with more than
+    `most_candidates` centers near the best one is not sure.  It fills `squared`, (n,), with squared
+    distances to the labels, unless it is empty.
     """
-    largest = np.iinfo(integer).max
-
-    @compile_loop
-    def nearest(
-        rows: Rows,
-        centers: Float64Array,
-        shift: Rows,
-        matrix: Rows,
-        bounds: Float64Array,
-        most_candidates: int,
-        left: Rows,
-        scores: Rows,
-        labels: IndexArray,
-        sure: BoolArray,
-        squared: Float64Array,
-    ) -> None:
-        n, d = rows.shape
-        height, k = scores.shape
-        memory, dtype = scores.reshape(-1), scores.dtype
-        bits, mask = left.reshape(-1).view(integer), integer(largest)
-        best, next_best = np.empty(height, dtype), np.empty(height, dtype)
-        place = np.empty(height, integer)
-        for start in range(0, n, height):
-            count = min(height, n - start)
-            part = slice(start, start + count)
-            most_doubt = _doubt(_shift(rows[part], shift, left, bits, mask), bounds)
-            columns = memory[: k * count].reshape(k, count)
-            np.dot(matrix.T, left[:count].T, columns)
-            _two_largest(columns, best, next_best, place)
-            for i in range(count):
-                label, gap, known = place[i], best[i] - next_best[i], True
-                if not gap > most_doubt:
-                    doubt = _doubt(np.sqrt(_squared_norm(left[i], d)), bounds)
-                    if not gap > doubt:
-                        floor = best[i] - doubt
-                        known = _candidates(columns, i, floor) <= most_candidates
-                        if known:
-                            label = _nearest_among(rows[start + i], centers, columns[:, i], floor)
-                labels[start + i], sure[start + i] = label, known
-            if squared.size:
-                squared_distances(rows[part], centers, labels[part], squared[part])
-
-    return nearest
-
-
-nearest_single = _nearest_of(np.int32)
-nearest_double = _nearest_of(np.int64)
+    _, _, bounds, most_candidates = ranking
+    left, bits, _ = memory
+    (n, d), height = rows.shape, len(left)
+    best, next_best = np.empty(height, left.dtype), np.empty(height, left.dtype)
+    place = np.empty(height, bits.dtype)
+    for start in range(0, n, height):
+        part = slice(start, min(start + height, n))
+        shifted, columns, most_doubt = _multiply_tile(rows[part], ranking, memory)
+        _two_largest(columns, best, next_best, place)
+        for i in range(len(shifted)):
+            label, gap, known = place[i], best[i] - next_best[i], True
+            if not gap > most_doubt:
+                doubt = _doubt(np.sqrt(_squared_norm(shifted[i], d)), bounds)
+                if not gap > doubt:
+                    floor = best[i] - doubt
+                    known = _candidates(columns, i, floor) <= most_candidates
+                    if known:
+                        label = _nearest_among(rows[start + i], centers, columns[:, i], floor)
+            labels[start + i], sure[start + i] = label, known
+        if squared.size:
+            squared_distances(rows[part], centers, labels[part], squared[part])
 
 
 @compile_loop
@@ -254,56 +249,39 @@ def _nearest_two_among(
     return label, other
 
 
-def _nearest_two_of(integer: type[np.signedinteger]) -> Callable[..., None]:
-    """Compile the ranking of the nearest and the second nearest center; see `_nearest_of`.
-
-    The loop also fills `seconds`, (n,).
-    """
-    largest = np.iinfo(integer).max
-
-    @compile_loop
-    def nearest_two(
-        rows: Rows,
-        centers: Float64Array,
-        shift: Rows,
-        matrix: Rows,
-        bounds: Float64Array,
-        most_candidates: int,
-        left: Rows,
-        scores: Rows,
-        labels: IndexArray,
-        seconds: IndexArray,
-        sure: BoolArray,
-    ) -> None:
-        n, d = rows.shape
-        height, k = scores.shape
-        memory, dtype = scores.reshape(-1), scores.dtype
-        bits, mask = left.reshape(-1).view(integer), integer(largest)
-        best, next_best = np.empty(height, dtype), np.empty(height, dtype)
-        last = np.empty(height, dtype)
-        place, next_place = np.empty(height, integer), np.empty(height, integer)
-        for start in range(0, n, height):
-            count = min(height, n - start)
-            bound = _shift(rows[start : start + count], shift, left, bits, mask)
-            most_doubt = _doubt(bound, bounds)
-            columns = memory[: k * count].reshape(k, count)
-            np.dot(matrix.T, left[:count].T, columns)
-            _three_largest(columns, best, next_best, last, place, next_place)
-            for i in range(count):
-                label, other, known = place[i], next_place[i], True
-                gap, next_gap = best[i] - next_best[i], next_best[i] - last[i]
-                if not (gap > most_doubt and next_gap > most_doubt):
-                    doubt = _doubt(np.sqrt(_squared_norm(left[i], d)), bounds)
-                    if not (gap > doubt and next_gap > doubt):
-                        floor = next_best[i] - doubt
-                        known = _candidates(columns, i, floor) <= most_candidates
-                        if known:
-                            row = rows[start + i]
-                            label, other = _nearest_two_among(row, centers, columns[:, i], floor)
-                labels[start + i], seconds[start + i], sure[start + i] = label, other, known
-
-    return nearest_two
-
-
-nearest_two_single = _nearest_two_of(np.int32)
-nearest_two_double = _nearest_two_of(np.int64)
+@compile_loop
+def nearest_two(
+    rows: Rows,
+    centers: Float64Array,
+    ranking: RankingParts,
+    memory: TileMemory,
+    labels: IndexArray,
+    seconds: IndexArray,
+    sure: BoolArray,
+) -> None:
+    """Fill in the nearest and the second nearest center of each row, (n,); see `nearest`."""
+    _, _, bounds, most_candidates = ranking
+    left, bits, _ = memory
+    (n, d), height, dtype = rows.shape, len(left), left.dtype
+    best, next_best, last = (
+        np.empty(height, dtype),
+        np.empty(height, dtype),
+        np.empty(height, dtype),
+    )
+    place, next_place = np.empty(height, bits.dtype), np.empty(height, bits.dtype)
+    for start in range(0, n, height):
+        part = slice(start, min(start + height, n))
+        shifted, columns, most_doubt = _multiply_tile(rows[part], ranking, memory)
+        _three_largest(columns, best, next_best, last, place, next_place)
+        for i in range(len(shifted)):
+            label, other, known = place[i], next_place[i], True
+            gap, next_gap = best[i] - next_best[i], next_best[i] - last[i]
+            if not (gap > most_doubt and next_gap > most_doubt):
+                doubt = _doubt(np.sqrt(_squared_norm(shifted[i], d)), bounds)
+                if not (gap > doubt and next_gap > doubt):
+                    floor = next_best[i] - doubt
+                    known = _candidates(columns, i, floor) <= most_candidates
+                    if known:
+                        row = rows[start + i]
+                        label, other = _nearest_two_among(row, centers, columns[:, i], floor)
+            labels[start + i], seconds[start + i], sure[start + i] = label, other, known

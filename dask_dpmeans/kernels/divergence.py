@@ -18,8 +18,6 @@ from dask_dpmeans.kernels.block import Features, Float64Array, IndexArray, Rows,
 from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
 from dask_dpmeans.kernels.features import UnitRows
 
-VANISHING = 1e-12
-"""Unit rows whose average is no longer than this cancel: its direction is rounding."""
 MOST_UNEVEN = 2.0**20
 """Greatest ratio of masses in `partners`; a greater one would round squared distances away."""
 HIGHEST = 1e140
@@ -36,8 +34,9 @@ class Divergence(ABC):
 
     features: ClassVar[Features | None] = None
     """Map of each row that kernels see instead of the row; None for the row itself."""
-    spherical: ClassVar[bool] = False
-    """Whether rows and centers have unit length, and a center is the direction of a sum."""
+    vanishing: ClassVar[float] = 0.0
+    """If rows and centers have unit length, and a center is the direction of a sum: rows whose
+    average is no longer than this cancel, since its direction is rounding.  Else 0."""
     farthest: ClassVar[float] = math.inf
     """Greatest cost of a row at another row."""
 
@@ -212,11 +211,11 @@ class Cosine(SquaredEuclidean):
 
     The mean is the direction of the sum S of the rows (Dhillon & Modha 2001, section 3).  There a
     cluster of weight w costs 2 (w - |S|), at another center 2 (w - S . center), so that its mass is
-    |S|.  Rows that cancel (`VANISHING`) cost 2 w at any center: their center does not move.
+    |S|.  Rows that cancel (`vanishing`) cost 2 w at any center: their center does not move.
     """
 
     features: ClassVar[UnitRows] = UnitRows()
-    spherical: ClassVar[bool] = True
+    vanishing: ClassVar[float] = 1e-12
     farthest: ClassVar[float] = 4.0
 
     def given(self, centers: Float64Array) -> Float64Array:
@@ -232,12 +231,12 @@ class Cosine(SquaredEuclidean):
     def means(self, averages: Float64Array, otherwise: Float64Array) -> Float64Array:
         """Return the directions of averages, (..., d)."""
         lengths = _lengths(averages)[..., np.newaxis]
-        return np.divide(averages, lengths, out=otherwise.copy(), where=lengths > VANISHING)
+        return np.divide(averages, lengths, out=otherwise.copy(), where=lengths > self.vanishing)
 
     def masses(self, averages: Float64Array, weights: Float64Array) -> Float64Array:
         """Return the lengths of the sums, (...)."""
         lengths = _lengths(averages)
-        return np.where(lengths > VANISHING, weights * lengths, 0.0)
+        return np.where(lengths > self.vanishing, weights * lengths, 0.0)
 
     def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
         """Return 2 (|S1| + |S2| - |S1 + S2|), without its cancellation, (m,)."""
@@ -257,7 +256,7 @@ class Cosine(SquaredEuclidean):
         """
         along = np.einsum("ij,ij->i", directions, centers)
         across = directions - along[:, np.newaxis] * centers
-        return np.where(_lengths(across)[:, np.newaxis] > VANISHING, across, directions)
+        return np.where(_lengths(across)[:, np.newaxis] > self.vanishing, across, directions)
 
     def partners(self, masses: Float64Array, means: Float64Array, saved: float) -> IndexArray:
         """Return the nearest neighbor of each mean, (k,), among means with two additional columns.

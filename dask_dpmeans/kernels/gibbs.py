@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
+from dask_dpmeans.kernels.numba_support import compile_loop
 
 MORE_ROOM = 8
 """Room for new clusters, if half of the present ones are not more."""
@@ -52,10 +52,11 @@ def reseat(
     opening = seats.opening + _gumbel(random, n)
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(n + 1.0))
-    offers = -seats.half_precision * squared_to_means(seats.rows, means)
+    offers = squared_to_means(seats.rows, means)
+    offers *= -seats.half_precision
     offers += _gumbel(random, offers.shape)
     labels, counts = labels.copy(), np.bincount(labels, minlength=k)
-    loop = select_loop(_reseat_rows_compiled, reseat_rows)
+    columns = np.ascontiguousarray(seats.rows.T)
     done = 0
     while done < n:
         more = max(MORE_ROOM, k // 2)
@@ -64,51 +65,14 @@ def reseat(
         offers = np.concatenate([offers, noise], axis=1)
         means = np.concatenate([means, np.empty((more, means.shape[1]))])
         counts = np.concatenate([counts, np.zeros(more, np.int64)])
-        given = seats.rows, seats.fresh, opening, logs, seats.half_precision
-        done, k = loop(done, k, *given, labels, means, counts, offers)
+        given = columns, seats.fresh, opening, logs, seats.half_precision
+        done, k = _reseat_rows(done, k, *given, labels, means, counts, offers)
     return labels, means[:k], counts[:k]
 
 
 def _gumbel(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float64Array:
     """Draw standard Gumbel noise in a quarter of the time of `Generator.gumbel`."""
     return -np.log(random.standard_exponential(shape))
-
-
-def reseat_rows(
-    done: int,
-    k: int,
-    rows: Float64Array,
-    fresh: Float64Array,
-    opening: Float64Array,
-    logs: Float64Array,
-    half_precision: float,
-    labels: Int64Array,
-    means: Float64Array,
-    counts: Int64Array,
-    offers: Float64Array,
-) -> tuple[int, int]:
-    """Reseat rows in place from number `done` on; return the numbers of rows done and of clusters.
-
-    `offers`, (n, room), are log densities with noise of the k clusters, then noise alone.  Labels,
-    (n,), means, (room, d), and counts, (room,), change in place.  It ends early if the room is used
-    up.
-    """
-    n, room = offers.shape
-    for i in range(done, n):
-        if k == room:
-            return i, k
-        counts[labels[i]] -= 1
-        weights = offers[i, :k] + logs[counts[:k]]
-        best = int(weights.argmax())
-        if opening[i] > weights[best]:
-            best = k
-            means[k] = fresh[i]
-            squared = squared_to_means(rows[i + 1 :], means[k : k + 1])[:, 0]
-            offers[i + 1 :, k] -= half_precision * squared
-            k += 1
-        labels[i] = best
-        counts[best] += 1
-    return n, k
 
 
 def squared_to_means(rows: Float64Array, centers: Float64Array) -> Float64Array:
@@ -120,10 +84,10 @@ def squared_to_means(rows: Float64Array, centers: Float64Array) -> Float64Array:
 
 
 @compile_loop
-def _reseat_rows_compiled(
+def _reseat_rows(
     done: int,
     k: int,
-    rows: Float64Array,
+    columns: Float64Array,
     fresh: Float64Array,
     opening: Float64Array,
     logs: Float64Array,
@@ -133,27 +97,30 @@ def _reseat_rows_compiled(
     counts: Int64Array,
     offers: Float64Array,
 ) -> tuple[int, int]:
-    """Compiled twin of `reseat_rows`."""
-    n, room = offers.shape
+    """Reseat rows in place from number `done` on; return the numbers of rows done and of clusters.
+
+    `columns`, (d, n), belong to the rows.  `offers`, (n, room), are log densities with noise of the
+    k clusters, then noise alone.  Labels, (n,), means, (room, d), and counts, (room,), change in
+    place.  It ends early if the room is used up.
+    """
+    (n, room), sizes = offers.shape, logs[counts]
     for i in range(done, n):
         if k == room:
             return i, k
-        counts[labels[i]] -= 1
-        best, most = 0, -np.inf
-        for c in range(k):
-            weight = offers[i, c] + logs[counts[c]]
-            if weight > most:
-                best, most = c, weight
-        if opening[i] > most:
+        own = labels[i]
+        counts[own] -= 1
+        sizes[own] = logs[counts[own]]
+        weights = offers[i, :k] + sizes[:k]
+        best = int(weights.argmax())
+        if opening[i] > weights[best]:
             best = k
             means[k] = fresh[i]
-            for later in range(i + 1, n):
-                squared = 0.0
-                for j in range(rows.shape[1]):
-                    difference = rows[later, j] - fresh[i, j]
-                    squared += difference * difference
-                offers[later, k] -= half_precision * squared
+            squared = np.zeros(n - i - 1)
+            for j in range(len(columns)):
+                squared += np.square(columns[j, i + 1 :] - fresh[i, j])
+            offers[i + 1 :, k] -= half_precision * squared
             k += 1
         labels[i] = best
         counts[best] += 1
+        sizes[best] = logs[counts[best]]
     return n, k

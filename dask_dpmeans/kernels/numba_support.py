@@ -1,7 +1,11 @@
 """Numba, if it is installed: the options of compilation, and the switch for compiled loops.
 
 A compiled loop returns the same bytes as its NumPy twin: sums go through the rows in the same
-order, and ties are decided by the definition in `distance`.  The environment variable
+order, and ties are decided by the definition in `distance`.  A loop without a twin runs as plain
+Python if there is no Numba.
+
+Numba keeps compiled code until the file of the loop changes.  So all that a loop calls or takes
+from outside is in its own file, or an argument.  The environment variable
 ``NUMBA_DISABLE_JIT=1`` turns compiled loops off.
 """
 
@@ -31,12 +35,3 @@ def compile_loop(function: Callable[Parameters, Result]) -> Callable[Parameters,
         return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
     except RuntimeError:  # there is no folder to cache the compiled code in
         return numba.njit(nogil=True, error_model="numpy")(function)
-
-
-def select_loop(
-    compiled: Callable[Parameters, Result], numpy_twin: Callable[Parameters, Result]
-) -> Callable[Parameters, Result]:
-    """Return the compiled loop if Numba is available, else its NumPy twin."""
-    if AVAILABLE:
-        return compiled
-    return numpy_twin

@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
-from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
+from dask_dpmeans.kernels.numba_support import compile_loop
 
 LEAST_ROOM = 64
 """Room for clusters at first."""
@@ -53,8 +54,10 @@ def online(
     It starts from centers, (k, d), and weights, (k,), and returns new ones, (l, d) and (l,).  It
     ends early with more than `most` clusters.
     """
-    loop = select_loop(_join_or_open_compiled, join_or_open)
-    columns, weights = _run(loop, rows, penalty, (centers.T, weights), most)
+    rule = join_or_open
+    if numba_support.AVAILABLE:
+        rule = _join_or_open_compiled
+    columns, weights = _run(rule, rows, penalty, (centers.T, weights), most)
     return np.ascontiguousarray(columns.T), weights
 
 
@@ -63,14 +66,16 @@ def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS)
 
     It ends early with more than `most` clusters.
     """
-    loop = select_loop(_join_split_or_open_compiled, join_split_or_open)
+    rule = join_split_or_open
+    if numba_support.AVAILABLE:
+        rule = _join_split_or_open_compiled
     columns = boxes.centers.T, boxes.weights, boxes.lows.T, boxes.highs.T
-    found = _run(loop, rows, penalty, columns, most)
+    found = _run(rule, rows, penalty, columns, most)
     return Boxes(*(np.ascontiguousarray(each.T) for each in found))
 
 
 def _run(
-    loop: Callable[[Float64Array, int, float, int, Columns], tuple[int, int]],
+    rule: Callable[[Float64Array, int, float, int, Columns], tuple[int, int]],
     rows: Float64Array,
     penalty: float,
     clusters: Columns,
@@ -81,7 +86,7 @@ def _run(
     while done < len(rows) and k <= most:
         room = min(max(LEAST_ROOM, 2 * k), most + 1)
         clusters = cast(Columns, tuple(_widen(each[..., :k], room) for each in clusters))
-        done, k = loop(rows, done, float(penalty), k, clusters)
+        done, k = rule(rows, done, float(penalty), k, clusters)
     return cast(Columns, tuple(each[..., :k].copy() for each in clusters))
 
 
@@ -103,7 +108,7 @@ def join_or_open(
     for i in range(done, len(rows)):
         if k == len(weights):
             return i, k
-        squared = squared_to_all(rows[i], centers[:, :k])
+        squared = _squared_to_all(rows[i], centers[:, :k])
         best = int(squared.argmin()) if k else -1
         if best < 0 or squared[best] > penalty:
             centers[:, k], weights[k] = rows[i], 1.0
@@ -135,7 +140,7 @@ def join_split_or_open(
         if k == len(weights):
             return i, k
         row = rows[i]
-        squared = squared_to_all(row, centers[:, :k])
+        squared = _squared_to_all(row, centers[:, :k])
         near = np.flatnonzero(squared < penalty)
         if near.size:
             near = near[~_would_split(row, near, penalty, boxes)]
@@ -155,7 +160,7 @@ def join_split_or_open(
     return len(rows), k
 
 
-def squared_to_all(row: Float64Array, centers: Float64Array) -> Float64Array:
+def _squared_to_all(row: Float64Array, centers: Float64Array) -> Float64Array:
     """Return the squared distances, (k,), by definition, of a row, (d,), to centers, (d, k)."""
     squares = np.square(row[:, np.newaxis] - centers)
     if squares.shape[1] == 1:
@@ -202,14 +207,10 @@ def _cut(c: int, new: int, j: int, boxes: BoxColumns) -> None:
 
 
 @compile_loop
-def squared_to_all_compiled(
+def _squared_to_all_compiled(
     row: Float64Array, centers: Float64Array, k: int, squared: Float64Array
 ) -> None:
-    """Fill `squared` with the squared distances of a row, (d,), to the first k centers, (d, room).
-
-    `row_exchange` calls this too, which Numba does not notice: after a change here, delete its
-    cached code.
-    """
+    """Compiled twin of `_squared_to_all`, which fills `squared`, (room,), for k centers."""
     for first in range(0, k, CENTER_TILE):
         part = squared[first : min(first + CENTER_TILE, k)]
         part[:] = 0.0
@@ -240,7 +241,7 @@ def _join_or_open_compiled(
     for i in range(done, len(rows)):
         if k == room:
             return i, k
-        squared_to_all_compiled(rows[i], centers, k, squared)
+        _squared_to_all_compiled(rows[i], centers, k, squared)
         best, least = -1, np.inf
         for c in range(k):
             if squared[c] < least:
@@ -278,7 +279,7 @@ def _join_split_or_open_compiled(
         if k == room:
             return i, k
         row = rows[i]
-        squared_to_all_compiled(row, centers, k, squared)
+        _squared_to_all_compiled(row, centers, k, squared)
         best, least = -1, penalty
         for c in range(k):
             if squared[c] < least and not _would_split_compiled(row, c, penalty, boxes):

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray, Rows
 from dask_dpmeans.kernels.graph import links_of
-from dask_dpmeans.kernels.numba_support import compile_loop, select_loop
+from dask_dpmeans.kernels.numba_support import compile_loop
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,9 @@ class Histogram:
         if self.n_boxes >= 2**31:
             dtype = np.int64
         boxes: IntegerArray = np.empty(len(block.rows), dtype)
-        fill = select_loop(_fill_boxes_compiled, fill_boxes)
+        fill = fill_boxes
+        if numba_support.AVAILABLE:
+            fill = _fill_boxes_compiled
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
             fill(coordinates, self.low, self.bins / (self.high - self.low), self.bins, boxes)
         weights = block.weights

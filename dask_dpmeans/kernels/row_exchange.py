@@ -12,10 +12,9 @@ import numpy as np
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
-from dask_dpmeans.kernels.divergence import VANISHING, Divergence
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import cluster_moments
 from dask_dpmeans.kernels.numba_support import compile_loop
-from dask_dpmeans.kernels.online import squared_to_all, squared_to_all_compiled
 from dask_dpmeans.kernels.price import LinearPrice, Price
 
 EXCHANGE_ROUNDING = 1e-9
@@ -63,7 +62,7 @@ def exchange(
 
     Parameters
     ----------
-    rows : (n, d); of unit length if the divergence is spherical
+    rows : (n, d); of unit length if centers are directions
     weights : (n,), > 0
     labels : (n,), numbers of the rows' clusters at first
     price : price of the clusters
@@ -74,16 +73,16 @@ def exchange(
     """
     labels = labels.copy()
     room = 2 * (int(labels.max()) + 1) + SPARE
-    spherical = divergence.spherical
-    clusters = _clusters(rows, weights, labels, room, spherical)
+    vanishing = divergence.vanishing
+    clusters = _clusters(rows, weights, labels, room, vanishing)
     passes: int
     if numba_support.AVAILABLE and isinstance(price, LinearPrice) and divergence.general is None:
         passes = _exchange_rows_compiled(
-            rows, weights, labels, price.penalty, spherical, most, clusters
+            rows, weights, labels, price.penalty, vanishing, most, clusters
         )
     else:
         passes = exchange_rows(rows, weights, labels, price, divergence, most, clusters)
-    centers, _, counts = _clusters(rows, weights, labels, room, spherical)
+    centers, _, counts = _clusters(rows, weights, labels, room, vanishing)
     if counts.all() and passes < most:  # the room is used up: more clusters may open
         more = exchange(rows, weights, labels, price, most - passes, divergence)
         return replace(more, passes=passes + more.passes)
@@ -93,17 +92,17 @@ def exchange(
 
 
 def _clusters(
-    rows: Float64Array, weights: Float64Array, labels: Int64Array, room: int, spherical: bool
+    rows: Float64Array, weights: Float64Array, labels: Int64Array, room: int, vanishing: float
 ) -> MovableClusters:
     """Return the clusters of rows, (n, d), with weights and labels, (n,)."""
     moments = cluster_moments(Block(0, rows, weights, Scratch()), labels, np.zeros(len(rows)), room)
     masses, centers = moments.weights, np.zeros((rows.shape[1], room))
     np.divide(moments.sums.T, masses, out=centers, where=masses > 0)
-    if spherical:
-        lengths = np.sqrt(squared_to_all(np.zeros(len(centers)), centers))
-        cancel = (lengths <= VANISHING) & (masses > 0)
+    if vanishing:
+        lengths = np.sqrt(_squared_to_each(np.zeros((1, len(centers))), centers)[0])
+        cancel = (lengths <= vanishing) & (masses > 0)
         masses = np.where(cancel, 0.0, masses * lengths)
-        np.divide(centers, lengths, out=centers, where=lengths > VANISHING)
+        np.divide(centers, lengths, out=centers, where=lengths > vanishing)
         centers[:, cancel] = np.eye(len(centers), 1)
     return centers, masses, moments.counts
 
@@ -140,8 +139,8 @@ def exchange_rows(
                 continue
             offset = int(gaining[0])  # the rows after it see the centers that this move leads to
             i = first + offset
-            _take_out(rows[i], weights[i], labels[i], divergence.spherical, clusters)
-            _put_in(rows[i], weights[i], int(targets[offset]), divergence.spherical, clusters)
+            _take_out(rows[i], weights[i], labels[i], divergence.vanishing, clusters)
+            _put_in(rows[i], weights[i], int(targets[offset]), divergence.vanishing, clusters)
             labels[i] = targets[offset]
             moved = True
             first, count = i + 1, max(FEWEST_ROWS, min(count, 2 * (offset + 1)))
@@ -163,9 +162,9 @@ def _best_moves(
     sizes = counts[labels]
     if divergence.general is None:
         squared = _squared_to_each(rows, centers[:, present])
-        gains = _leaving_gains(weights, masses[labels], squared[every, own], divergence.spherical)
+        gains = _leaving_gains(weights, masses[labels], squared[every, own], divergence.vanishing)
         costs = _joining_costs(
-            weights[:, np.newaxis], masses[present], squared, divergence.spherical
+            weights[:, np.newaxis], masses[present], squared, divergence.vanishing
         )
     else:
         gains = divergence.leaving(rows, weights, masses[labels], centers[:, labels].T)
@@ -194,19 +193,19 @@ def _squared_to_each(rows: Float64Array, centers: Float64Array) -> Float64Array:
 
 
 def _leaving_gains(
-    weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool
+    weights: Float64Array, masses: Float64Array, squared: Float64Array, vanishing: float
 ) -> Float64Array:
     """Return the decrease of the objective, (n,), when each row leaves a cluster with other rows.
 
     Weights of the rows, masses of their clusters and squared distances to the centers are (n,).
     """
-    if not spherical:
+    if not vanishing:
         rest = masses - weights
         shares = np.divide(
             masses, rest, out=np.zeros(len(rest)), where=rest > EXCHANGE_ROUNDING * masses
         )
         return weights * shares * squared
-    lasting = masses > VANISHING * weights
+    lasting = masses > vanishing * weights
     shares = np.divide(weights, masses, out=np.ones(len(masses)), where=lasting)
     light = shares < 1.0
     # lengths of the sums of the other rows, over the masses
@@ -217,7 +216,7 @@ def _leaving_gains(
 
 
 def _joining_costs(
-    weights: Float64Array, masses: Float64Array, squared: Float64Array, spherical: bool
+    weights: Float64Array, masses: Float64Array, squared: Float64Array, vanishing: float
 ) -> Float64Array:
     """Return the increase of the objective, (n, k), when each row joins each cluster.
 
@@ -225,7 +224,7 @@ def _joining_costs(
     """
     totals = masses + weights
     shares = masses / totals
-    if not spherical:
+    if not vanishing:
         return weights * shares * squared
     # lengths of the sums with the row, over the sums of both masses
     lengths = np.sqrt(np.maximum(0.0, 1.0 - shares * (weights / totals) * squared))
@@ -233,19 +232,21 @@ def _joining_costs(
 
 
 @compile_loop
-def _turn(row: Float64Array, weight: float, c: int, clusters: MovableClusters) -> None:
+def _turn(
+    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
+) -> None:
     """Add a row, (d,), of some weight, possibly negative, to the sum of unit rows of cluster c."""
     centers, masses, _ = clusters
     total = masses[c] * centers[:, c] + weight * row
     length = np.sqrt(np.cumsum(total * total)[-1])  # sums in order, unlike np.sum
     masses[c] = length
-    if length > VANISHING * abs(weight):
+    if length > vanishing * abs(weight):
         centers[:, c] = total / length
 
 
 @compile_loop
 def _take_out(
-    row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters
+    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
 ) -> None:
     """Take a row, (d,), out of cluster c."""
     centers, masses, counts = clusters
@@ -253,8 +254,8 @@ def _take_out(
     rest = masses[c] - weight
     if not counts[c]:
         return
-    if spherical:
-        _turn(row, -weight, c, clusters)
+    if vanishing:
+        _turn(row, -weight, c, vanishing, clusters)
     else:
         centers[:, c] -= (weight / rest) * (row - centers[:, c])
         masses[c] = rest
@@ -262,7 +263,7 @@ def _take_out(
 
 @compile_loop
 def _put_in(
-    row: Float64Array, weight: float, c: int, spherical: bool, clusters: MovableClusters
+    row: Float64Array, weight: float, c: int, vanishing: float, clusters: MovableClusters
 ) -> None:
     """Put a row, (d,), into cluster c."""
     centers, masses, counts = clusters
@@ -270,8 +271,8 @@ def _put_in(
     if counts[c] == 1:
         centers[:, c] = row
         masses[c] = weight
-    elif spherical:
-        _turn(row, weight, c, clusters)
+    elif vanishing:
+        _turn(row, weight, c, vanishing, clusters)
     else:
         masses[c] += weight
         centers[:, c] += (weight / masses[c]) * (row - centers[:, c])
@@ -279,17 +280,17 @@ def _put_in(
 
 @compile_loop
 def _leaving_gain_compiled(
-    weight: float, count: int, mass: float, squared: float, penalty: float, spherical: bool
+    weight: float, count: int, mass: float, squared: float, penalty: float, vanishing: float
 ) -> float:
     """Compiled twin of `_leaving_gains`, for one row."""
     if count == 1:
         return penalty
-    if not spherical:
+    if not vanishing:
         rest = mass - weight
         if rest > EXCHANGE_ROUNDING * mass:
             return weight * (mass / rest) * squared
         return 0.0
-    if not mass > VANISHING * weight:
+    if not mass > vanishing * weight:
         return 4.0 * weight
     share = weight / mass
     length: float = np.sqrt((1.0 - share) * (1.0 - share) + share * squared)
@@ -299,14 +300,25 @@ def _leaving_gain_compiled(
 
 
 @compile_loop
-def _joining_cost_compiled(weight: float, mass: float, squared: float, spherical: bool) -> float:
+def _joining_cost_compiled(weight: float, mass: float, squared: float, vanishing: float) -> float:
     """Compiled twin of `_joining_costs`, for one row and one cluster."""
     total = mass + weight
     share = mass / total
-    if not spherical:
+    if not vanishing:
         return weight * share * squared
     length: float = np.sqrt(max(0.0, 1.0 - share * (weight / total) * squared))
     return 2.0 * weight * share * squared / (1.0 + length)
+
+
+@compile_loop
+def _square_distances(row: Float64Array, centers: Float64Array, squared: Float64Array) -> None:
+    """Compiled twin of `_squared_to_each`, for one row; it fills `squared`, (room,)."""
+    squared[:] = 0.0
+    for j in range(len(row)):
+        value, middles = row[j], centers[j]
+        for c in range(len(squared)):
+            difference = value - middles[c]
+            squared[c] += difference * difference
 
 
 @compile_loop
@@ -315,7 +327,7 @@ def _exchange_rows_compiled(
     weights: Float64Array,
     labels: Int64Array,
     penalty: float,
-    spherical: bool,
+    vanishing: float,
     most: int,
     clusters: MovableClusters,
 ) -> int:
@@ -328,23 +340,23 @@ def _exchange_rows_compiled(
         moved = False
         for i in range(len(rows)):
             row, weight, own = rows[i], weights[i], labels[i]
-            squared_to_all_compiled(row, centers, room, squared)
+            _square_distances(row, centers, squared)
             count, mass = counts[own], masses[own]
-            left = _leaving_gain_compiled(weight, count, mass, squared[own], penalty, spherical)
+            left = _leaving_gain_compiled(weight, count, mass, squared[own], penalty, vanishing)
             best, least, empty = -1, np.inf, -1
             for c in range(room):
                 if counts[c] == 0:
                     if empty < 0:
                         empty = c
                 elif c != own:
-                    cost = _joining_cost_compiled(weight, masses[c], squared[c], spherical)
+                    cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
                     if cost < least:
                         best, least = c, cost
             if counts[own] > 1 and empty >= 0 and penalty < least:
                 best, least = empty, penalty
             if least + EXCHANGE_ROUNDING * penalty < left:
-                _take_out(row, weight, own, spherical, clusters)
-                _put_in(row, weight, best, spherical, clusters)
+                _take_out(row, weight, own, vanishing, clusters)
+                _put_in(row, weight, best, vanishing, clusters)
                 labels[i] = best
                 moved = True
     return passes

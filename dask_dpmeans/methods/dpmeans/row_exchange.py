@@ -44,7 +44,7 @@ def exchange_and_kick(
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
     labels = nearest(rows, Centers(centers, divergence.general)).astype(np.int64)
     shifted = rows
-    if divergence.general is None and not divergence.spherical:
+    if divergence.general is None and not divergence.vanishing:
         shifted = rows - rows.mean(axis=0)
     geometry = price.divide(heaviest), divergence
     best = _kick_until_stuck(shifted, weights / heaviest, labels, *geometry, random, kicks)

@@ -981,7 +981,7 @@ import os, signal
 from dask_dpmeans import cli
 from dask_dpmeans.engine import checkpoints
 from dask_dpmeans.storage.step_log import CheckpointFiles
-checkpoints.EVERY, kept, save = 0.0, [], CheckpointFiles.save
+checkpoints.SAVE_EVERY, kept, save = 0.0, [], CheckpointFiles.save
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def stopping(store, name, content):
     save(store, name, content)

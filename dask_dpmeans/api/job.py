@@ -12,10 +12,10 @@ from dask_dpmeans import checks
 from dask_dpmeans.api.description import fingerprint, request_of, sources_of
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
+from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, Sampler, drive
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
-from dask_dpmeans.estimators.transform import Arrays, FeatureMap, MappedRows
+from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources import (
     Columns,
@@ -155,7 +155,7 @@ def _fit(
     lock: Lock,
     request: Manifest,
     learned: MappedRows,
-    scale: Arrays,
+    scale: NamedArrays,
     method: Algorithm[Any],
     resume: bool,
     on_step: Callable[[int, Record, int], None],
@@ -190,7 +190,7 @@ def _fit(
     return end.converged
 
 
-def _scale_of(source: RowSource, learned: MappedRows) -> Arrays:
+def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:
     """Return the divisors of the columns, (d,), as an array of a run; empty without a scale.
 
     With a feature map there may be another number of features than columns.

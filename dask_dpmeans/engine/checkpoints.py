@@ -7,7 +7,7 @@ damaged, missing or lacks a field, as one of another version may, is ignored: th
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from time import monotonic
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from typing_extensions import TypeIs
 
-EVERY = 5.0
+SAVE_EVERY = 5.0
 """Least seconds between two saves of a checkpoint."""
-DIGEST_BYTES = 32
 PREFIX = "prefix"
 """Metadata key of a nested dataclass: the prefix of the saved names of its fields."""
 State = TypeVar("State", bound="DataclassInstance")
 Restored = TypeVar("Restored")
-Values = Mapping[str, np.ndarray[Any, Any]]
+Arrays = dict[str, np.ndarray[Any, Any]]
 """Arrays by name."""
 
 
@@ -61,7 +60,7 @@ class Checkpoint:
     store: CheckpointStore | None
     """None to save nothing."""
     name: str
-    unsaved: Values | None = None
+    unsaved: Arrays | None = None
     """The latest state, if it is not saved yet."""
     saved_at: float = field(default_factory=monotonic)
     """Time of the last save, in seconds."""
@@ -73,21 +72,20 @@ class Checkpoint:
             return cls(None, "")
         return cls(rows.checkpoints, digest(rows.identity, *parts))
 
-    def restore(self, build: Callable[[Values], Restored]) -> Restored | None:
+    def restore(self, build: Callable[[Arrays], Restored]) -> Restored | None:
         """Call `build` with the saved values; return None if they are damaged or lack a name."""
         if self.store is None:
             return None
         content = self.store.load(self.name)
-        if content is None or not _is_whole(content):
-            return None
+        values = None if content is None else _unpack(content)
         with suppress(KeyError):
-            return build(_unpack(content))
+            return None if values is None else build(values)
         return None
 
-    def update(self, values: Values, *, over: bool = False) -> None:
+    def update(self, values: Arrays, *, over: bool = False) -> None:
         """Take the latest state, and save it if it is time to, or if the fit is over."""
         self.unsaved = values
-        if over or monotonic() >= self.saved_at + EVERY:
+        if over or monotonic() >= self.saved_at + SAVE_EVERY:
             self._save()
 
     def _save(self) -> None:
@@ -125,14 +123,14 @@ def digest(*parts: object) -> str:
     return found.hexdigest()
 
 
-def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
+def values_of(state: "DataclassInstance", prefix: str = "") -> Arrays:
     """Return the fields of a state by name, arrays of any shape (...) and numbers as 0-d arrays.
 
     A state is a dataclass of arrays, numbers and further such dataclasses.
 
     The field ``b`` of a dataclass in the field ``a`` is ``a_b``; metadata of ``a`` may give another prefix.
     """
-    values: dict[str, np.ndarray[Any, Any]] = {}
+    values: Arrays = {}
     for each in fields(state):
         value = getattr(state, each.name)
         if _is_nested(value) and not isinstance(value, type):
@@ -142,14 +140,15 @@ def values_of(state: "DataclassInstance", prefix: str = "") -> dict[str, np.ndar
     return values
 
 
-def state_of(kind: type[State], values: Values, prefix: str = "") -> State:
+def state_of(kind: type[State], values: Arrays, prefix: str = "") -> State:
     """Return the state with these values as its fields; 0-d arrays become numbers."""
     given: dict[str, Any] = {}
     for each in fields(kind):
         if _is_nested(each.type) and isinstance(each.type, type):
             given[each.name] = state_of(each.type, values, _inner_prefix(each, prefix))
         else:
-            given[each.name] = _number_or_array(values[prefix + each.name])
+            value = values[prefix + each.name]
+            given[each.name] = value if value.ndim else value.item()
     return kind(**given)
 
 
@@ -162,13 +161,7 @@ def _inner_prefix(each: Field[Any], prefix: str) -> str:
     return prefix + str(each.metadata.get(PREFIX, f"{each.name}_"))
 
 
-def _number_or_array(value: np.ndarray[Any, Any]) -> object:
-    if value.ndim == 0:
-        return value.item()
-    return value
-
-
-def _pack(values: Values) -> bytes:
+def _pack(values: Arrays) -> bytes:
     """Return arrays in NumPy's own format, after their digest."""
     buffer = io.BytesIO()
     np.savez(buffer, **values)  # type: ignore[arg-type]
@@ -176,11 +169,10 @@ def _pack(values: Values) -> bytes:
     return hashlib.sha256(content).digest() + content
 
 
-def _is_whole(packed: bytes) -> bool:
-    """Return whether packed arrays are as they were written."""
-    return hashlib.sha256(packed[DIGEST_BYTES:]).digest() == packed[:DIGEST_BYTES]
-
-
-def _unpack(packed: bytes) -> Values:
-    with np.load(io.BytesIO(packed[DIGEST_BYTES:]), allow_pickle=False) as arrays:
+def _unpack(packed: bytes) -> Arrays | None:
+    """Return the arrays, or None if they are not as they were written."""
+    size = hashlib.sha256().digest_size
+    if hashlib.sha256(packed[size:]).digest() != packed[:size]:
+        return None
+    with np.load(io.BytesIO(packed[size:]), allow_pickle=False) as arrays:
         return dict(arrays)

@@ -1,6 +1,6 @@
 """The one loop of the library: steps of a method, their history, and who is told of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast, runtime_checkable
@@ -13,7 +13,7 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.kernels.block import Features
 
 AnyState = TypeVar("AnyState", bound=Any)
-Arrays = Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
+NamedArrays = dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
 """Values and names of dimensions, by name."""
 OVER = "over"
 """Name in a checkpoint: whether the fit has ended."""
@@ -57,7 +57,7 @@ class Algorithm(Protocol[AnyState]):
     def labels(self, source: Source, state: AnyState) -> Kernel:
         """Return the kernel of a map that labels the rows by a state."""
 
-    def result(self, source: Source, state: AnyState) -> Arrays:
+    def result(self, source: Source, state: AnyState) -> NamedArrays:
         """Return the arrays of the stored result by name, each with the names of its dimensions."""
 
 

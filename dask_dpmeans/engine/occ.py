@@ -6,17 +6,16 @@ again, until no row objects.  The result equals one serial sweep over the rows i
 first the opened rows, in the order in which they opened, then all others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dask_dpmeans.engine.plan import Source, doublings
+from dask_dpmeans.engine.plan import Answer, Source, doublings
 from dask_dpmeans.kernels.block import Block, Int64Array
 
 State = TypeVar("State")
-Answer = TypeVar("Answer")
 Kept = TypeVar("Kept")
 
 
@@ -116,12 +115,9 @@ def settle(
     objections of a round stay few even if nearly every row objects at first.
     """
     opened: list[Int64Array] = []
-    rows_read = 0
-    plan = source.plan
+    rows_read, plan = 0, source.plan
     everything = range(plan.n_blocks)
-    prefixes: Iterator[range] = iter(())
-    if gradually:
-        prefixes = doublings(plan.n_blocks)
+    prefixes = doublings(plan.n_blocks if gradually else 0)
     while True:
         blocks = next(prefixes, everything)
         answer = source.fold(round_of(rule, state), blocks, "scan")

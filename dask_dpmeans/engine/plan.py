@@ -36,7 +36,6 @@ from dask_dpmeans.kernels.column_statistics import Summary
 
 Answer = TypeVar("Answer")
 Carried = TypeVar("Carried")
-Kept = TypeVar("Kept")
 Shared = TypeVar("Shared")
 
 BLOCK_ELEMENTS = 2**19
@@ -58,20 +57,6 @@ class Reduction(Protocol[Answer]):
 
     def combine(self, left: Answer, right: Answer) -> Answer:
         """Merge the answers of two neighboring runs of blocks, `left` before `right`."""
-
-
-@runtime_checkable
-class ReusableReduction(Reduction[Answer], Protocol[Answer]):
-    """A reduction whose answers may stay valid in the next pass, so that shards are not reread."""
-
-    def keep(self, answer: Answer, most_bytes: int) -> Any:
-        """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
-
-    def unchanged(self, earlier: Any, kept: Mapping[int, Kept]) -> dict[int, Kept]:
-        """Return the kept parts of shards that answer as in an earlier pass of the same kind."""
-
-    def restore(self, kept: Any) -> Answer:
-        """Return the answer of a shard from what was kept of it."""
 
 
 @runtime_checkable

@@ -13,8 +13,9 @@ from sklearn.base import BaseEstimator
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.transform import Arrays, MappedRows
+from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Features, Rows, Scratch, tiles
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
@@ -74,7 +75,7 @@ class KernelFeatures:
             )
 
     @property
-    def arrays(self) -> Arrays:
+    def arrays(self) -> NamedArrays:
         """The fitted arrays that a run stores, by name, with the names of the dimensions."""
         dimensions = {spec.name: spec.dimensions for spec in FEATURE_ARRAYS}
         return {

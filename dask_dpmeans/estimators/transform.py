@@ -4,13 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources import RowSource
-
-Arrays = Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
-"""Values and dimension names, by name."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +16,7 @@ class MappedRows:
     source: RowSource
     passes: int = 0
     """Passes over the rows that fitted the map."""
-    arrays: Arrays = field(default_factory=dict)
+    arrays: NamedArrays = field(default_factory=dict)
     """Arrays that a run stores."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Numbers that a run stores among its attributes."""

@@ -32,6 +32,15 @@ class Addable(Protocol):
     def __add__(self, other: Any, /) -> Any: ...
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Fields that add up, one by one."""
+
+    def __add__(self, other: Self) -> Self:
+        names = [field.name for field in fields(self)]
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
 Table = TypeVar("Table", bound=Records)
 Sum = TypeVar("Sum", bound=Addable)
 

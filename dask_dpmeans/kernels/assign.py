@@ -48,11 +48,8 @@ def propose(
     """Return the openers among the rows that object, given their least costs, (height,)."""
     objecting = np.isfinite(penalty) and objects(squared, block.weights, penalty)
     which = np.flatnonzero(objecting)
-    weights = np.ones(len(which))
-    if block.weights is not None:
-        weights = block.weights[which]
     rows = block.rows[which].astype(np.float64)
-    proposals = Proposals(block.start + which.astype(np.int64), rows, weights)
+    proposals = Proposals(block.start + which.astype(np.int64), rows, block.row_weights(which))
     return keep_openers(proposals, penalty, divergence)
 
 

@@ -85,11 +85,11 @@ class Block:
         doubles[...] = self.rows
         return doubles
 
-    def row_weights(self) -> Float64Array:
-        """Return the weights, (height,), as an array also if every row weighs 1."""
+    def row_weights(self, rows: IndexArray | None = None) -> Float64Array:
+        """Return the weights, (height,), of all or some rows, also if every row weighs 1."""
         if self.weights is None:
-            return np.ones(self.rows.shape[0])
-        return self.weights
+            return np.ones(self.rows.shape[0] if rows is None else len(rows))
+        return self.weights if rows is None else self.weights[rows]
 
 
 def tiles(rows: Rows, height: int) -> Iterator[tuple[slice, Rows]]:

@@ -203,7 +203,8 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
     """
     if centers.divergence is not None:
         return centers.divergence.nearest(rows, centers.values)[0]
-    return _nearest(rows, centers, scratch or Scratch(), np.empty(0))
+    labels: IndexArray = _rank(rows, centers, scratch, 1, np.empty(0))[0]
+    return labels
 
 
 def nearest_squared(
@@ -213,127 +214,66 @@ def nearest_squared(
     if centers.divergence is not None:
         return centers.divergence.nearest(rows, centers.values)
     squared = np.empty(len(rows))
-    return _nearest(rows, centers, scratch or Scratch(), squared), squared
-
-
-def _nearest(rows: Rows, centers: Centers, scratch: Scratch, squared: Float64Array) -> IndexArray:
-    """Return the nearest center of each row, (n,); fill `squared` unless it is empty."""
-    if len(centers) == 1 or not len(rows):
-        labels = np.zeros(len(rows), np.intp)
-        _measure(rows, centers, labels, scratch, squared)
-        return labels
-    ranked = _compiled if numba_support.AVAILABLE else _ranked
-    labels, unsure = ranked(rows, centers, centers.single, scratch, squared)
-    if unsure.size:
-        doubles = rows[unsure].astype(np.float64)
-        exact = np.empty(0)
-        if squared.size:
-            exact = np.empty(len(unsure))
-        labels[unsure], _ = ranked(doubles, centers, centers.double, scratch, exact)
-        if squared.size:
-            squared[unsure] = exact
-    return labels
-
-
-def _measure(
-    rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch, squared: Float64Array
-) -> None:
-    """Fill `squared`, (n,), unless it is empty."""
-    if squared.size:
-        squared[:] = squared_distances(rows, centers.values, labels, scratch)
+    return _rank(rows, centers, scratch, 1, squared)[0], squared
 
 
 def nearest_two(
     rows: Rows, centers: Centers, scratch: Scratch | None = None
 ) -> tuple[IndexArray, IndexArray]:
-    """Return the numbers of the two nearest centers of each row, the lower first among equals.
+    """Return the numbers of the two nearest of k >= 2 centers of each row, (n,) and (n,).
 
-    Parameters
-    ----------
-    rows : (n, d), float32 or float64
-    centers : k >= 2 centers of d columns
-    scratch : working memory
-
-    Returns
-    -------
-    (n,) and (n,) numbers of centers
+    The lower number is first among equals.  Parameters are as in `nearest`.
     """
-    if not len(rows):
-        return np.zeros(0, np.intp), np.zeros(0, np.intp)
-    if centers.divergence is not None:
+    if centers.divergence is not None and len(rows):
         return centers.divergence.nearest_two(rows, centers.values)
-    ranked, scratch = (
-        _compiled_two if numba_support.AVAILABLE else _ranked_two,
-        scratch or Scratch(),
-    )
-    labels, seconds, unsure = ranked(rows, centers, centers.single, scratch)
-    if unsure.size:
-        doubles = rows[unsure].astype(np.float64)
-        labels[unsure], seconds[unsure], _ = ranked(doubles, centers, centers.double, scratch)
+    labels, seconds = _rank(rows, centers, scratch, 2, np.empty(0))
     return labels, seconds
 
 
-def _compiled_two(
-    rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch
-) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """As `_ranked_two`, by compiled loops."""
-    n = len(rows)
-    labels, seconds, sure = np.empty(n, np.intp), np.empty(n, np.intp), np.empty(n, np.bool_)
-    memory = _compiled_memory(rows, ranking, scratch)
-    distance_compiled.nearest_two(
-        rows, centers.values, ranking.parts, memory, labels, seconds, sure
-    )
-    return labels, seconds, np.flatnonzero(~sure)
+def _rank(
+    rows: Rows, centers: Centers, scratch: Scratch | None, count: int, squared: Float64Array
+) -> IndexArray:
+    """Return the `count` nearest centers of each row, (count, n).
+
+    Fill `squared`, (n,), with squared distances to the nearest unless it is empty.
+    """
+    scratch = scratch or Scratch()
+    if len(centers) == 1 or not len(rows):
+        labels = np.zeros((count, len(rows)), np.intp)
+        if squared.size:
+            squared[:] = squared_distances(rows, centers.values, labels[0], scratch)
+        return labels
+    rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
+    labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)
+    if unsure.size:
+        doubles = rows[unsure].astype(np.float64)
+        labels[:, unsure], _ = rank(doubles, centers, centers.double, scratch, count, np.empty(0))
+        if squared.size:
+            squared[unsure] = squared_distances(doubles, centers.values, labels[0, unsure])
+    return labels
 
 
-def _ranked_two(
-    rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch
-) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """Return the two nearest centers of each row, (n,), and the rows left in doubt."""
-    labels, seconds = np.empty(len(rows), np.intp), np.empty(len(rows), np.intp)
-    unsure = np.zeros(len(rows), np.bool_)
-    with np.errstate(all="ignore"):
-        for part, shifted, scores in _scores(rows, ranking, scratch):
-            doubt, row = ranking.doubt(shifted), np.arange(len(scores))
-            three, tops = [], []
-            for _ in range(3):
-                three.append(scores.argmax(axis=1))
-                tops.append(scores[row, three[-1]])
-                scores[row, three[-1]] = -np.inf
-            for place in (2, 1, 0):
-                scores[row, three[place]] = tops[place]
-            labels[part], seconds[part] = three[0], three[1]
-            near = np.flatnonzero(~((tops[1] < tops[0] - doubt) & (tops[2] < tops[1] - doubt)))
-            if near.size and ranking.decides:
-                candidates = ~(scores[near] < (tops[1] - doubt)[near, np.newaxis])
-                exact = rows[part][near]
-                labels[part.start + near] = first = _decide(exact, candidates, centers.values)
-                candidates[np.arange(len(near)), first] = False
-                seconds[part.start + near] = _decide(exact, candidates, centers.values)
-            elif near.size:
-                unsure[part.start + near] = True
-    return labels, seconds, np.flatnonzero(unsure)
-
-
-def _compiled(
-    rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch, squared: Float64Array
+def _rank_compiled(
+    rows: Rows,
+    centers: Centers,
+    ranking: Ranking,
+    scratch: Scratch,
+    count: int,
+    squared: Float64Array,
 ) -> tuple[IndexArray, IndexArray]:
-    """As `_ranked`, by compiled loops, which measure a tile of rows while it is in the cache."""
-    labels, sure = np.empty(len(rows), np.intp), np.empty(len(rows), np.bool_)
-    memory = _compiled_memory(rows, ranking, scratch)
-    distance_compiled.nearest(rows, centers.values, ranking.parts, memory, labels, sure, squared)
-    return labels, np.flatnonzero(~sure)
-
-
-def _compiled_memory(
-    rows: Rows, ranking: Ranking, scratch: Scratch
-) -> distance_compiled.TileMemory:
-    """Return memory of a tile for compiled loops."""
+    """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache."""
+    labels, sure = np.empty((count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
     left, scores = _memory(rows, ranking, scratch, COMPILED_TILE)
     integer: type[np.signedinteger[Any]] = np.int32
     if ranking.decides:
         integer = np.int64
-    return left, left.reshape(-1).view(integer), scores.reshape(-1)
+    memory = left, left.reshape(-1).view(integer), scores.reshape(-1)
+    given = rows, centers.values, ranking.parts, memory
+    if count == 1:
+        distance_compiled.nearest(*given, labels[0], sure, squared)
+    else:
+        distance_compiled.nearest_two(*given, labels[0], labels[1], sure)
+    return labels, np.flatnonzero(~sure)
 
 
 def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[Rows, Rows]:
@@ -342,26 +282,34 @@ def _memory(rows: Rows, ranking: Ranking, scratch: Scratch, tile: int) -> tuple[
     return scratch.array("left", (height, d), dtype), scratch.array("product", (height, k), dtype)
 
 
-def _ranked(
-    rows: Rows, centers: Centers, ranking: Ranking, scratch: Scratch, squared: Float64Array
+def _rank_tiles(
+    rows: Rows,
+    centers: Centers,
+    ranking: Ranking,
+    scratch: Scratch,
+    count: int,
+    squared: Float64Array,
 ) -> tuple[IndexArray, IndexArray]:
-    """Return the nearest center of each row, (n,), and the rows left in doubt.
+    """Return the `count` nearest centers of each row, (count, n), and the rows left in doubt.
 
     Fill `squared`, (n,), unless it is empty.
     """
-    labels = np.empty(len(rows), np.intp)
+    found = np.empty((count, len(rows)), np.intp)
     doubtful = [np.empty(0, np.intp)]
     with np.errstate(all="ignore"):
         for part, shifted, scores in _scores(rows, ranking, scratch):
-            labels[part], unsure, floor = _best(scores, ranking.doubt(shifted))
+            found[:, part], floors, unsure = _best(scores, ranking.doubt(shifted), count)
             if unsure.size and ranking.decides:
-                candidates = ~(scores[unsure] < floor[unsure, np.newaxis])
+                candidates = ~(scores[unsure] < floors[unsure, np.newaxis])
                 exact = rows[part][unsure]
-                labels[part.start + unsure] = _decide(exact, candidates, centers.values)
+                for labels in found:
+                    labels[part.start + unsure] = first = _decide(exact, candidates, centers.values)
+                    candidates[np.arange(len(unsure)), first] = False
             elif unsure.size:
                 doubtful.append(part.start + unsure)
-    _measure(rows, centers, labels, scratch, squared)
-    return labels, np.concatenate(doubtful)
+    if squared.size:
+        squared[:] = squared_distances(rows, centers.values, found[0], scratch)
+    return found, np.concatenate(doubtful)
 
 
 def _scores(rows: Rows, ranking: Ranking, scratch: Scratch) -> Iterator[tuple[slice, Rows, Rows]]:
@@ -388,19 +336,23 @@ def _multiply(left: Rows, right: Rows, height: int, product: Rows) -> Rows:
     return product
 
 
-def _best(scores: Rows, doubt: Rows) -> tuple[IndexArray, IndexArray, Rows]:
-    """Return the best center of each row, the rows in doubt, and the least scores of candidates."""
-    flat = scores.reshape(-1)
-    rows = np.arange(0, flat.size, scores.shape[1])
-    best = scores.argmax(axis=1)
-    places = rows + best
-    top = flat[places]
-    flat[places] = -np.inf
-    second = flat[rows + scores.argmax(axis=1)]
-    floor = top - doubt
-    unsure = np.flatnonzero(~(second < floor))
-    flat[places[unsure]] = top[unsure]
-    return best, unsure, floor
+def _best(scores: Rows, doubt: Rows, count: int) -> tuple[IndexArray, Rows, IndexArray]:
+    """Return the `count` best centers of each row, (count, n), and the rows in doubt.
+
+    Between them, return the least scores of candidates, (n,).
+    """
+    n, k = scores.shape
+    flat, rows = scores.reshape(-1), np.arange(0, n * k, k)
+    places, tops = np.empty((count + 1, n), np.intp), np.empty((count + 1, n), scores.dtype)
+    for number in range(count + 1):
+        places[number] = rows + scores.argmax(axis=1)
+        tops[number] = flat[places[number]]
+        flat[places[number]] = -np.inf
+    for place, top in zip(places[::-1], tops[::-1], strict=True):
+        flat[place] = top
+    floors = tops[:-1] - doubt
+    unsure = np.flatnonzero(~(tops[1:] < floors).all(axis=0))
+    return places[:-1] - rows, floors[-1], unsure
 
 
 def _decide(rows: Rows, candidates: BoolArray, centers: Float64Array) -> IndexArray:

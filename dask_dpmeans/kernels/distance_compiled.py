@@ -137,18 +137,24 @@ def _two_largest(scores: Rows, first: Rows, second: Rows, label: IntegerArray) -
 
 
 @compile_loop
-def _nearest_among(row: Rows, centers: Float64Array, scores: Rows, floor: float) -> int:
-    """Return the first nearest center, (k, d), of the centers with a score of at least `floor`."""
-    lowest, label = np.inf, 0
+def _nearest_two_among(
+    row: Rows, centers: Float64Array, scores: Rows, floor: float
+) -> tuple[int, int]:
+    """Return the first two nearest centers with a score of at least `floor`."""
+    first, second = np.inf, np.inf
+    label, other = -1, -1
     for c in range(len(centers)):
         if not scores[c] < floor:
             squared = 0.0
             for j in range(len(row)):
                 difference = np.float64(row[j]) - centers[c, j]
                 squared += difference * difference
-            if squared < lowest:
-                lowest, label = squared, c
-    return label
+            if squared < first or label < 0:
+                first, second = squared, first
+                label, other = c, label
+            elif squared < second or other < 0:
+                second, other = squared, c
+    return label, other
 
 
 @compile_loop
@@ -198,7 +204,8 @@ def nearest(
                     floor = best[i] - doubt
                     known = _candidates(columns, i, floor) <= most_candidates
                     if known:
-                        label = _nearest_among(rows[start + i], centers, columns[:, i], floor)
+                        row = rows[start + i]
+                        label, _ = _nearest_two_among(row, centers, columns[:, i], floor)
             labels[start + i], sure[start + i] = label, known
         if squared.size:
             squared_distances(rows[part], centers, labels[part], squared[part])
@@ -229,27 +236,6 @@ def _three_largest(
 
 
 @compile_loop
-def _nearest_two_among(
-    row: Rows, centers: Float64Array, scores: Rows, floor: float
-) -> tuple[int, int]:
-    """Return the first two nearest centers with a score of at least `floor`."""
-    first, second = np.inf, np.inf
-    label, other = -1, -1
-    for c in range(len(centers)):
-        if not scores[c] < floor:
-            squared = 0.0
-            for j in range(len(row)):
-                difference = np.float64(row[j]) - centers[c, j]
-                squared += difference * difference
-            if squared < first or label < 0:
-                first, second = squared, first
-                label, other = c, label
-            elif squared < second or other < 0:
-                second, other = squared, c
-    return label, other
-
-
-@compile_loop
 def nearest_two(
     rows: Rows,
     centers: Float64Array,
@@ -263,12 +249,11 @@ def nearest_two(
     _, _, bounds, most_candidates = ranking
     left, bits, _ = memory
     (n, d), height, dtype = rows.shape, len(left), left.dtype
-    best, next_best, last = (
-        np.empty(height, dtype),
-        np.empty(height, dtype),
-        np.empty(height, dtype),
+    tops, places = np.empty((3, height), dtype), np.empty((2, height), bits.dtype)
+    (best, next_best, last), (place, next_place) = (
+        (tops[0], tops[1], tops[2]),
+        (places[0], places[1]),
     )
-    place, next_place = np.empty(height, bits.dtype), np.empty(height, bits.dtype)
     for start in range(0, n, height):
         part = slice(start, min(start + height, n))
         shifted, columns, most_doubt = _multiply_tile(rows[part], ranking, memory)

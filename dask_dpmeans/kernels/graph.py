@@ -17,17 +17,15 @@ same problem again, and every gain below is exact.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records
+from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, Sums
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.moments import total
-
-Number = TypeVar("Number", np.float64, np.int64)
 
 LARGEST_EXACT = 2.0**53
 """Whole numbers add up to this without rounding."""
@@ -36,7 +34,7 @@ ALONE = -1
 
 
 @dataclass(frozen=True)
-class Totals:
+class Totals(Sums):
     """Sums over the nodes of each cluster."""
 
     kept: Float64Array
@@ -45,9 +43,6 @@ class Totals:
     """(k,)."""
     sizes: Int64Array
     """(k,), numbers of nodes."""
-
-    def __add__(self, other: "Totals") -> "Totals":
-        return Totals(self.kept + other.kept, self.masses + other.masses, self.sizes + other.sizes)
 
 
 class PartialTotals(NamedTuple):
@@ -60,20 +55,15 @@ class PartialTotals(NamedTuple):
 
     def spread(self, clusters: IndexArray) -> Totals:
         """Return totals of more clusters, ascending, (s,), with 0 for the others."""
-        positions, s = np.searchsorted(clusters, self.clusters), len(clusters)
-        floats = self.totals.kept, self.totals.masses
-        kept, masses = (_spread(values, positions, s) for values in floats)
-        return Totals(kept, masses, _spread(self.totals.sizes, positions, s))
+        s = len(clusters)
+        spread = Totals(np.zeros(s), np.zeros(s), np.zeros(s, np.int64))
+        for name, values in vars(self.totals).items():
+            getattr(spread, name)[np.searchsorted(clusters, self.clusters)] = values
+        return spread
 
     def whole(self, k: int) -> Totals:
         """Return totals of all k clusters."""
         return self.spread(np.arange(k))
-
-
-def _spread(values: npt.NDArray[Number], positions: IndexArray, length: int) -> npt.NDArray[Number]:
-    spread = np.zeros(length, values.dtype)
-    spread[positions] = values
-    return spread
 
 
 @dataclass(frozen=True)
@@ -166,7 +156,7 @@ class Tally:
         graph = links_of(block)
         labels = self.labels[block.start : block.start + graph.shape[0]]
         inside = self.labels[graph.indices] == np.repeat(labels, np.diff(graph.indptr))
-        inner = _row_sums(graph, graph.data * inside)
+        inner = row_sums(graph, graph.data * inside)
         kept, masses = kept_and_masses(graph, inner, self.normalized)
         linked = labels >= 0
         clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
@@ -296,14 +286,10 @@ def kept_and_masses(
     return inside - degrees, np.ones(len(degrees))
 
 
-def row_sums(graph: csr_array) -> Float64Array:
-    """Return the degrees of the nodes, (height,)."""
-    return _row_sums(graph, graph.data)
-
-
-def _row_sums(graph: csr_array, values: Float64Array) -> Float64Array:
+def row_sums(graph: csr_array, values: Float64Array | None = None) -> Float64Array:
+    """Return the degrees of the nodes, (height,), or sums of other values of links, (links,)."""
     rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
-    return total(rows, values, graph.shape[0])
+    return total(rows, graph.data if values is None else values, graph.shape[0])
 
 
 def links_to(graph: csr_array, labels: Labels, k: int) -> csr_array:

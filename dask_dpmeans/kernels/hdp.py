@@ -227,25 +227,17 @@ class Requests(Records):
     wanted: Int64Array
     """(m,), the number of the latter."""
 
-    @classmethod
-    def none(cls, d: int) -> "Requests":
-        """Return an empty table for rows of d columns."""
-        integers, floats = np.empty(0, np.int64), np.empty(0)
-        return cls(integers, np.empty((0, d)), floats, integers, floats, floats, integers)
-
 
 def requests_of(block: Block, chosen: Choice) -> Requests:
     """Return the rows of a block that object."""
     assert block.groups is not None
     which = np.flatnonzero(chosen.objecting)
-    if not len(which):
-        return Requests.none(block.rows.shape[1])
     at_nearest = chosen.labels[which] == chosen.nearest[which]
     is_used = chosen.uses[which] >= 0
     return Requests(
         numbers=block.start + which.astype(np.int64),
         rows=block.rows[which].astype(np.float64),
-        weights=np.ones(len(which)) if block.weights is None else block.weights[which],
+        weights=block.row_weights(which),
         groups=block.groups[which],
         used=np.where(is_used, chosen.squared[which], np.inf),
         unused=np.where(at_nearest & is_used, np.inf, chosen.nearest_squared[which]),
@@ -286,7 +278,11 @@ class GroupScan:
 
 def scan_groups(block: Block, sharing: Sharing, prices: Prices) -> GroupScan:
     """Return the answer of one block."""
-    chosen = choose(block, sharing, prices)
+    return scan_choice(block, choose(block, sharing, prices), sharing, prices)
+
+
+def scan_choice(block: Block, chosen: Choice, sharing: Sharing, prices: Prices) -> GroupScan:
+    """Return the answer of one block whose rows have chosen centers."""
     requests = keep_openings(requests_of(block, chosen), sharing, prices)
     return GroupScan(use_moments(block, chosen.uses, chosen.squared), requests)
 

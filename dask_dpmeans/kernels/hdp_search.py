@@ -17,9 +17,8 @@ from dask_dpmeans.kernels.hdp import (
     Sharing,
     choose,
     find_uses,
-    keep_openings,
     merge_group_scans,
-    requests_of,
+    scan_choice,
 )
 from dask_dpmeans.kernels.keyed_sums import KeyedSums, UseMoments, rank_numbers, use_moments
 from dask_dpmeans.kernels.moments import total
@@ -30,9 +29,9 @@ from dask_dpmeans.kernels.numba_support import compile_loop
 class SearchScan(GroupScan):
     """Answer of a run of blocks, with what changes of uses cost and save."""
 
-    losses: KeyedSums
+    losses: KeyedSums[Float64Array]
     """By use: increase of the rows' cost at other centers of the set; infinite without any."""
-    savings: KeyedSums
+    savings: KeyedSums[Float64Array]
     """By group * g + center, for centers not in use by the group: decrease of the cost there."""
     halves: UseMoments
     """Moments of the halves of the uses, with squared errors about the children of the centers.
@@ -49,11 +48,9 @@ def scan_for_search(
     Children, (h, 2, d), belong to the first h centers, which opened before this sweep.
     """
     chosen = choose(block, sharing, prices)
-    requests = keep_openings(requests_of(block, chosen), sharing, prices)
-    losses, savings = use_changes(block, chosen, sharing)
+    losses, savings = find_changes(block, chosen, sharing)
     return SearchScan(
-        uses=use_moments(block, chosen.uses, chosen.squared),
-        requests=requests,
+        **vars(scan_choice(block, chosen, sharing, prices)),
         losses=losses,
         savings=savings,
         halves=half_moments(block, chosen, children),
@@ -75,17 +72,17 @@ def merge_search_scans(
     left: SearchScan, right: SearchScan, sharing: Sharing, prices: Prices
 ) -> SearchScan:
     """Merge the answers of two neighboring runs."""
-    merged = merge_group_scans(left, right, sharing, prices)
     return SearchScan(
-        uses=merged.uses,
-        requests=merged.requests,
+        **vars(merge_group_scans(left, right, sharing, prices)),
         losses=left.losses + right.losses,
         savings=left.savings + right.savings,
         halves=left.halves + right.halves,
     )
 
 
-def use_changes(block: Block, chosen: Choice, sharing: Sharing) -> tuple[KeyedSums, KeyedSums]:
+def find_changes(
+    block: Block, chosen: Choice, sharing: Sharing
+) -> tuple[KeyedSums[Float64Array], KeyedSums[Float64Array]]:
     """Return the losses and savings of a block; see `SearchScan`."""
     assert block.groups is not None
     k, some = len(sharing.centers), np.flatnonzero(chosen.uses >= 0)
@@ -93,7 +90,7 @@ def use_changes(block: Block, chosen: Choice, sharing: Sharing) -> tuple[KeyedSu
         empty = KeyedSums(np.empty(0, np.int64), np.empty(0))
         return empty, empty
     groups, slots = rank_numbers(block.groups[some])
-    weights = np.ones(len(some)) if block.weights is None else block.weights[some]
+    weights = block.row_weights(some)
     rows = np.ascontiguousarray(block.rows[some])
     losses, savings = np.zeros(len(some)), np.zeros((len(groups), k))
     own = chosen.uses[some], chosen.squared[some]

@@ -1,56 +1,37 @@
 """Sums and moments by number, of the few numbers that occur among many."""
 
-from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.moments import Moments, cluster_moments
 
-Number = TypeVar("Number", np.float64, np.int64)
+Values = TypeVar("Values", Float64Array, Int64Array, Moments)
 Positions = slice | IndexArray
 
 
 @dataclass(frozen=True)
-class KeyedSums:
+class KeyedSums(Generic[Values]):
     """Sums by key."""
 
     keys: Int64Array
     """(m,), ascending."""
-    values: Float64Array
-    """(m,)."""
+    values: Values
+    """(m,), or moments of m clusters."""
 
-    def __add__(self, other: "KeyedSums") -> "KeyedSums":
+    def __add__(self, other: Self) -> Self:
         if not len(self.keys):
             return other
         if not len(other.keys):
             return self
         keys, own, others = union_positions(self.keys, other.keys)
-        return KeyedSums(keys, add_at(self.values, own, other.values, others, len(keys)))
+        return type(self)(keys, _add_at(self.values, own, other.values, others, len(keys)))
 
 
-@dataclass(frozen=True)
-class UseMoments:
-    """Moments of the rows of some uses."""
-
-    uses: Int64Array
-    """(m,), their numbers, ascending."""
-    moments: Moments
-    """Moments of m clusters."""
-
-    def __add__(self, other: "UseMoments") -> "UseMoments":
-        if not len(self.uses):
-            return other
-        if not len(other.uses):
-            return self
-        uses, own, others = union_positions(self.uses, other.uses)
-        sums = {}
-        for name in [field.name for field in fields(Moments)]:
-            first, second = getattr(self.moments, name), getattr(other.moments, name)
-            sums[name] = add_at(first, own, second, others, len(uses))
-        return UseMoments(uses, Moments(**sums))
+UseMoments = KeyedSums[Moments]
+"""Moments of the rows of some uses, by their numbers."""
 
 
 def union_positions(left: Int64Array, right: Int64Array) -> tuple[Int64Array, Positions, Positions]:
@@ -70,14 +51,12 @@ def union_positions(left: Int64Array, right: Int64Array) -> tuple[Int64Array, Po
     return numbers, own, others
 
 
-def add_at(
-    left: npt.NDArray[Number],
-    own: Positions,
-    right: npt.NDArray[Number],
-    others: Positions,
-    size: int,
-) -> npt.NDArray[Number]:
+def _add_at(left: Values, own: Positions, right: Values, others: Positions, size: int) -> Values:
     """Return the sum, (size, ...), of arrays, (m, ...) and (n, ...), at their positions in it."""
+    if isinstance(left, Moments):
+        assert isinstance(right, Moments)
+        fields = zip(vars(left).values(), vars(right).values(), strict=True)
+        return Moments(*(_add_at(first, own, second, others, size) for first, second in fields))
     total = np.zeros((size, *left.shape[1:]), left.dtype)
     total[own] = left
     total[others] += right

@@ -7,12 +7,16 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.answers import Sums
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.numba_support import compile_loop
 
+MomentParts = tuple[Int64Array, Float64Array, Float64Array, Float64Array]
+"""Counts and weights, (k,), sums, (k, d), and inertias, (k,), as in `Moments`."""
+
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Sums):
     """Sums of the rows of k clusters; the rows are added as given, in row order within a block."""
 
     counts: Int64Array
@@ -24,13 +28,15 @@ class Moments:
     inertias: Float64Array
     """(k,), sums of weight times squared distance to the center of the row."""
 
-    def __add__(self, other: "Moments") -> "Moments":
-        return Moments(
-            self.counts + other.counts,
-            self.weights + other.weights,
-            self.sums + other.sums,
-            self.inertias + other.inertias,
-        )
+    @classmethod
+    def none(cls, k: int, d: int) -> "Moments":
+        """Return the moments of k clusters without rows, of d columns."""
+        return cls(np.zeros(k, np.int64), np.zeros(k), np.zeros((k, d)), np.zeros(k))
+
+    @property
+    def parts(self) -> MomentParts:
+        """The fields, to which compiled loops add."""
+        return self.counts, self.weights, self.sums, self.inertias
 
     @property
     def inertia(self) -> float:
@@ -51,12 +57,11 @@ def cluster_moments(block: Block, labels: IndexArray, squared: Float64Array, k: 
     """Return moments of k clusters of a block with labels and squared distances, (height,) each."""
     weights = block.weights
     if numba_support.AVAILABLE:
-        sums = np.zeros((k, block.rows.shape[1]))
-        added = np.zeros(k, np.int64), np.zeros(k), sums, np.zeros(k)
+        moments = Moments.none(k, block.rows.shape[1])
         if weights is None:
             weights = np.empty(0)
-        _add_rows_compiled(block.rows, weights, labels, squared, added)
-        return Moments(*added)
+        _add_rows_compiled(block.rows, weights, labels, squared, moments.parts)
+        return moments
     counts = np.bincount(labels, minlength=k).astype(np.int64)
     sums = _sums(block, labels, k)
     if weights is None:
@@ -92,7 +97,7 @@ def _add_rows_compiled(
     weights: Float64Array,
     labels: IndexArray,
     squared: Float64Array,
-    moments: tuple[Int64Array, Float64Array, Float64Array, Float64Array],
+    moments: MomentParts,
 ) -> None:
     """Add rows, (n, d), to the moments of their clusters, in row order; empty weights mean 1."""
     counts, totals, sums, inertias = moments

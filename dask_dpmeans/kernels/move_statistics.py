@@ -14,7 +14,7 @@ from dask_dpmeans.kernels.assign import propose
 from dask_dpmeans.kernels.births import Proposals, merge_openers
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_two
-from dask_dpmeans.kernels.moments import Moments, cluster_moments, total
+from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments, total
 from dask_dpmeans.kernels.numba_support import compile_loop
 
 DENSE = 8
@@ -120,18 +120,18 @@ def _measure_compiled(
     """Return the statistics by a compiled loop, which sums the transfers if there are few pairs."""
     n, (k, d) = len(labels), centers.values.shape
     squared, losses, inertias = np.empty(n), np.empty(n), np.zeros(k)
-    halves = np.zeros(2 * k, np.int64), np.zeros(2 * k), np.zeros((2 * k, d)), np.zeros(2 * k)
+    halves = Moments.none(2 * k, d)
     dense = k * k <= DENSE * n
     pairs = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
-    measured = squared, losses, halves, inertias, pairs
-    given = block.rows, block.row_weights(), centers.values, children.values, labels, seconds
-    _add_rows(*given, *measured)
+    points = centers.values, children.values, labels, seconds
+    found = squared, losses, halves.parts, inertias, pairs
+    _add_rows(block.rows, block.row_weights(), points, found)
     if dense:
         present = np.flatnonzero(pairs[0]).astype(np.int64)
         transfers = Transfers(present, pairs[1][present])
     else:
         transfers = _sum_by_pair(labels.astype(np.int64) * k + seconds, losses)
-    return squared, Moments(*halves), inertias, transfers
+    return squared, halves, inertias, transfers
 
 
 def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
@@ -144,26 +144,20 @@ def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
 def _add_rows(
     rows: Rows,
     weights: Float64Array,
-    centers: Float64Array,
-    children: Float64Array,
-    labels: IndexArray,
-    seconds: IndexArray,
-    squared: Float64Array,
-    losses: Float64Array,
-    halves: tuple[Int64Array, Float64Array, Float64Array, Float64Array],
-    inertias: Float64Array,
-    pairs: tuple[BoolArray, Float64Array],
+    points: tuple[Float64Array, Float64Array, IndexArray, IndexArray],
+    found: tuple[
+        Float64Array, Float64Array, MomentParts, Float64Array, tuple[BoolArray, Float64Array]
+    ],
 ) -> None:
-    """Fill in all statistics of rows, (n, d), with known two nearest centers; sums start from 0.
+    """Fill in all statistics of rows, (n, d); sums start from 0.
 
-    Rows, (n,): squared distance to the nearest center, and the loss at the second.  Halves of
-    clusters, (2k,) and (2k, d): counts, weights, sums and squared errors about the children, (2k,
-    d).  Clusters, (k,): squared errors about the centers, (k, d).  Pairs of nearest and second
-    nearest center, (k * k,), unless empty: whether rows have this pair, and the sum of their
-    losses.
+    `points` are centers, (k, d), children, (2k, d), and the numbers of the two nearest centers,
+    (n,).  `found` are squared distances to the nearest, (n,), losses at the second, (n,), halves
+    about the children, errors about the centers, (k,), and, of pairs of both centers, (k * k,)
+    unless empty, whether rows have them, and the sums of their losses.
     """
-    present, lost = pairs
-    counts, totals, sums, errors = halves
+    centers, children, labels, seconds = points
+    squared, losses, (counts, totals, sums, errors), inertias, (present, lost) = found
     n, d = rows.shape
     for i in range(n):
         label, other, weight = labels[i], seconds[i], weights[i]

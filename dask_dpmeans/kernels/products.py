@@ -10,7 +10,7 @@ from dask_dpmeans.kernels.features import Axes, double_tiles
 
 
 @dataclass(frozen=True)
-class Gram(SummedAnswers):
+class ColumnProducts(SummedAnswers):
     """The reduction to Z' W Z, (c, c): Z holds the features of the rows, W their weights."""
 
     axes: Axes | None = None

@@ -14,10 +14,9 @@ from dask_dpmeans.kernels.assign import Scan
 from dask_dpmeans.kernels.births import Proposals
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
+from dask_dpmeans.kernels.hamerly_bounds import MARGIN
 from dask_dpmeans.kernels.moments import Moments
 
-MARGIN = 1e-9
-"""The relative rounding of squared distances, many thousand times over."""
 UNDERFLOW = 1e-290
 """Far above the error of squares that underflow."""
 
@@ -45,11 +44,10 @@ class ShardAnswer:
     def to_scan(self, k: int) -> Scan:
         """Return the answer for k clusters."""
         d = self.moments.sums.shape[1]
-        moments = Moments(np.zeros(k, np.int64), np.zeros(k), np.zeros((k, d)), np.zeros(k))
-        for name, values in vars(self.moments).items():
-            getattr(moments, name)[self.clusters] = values
-        reaches = np.zeros(k)
-        reaches[self.clusters] = self.reaches
+        moments, reaches = Moments.none(k, d), np.zeros(k)
+        parts = zip((*moments.parts, reaches), (*self.moments.parts, self.reaches), strict=True)
+        for whole, some in parts:
+            whole[self.clusters] = some
         return Scan(moments, Proposals.none(d), reaches)
 
 

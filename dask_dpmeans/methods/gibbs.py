@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array, Labels
@@ -25,7 +26,7 @@ from dask_dpmeans.kernels.gibbs import Seats, reseat
 from dask_dpmeans.kernels.graph import GivenLabels
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.batch import NamedArrays, clusters_of
+from dask_dpmeans.methods.dpmeans.batch import clusters_of
 
 Prior = tuple[float, float]
 

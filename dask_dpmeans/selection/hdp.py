@@ -81,7 +81,7 @@ def hdp_penalties(
 def _local_penalty(source: RowSource, n_clusters: int) -> float:
     sums = source.fold(GroupSums(), name="groups")
     first = np.zeros((source.summary.n_groups, source.n_features))
-    first[sums.uses] = sums.moments.means
+    first[sums.keys] = sums.values.means
     points, squared = [first], 0.0
     for _ in range(n_clusters):
         found = source.fold(Farthest(tuple(points)), name="farthest")

@@ -111,8 +111,8 @@ def partition(
         X, sample_weight, groups=labels, groups_are="labels", features=geometry.features, **where
     )
     found = source.fold(GroupSums(), name="groups")
-    alive = found.moments.weights > 0
-    numbers, moments = found.uses[alive], found.moments.keep(alive)
+    alive = found.values.weights > 0
+    numbers, moments = found.keys[alive], found.values.keep(alive)
     centers = geometry.means(
         moments.means, np.eye(1, source.n_features).repeat(len(numbers), axis=0)
     )

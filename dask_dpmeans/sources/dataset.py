@@ -10,16 +10,8 @@ import numpy as np
 
 from dask_dpmeans.engine.checkpoints import CheckpointStore, digest
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.plan import (
-    Answer,
-    Carried,
-    Kernel,
-    Plan,
-    Reduction,
-    ReusableReduction,
-    Shared,
-    Sink,
-)
+from dask_dpmeans.engine.occ import ReusableRound
+from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources.executors.base import Executor, call_job
@@ -103,13 +95,13 @@ class RowSource:
         """Reduce all rows, or the rows of a run of blocks that is a subtree of the merge tree."""
         job = FoldJob(reduction, self.prepare, self.plan.block_rows)
         whole = blocks is None or len(blocks) == self.plan.n_blocks
-        if whole and not self.resident and isinstance(reduction, ReusableReduction):
+        if whole and not self.resident and isinstance(reduction, ReusableRound):
             return self._fold_changed(job, reduction, name)
         parts = min(self.executor.threads, PARTS) if self.resident else 1
         return self.executor.fold(job, self._pieces(blocks, parts), name)
 
     def _fold_changed(
-        self, job: FoldJob[Answer], reduction: ReusableReduction[Answer], name: str
+        self, job: FoldJob[Answer], reduction: ReusableRound[Any, Answer], name: str
     ) -> Answer:
         """Reduce all rows, but read only shards whose answers may have changed."""
         last, standing = self.ledger.last, {}

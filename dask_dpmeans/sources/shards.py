@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from dask_dpmeans.engine.in_memory import go_on
-from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, ReusableReduction, Sink, merge_tree
+from dask_dpmeans.engine.occ import ReusableRound
+from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 from dask_dpmeans.sources.formats.csr import (
@@ -376,7 +377,7 @@ class KeepJob(Generic[Answer]):
     """Fold of shards that also answers what to keep of each, by the shard's first row."""
 
     fold: FoldJob[Answer]
-    reduction: ReusableReduction[Answer]
+    reduction: ReusableRound[Any, Answer]
     """Reduction of the fold."""
     most_bytes: int
     """Bytes that may be kept of a shard."""

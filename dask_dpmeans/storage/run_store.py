@@ -22,7 +22,7 @@ key, which succeeds only if that key does not exist: of two jobs that both took 
 commits.  Local disks have no such write: there the lock keeps the two apart.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dask_dpmeans.engine.history import History, Record
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import CorruptStoreError
 from dask_dpmeans.storage.array_spec import RUN_ARRAYS, ArraySpec, check_arrays
 from dask_dpmeans.storage.arrays import CheckedArray, open_whole
@@ -39,8 +40,6 @@ from dask_dpmeans.storage.output import FinishedOutput, NewArrays, Output
 
 FINITE = ("objective", "inertia", "n_clusters", "passes", "seconds")
 """Columns of the history that hold finite numbers in every step."""
-NamedArrays = Mapping[str, tuple[npt.NDArray[Any], tuple[str, ...]]]
-"""Values and names of dimensions, by name."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_a_fit_that_was_stopped_wherever_goes_on_to_the_same_bytes(name, stops):
 
 @pytest.mark.parametrize("name", JOBS)
 def test_what_has_ended_is_not_done_again_and_what_was_begun_is_not_begun_anew(name, monkeypatch):
-    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoints, "SAVE_EVERY", 0.0)
     whole, rest, again = (Stopping(10**9) for _ in range(3))
     JOBS[name](InMemoryRows(ROWS, None, check=whole))
     passes, store = 10**9 - whole.left, Memory()
@@ -98,7 +98,7 @@ def test_a_fit_that_is_stopped_after_its_last_step_is_at_its_end(monkeypatch):
     method, store, whole = batch.Method(1.0), Memory(), Memory()
     wanted = last_state(InMemoryRows(ROWS, None), method)
     last_state(InMemoryRows(ROWS, None, checkpoints=whole), method)
-    monkeypatch.setattr(checkpoints, "EVERY", math.inf)
+    monkeypatch.setattr(checkpoints, "SAVE_EVERY", math.inf)
     steps = iterate(InMemoryRows(ROWS, None), method)
     monkeypatch.setattr("dask_dpmeans.engine.loop.iterate", lambda *_: interrupted_after(steps))
     with pytest.raises(KeyboardInterrupt, match=r"^$"):

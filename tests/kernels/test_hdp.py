@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.hdp import (
     open_in_order,
     requests_of,
 )
-from dask_dpmeans.kernels.hdp_search import half_moments, use_changes
+from dask_dpmeans.kernels.hdp_search import find_changes, half_moments
 from dask_dpmeans.kernels.keyed_sums import use_moments
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -140,7 +140,7 @@ def test_requests_open_what_loops_open(problem):
 def test_losses_and_savings_are_sums_over_rows(problem):
     block, sharing, prices, used, _ = problem
     chosen = choose(block, sharing, prices)
-    losses, savings = use_changes(block, chosen, sharing)
+    losses, savings = find_changes(block, chosen, sharing)
     squared, k = squared_of(block, sharing), len(sharing.centers)
     wanted_losses, wanted_savings = {}, {}
     for i, group in enumerate(block.groups.tolist()):
@@ -186,8 +186,8 @@ def test_halves_are_those_of_the_children(problem, seed):
             side = int(second < first)
         if use >= 0:
             wanted[2 * int(use) + side] = wanted.get(2 * int(use) + side, 0.0) + weight
-    assert found.uses.tolist() == sorted(wanted)
-    assert found.moments.weights.tolist() == [wanted[use] for use in sorted(wanted)]
+    assert found.keys.tolist() == sorted(wanted)
+    assert found.values.weights.tolist() == [wanted[use] for use in sorted(wanted)]
 
 
 @given(problems(), st.data())
@@ -223,17 +223,15 @@ def test_moments_of_uses_are_the_same_wherever_a_block_is_cut(problem, data):
         some = Block(0, block.rows[part], None if block.weights is None else block.weights[part])
         parts.append(use_moments(some, chosen.uses[part], chosen.squared[part]))
     whole = parts[0] + parts[1]
-    assert whole.uses.tolist() == sorted(set(chosen.uses.tolist()) - {-1})
-    for place, use in enumerate(whole.uses):
+    assert whole.keys.tolist() == sorted(set(chosen.uses.tolist()) - {-1})
+    for place, use in enumerate(whole.keys):
         which = chosen.uses == use
-        assert whole.moments.counts[place] == which.sum()
-        assert whole.moments.weights[place] == pytest.approx(weights[which].sum())
+        assert whole.values.counts[place] == which.sum()
+        assert whole.values.weights[place] == pytest.approx(weights[which].sum())
         np.testing.assert_allclose(
-            whole.moments.sums[place], weights[which] @ block.rows[which].astype(float), rtol=1e-6
+            whole.values.sums[place], weights[which] @ block.rows[which].astype(float), rtol=1e-6
         )
-        assert whole.moments.inertias[place] == pytest.approx(
-            weights[which] @ chosen.squared[which]
-        )
+        assert whole.values.inertias[place] == pytest.approx(weights[which] @ chosen.squared[which])
 
 
 @given(problems())

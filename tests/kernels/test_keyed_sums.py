@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_dpmeans.kernels.keyed_sums import KeyedSums, UseMoments, rank_numbers, union_positions
+from dask_dpmeans.kernels.keyed_sums import KeyedSums, rank_numbers, union_positions
 from dask_dpmeans.kernels.moments import Moments
 
 NUMBERS = st.lists(st.integers(0, 30), min_size=1, max_size=20, unique=True).map(sorted)
@@ -24,10 +24,10 @@ def test_numbers_are_ranked(numbers):
 
 
 def test_nothing_added_to_moments_leaves_them():
-    some = UseMoments(
+    some = KeyedSums(
         np.array([3]), Moments(np.ones(1, int), np.ones(1), np.ones((1, 2)), np.ones(1))
     )
-    none = UseMoments(
+    none = KeyedSums(
         np.empty(0, int), Moments(np.empty(0, int), np.empty(0), np.empty((0, 2)), np.empty(0))
     )
     assert some + none is some

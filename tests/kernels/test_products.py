@@ -5,7 +5,7 @@ from strategies import TAME, tables, weights_of
 
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.features import NEGLIGIBLE, TILE, Axes, Projection, rbf_kernel
-from dask_dpmeans.kernels.products import Gram
+from dask_dpmeans.kernels.products import ColumnProducts
 from dask_dpmeans.sources import as_source
 
 
@@ -13,7 +13,7 @@ from dask_dpmeans.sources import as_source
 def test_products_of_columns_are_those_of_all_rows_by_weight(rows, data):
     weights = data.draw(weights_of(len(rows)))
     block_rows = 2 ** data.draw(st.integers(0, 4))
-    found = as_source(rows, weights, threads=2, block_rows=block_rows).fold(Gram())
+    found = as_source(rows, weights, threads=2, block_rows=block_rows).fold(ColumnProducts())
     doubles, each = rows.astype(float), np.ones(len(rows)) if weights is None else weights
     wanted = doubles.T @ (each[:, np.newaxis] * doubles)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
@@ -65,4 +65,4 @@ def test_products_of_a_block_do_not_see_what_fills_up_its_tiles():
     rows = np.random.default_rng(0).normal(size=(TILE + 3, 2))
     axes = Axes(np.eye(3), rows[:3], 0.5)
     seen = rbf_kernel(rows, rows[:3], 0.5)
-    np.testing.assert_allclose(Gram(axes).chunk(Block(0, rows, None)), seen.T @ seen)
+    np.testing.assert_allclose(ColumnProducts(axes).chunk(Block(0, rows, None)), seen.T @ seen)

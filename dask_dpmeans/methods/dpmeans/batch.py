@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.occ import Round, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
@@ -18,9 +19,6 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.price import LinearPrice, Price
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
-
-NamedArrays = dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
-"""Arrays by name, each with the names of its dimensions."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ number of clusters.
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import Checkpoint, Values, state_of, values_of
+from dask_dpmeans.engine.checkpoints import Arrays, Checkpoint, state_of, values_of
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.distance import Centers, nearest
@@ -89,7 +89,7 @@ class Crossed:
     random: np.random.Generator
     """For the next ones."""
 
-    def values(self) -> dict[str, np.ndarray[Any, Any]]:
+    def values(self) -> Arrays:
         """Return arrays for a checkpoint: counts, states, and the generator as bytes, (b,)."""
         drawn = np.frombuffer(json.dumps(self.random.bit_generator.state).encode(), np.uint8)
         counts = {"failures": self.failures, "states": len(self.states)}
@@ -99,7 +99,7 @@ class Crossed:
         return kept
 
     @classmethod
-    def restored(cls, values: Values) -> "Crossed":
+    def restored(cls, values: Arrays) -> "Crossed":
         """Return the states of a checkpoint."""
         random = np.random.default_rng()
         random.bit_generator.state = json.loads(values["random"].tobytes())

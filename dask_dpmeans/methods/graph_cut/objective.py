@@ -1,13 +1,13 @@
 """Objective for graphs: a cut plus a price for each cluster (Kulis & Jordan 2012, 5.2)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from dask_dpmeans import checks
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Labels
@@ -107,9 +107,7 @@ class CutMethod:
         """Return the map kernel that labels the nodes by a state."""
         return GivenLabels(state.labels)
 
-    def result(
-        self, source: Source, state: CutState
-    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: CutState) -> NamedArrays:
         """Return the arrays of the result, (k,), with their dimensions."""
         dimensions = ("cluster",)
         return {

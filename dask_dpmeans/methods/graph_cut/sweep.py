@@ -10,12 +10,12 @@ have links to themselves: one cluster stays one cluster.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
@@ -142,9 +142,7 @@ class Method(CutMethod):
             rows_read=state.rows_read + 2 * source.plan.n_rows + settled.rows_read,
         )
 
-    def result(
-        self, source: Source, state: CutState
-    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: CutState) -> NamedArrays:
         """Return the arrays of the result, (k,), with their dimensions, and sigma, (1,)."""
         assert isinstance(state, State)
         return {**super().result(source, state), "sigma": (np.array([state.sigma]), ("kernel",))}

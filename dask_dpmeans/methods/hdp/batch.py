@@ -6,12 +6,12 @@ centers.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.occ import Round, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
@@ -143,7 +143,7 @@ class Parameters:
         """Return eq. 2 of a state's centers and uses on these rows: one pass."""
         rule = OpeningRule(Prices(math.inf, math.inf))
         scan = source.fold(Round(rule, state.sharing(source.summary.n_groups)), name="check")
-        return self.objective(scan.uses.moments, len(state.centers))
+        return self.objective(scan.uses.values, len(state.centers))
 
     def objective(self, uses: Moments, n_centers: int) -> float:
         """Return eq. 2; `InputError` if it overflows."""
@@ -163,9 +163,7 @@ class Parameters:
         """Return the map kernel that labels the rows by a state."""
         return GroupLabels(state.sharing(source.summary.n_groups))
 
-    def result(
-        self, source: Source, state: State
-    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: State) -> NamedArrays:
         """Return the arrays of the result with their dimensions.
 
         Arrays of local clusters are (m,), others (k,) or (k, d).
@@ -268,9 +266,9 @@ def sweep(method: Parameters, source: Source, state: State) -> SweepResult:
     present = len(state.means)
     start = Sharing.of(state.means, state.next.groups, state.next.centers, source.summary.n_groups)
     settled = settle(source, method.rule(state), start, gradually=state.step == 0)
-    sharing, moments = settled.state, settled.answer.uses.moments
+    sharing, moments = settled.state, settled.answer.uses.values
     alive = moments.weights > 0
-    uses = settled.answer.uses.uses[alive]
+    uses = settled.answer.uses.keys[alive]
     numbers, centers = np.unique(sharing.used[uses], return_inverse=True)
     check_number(len(numbers), method.max_clusters, method.global_penalty)
     renumbered = np.full(len(sharing.centers), -1)

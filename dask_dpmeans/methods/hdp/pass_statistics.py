@@ -116,12 +116,12 @@ class PassStatistics:
     @cached_property
     def half_weights(self) -> Float64Array:
         """(m, 2), weights of the halves of uses."""
-        return self._halves(self.scan.halves.moments.weights)
+        return self._halves(self.scan.halves.values.weights)
 
     @cached_property
     def half_sums(self) -> Float64Array:
         """(m, 2, d), weighted sums of the halves' rows."""
-        return self._halves(self.scan.halves.moments.sums)
+        return self._halves(self.scan.halves.values.sums)
 
     @cached_property
     def half_means(self) -> Float64Array:
@@ -131,7 +131,7 @@ class PassStatistics:
     @cached_property
     def half_inertias(self) -> Float64Array:
         """(m, 2), squared errors of the halves about the children of the pass."""
-        return self._halves(self.scan.halves.moments.inertias)
+        return self._halves(self.scan.halves.values.inertias)
 
     def _halves(self, values: Float64Array) -> Float64Array:
         """Spread values, (h, ...), of halves that have rows over two halves a use, (m, 2, ...)."""
@@ -143,7 +143,7 @@ class PassStatistics:
     @cached_property
     def _half_positions(self) -> tuple[BoolArray, Int64Array]:
         """Which scanned halves, (h,), have uses with weight, and their positions among 2 * m."""
-        uses, sides = np.divmod(self.scan.halves.uses, 2)
+        uses, sides = np.divmod(self.scan.halves.keys, 2)
         positions = np.minimum(np.searchsorted(self.sweep.use_numbers, uses), self.m - 1)
         known = self.sweep.use_numbers[positions] == uses
         return known, (2 * positions + sides)[known]

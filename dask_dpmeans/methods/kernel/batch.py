@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.occ import Round, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
@@ -327,9 +328,7 @@ class Parameters:
         """Return the map kernel that labels the rows by a state."""
         return ImplicitLabels(self.centers(source, state))
 
-    def result(
-        self, source: Source, state: State
-    ) -> Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    def result(self, source: Source, state: State) -> NamedArrays:
         """Return the arrays of the result with their dimensions: all that prediction needs."""
         centers = self.centers(source, state)
         arrays: dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]] = {

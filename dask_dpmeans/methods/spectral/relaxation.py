@@ -18,7 +18,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.features import NEGLIGIBLE, Axes, Projection, rbf_kernel, unit_or_zero
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.products import Gram
+from dask_dpmeans.kernels.products import ColumnProducts
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.spectral.eigen import pairs_above, select_pairs
 
@@ -144,7 +144,7 @@ def nystroem(source: Source, asked: Spectrum, seed: int) -> Embedding:
 
 def _from_gram(source: Source, asked: Spectrum, axes: Axes | None, passes: int) -> Embedding:
     """Return the embedding by products of the columns of the rows, or of the rows on axes."""
-    gram = source.fold(Gram(axes), name="gram")
+    gram = source.fold(ColumnProducts(axes), name="gram")
     trace = sum(gram.diagonal().tolist())
     if not (np.isfinite(gram).all() and math.isfinite(trace)):
         raise InputError(

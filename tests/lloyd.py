@@ -19,7 +19,7 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.estimators.base import CentersMixin
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
-from dask_dpmeans.kernels.assign import Labels, Predictions
+from dask_dpmeans.kernels.assign import NearestLabels, Predictions
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
@@ -82,7 +82,7 @@ class Method:
         ).moments.inertia
 
     def labels(self, source: Source, state: State) -> Kernel:
-        return Labels(Centers(state.centers))
+        return NearestLabels(Centers(state.centers))
 
     def result(
         self, source: Source, state: State

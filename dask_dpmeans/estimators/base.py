@@ -26,7 +26,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description, rows_as_fitted
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
-from dask_dpmeans.kernels.assign import Distances, Labels
+from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch
@@ -136,7 +136,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
     def predict(self, X: object) -> Any:
         """Return the number of the nearest center of each row, (n,) int32; lazy if X is."""
         check_is_fitted(self)
-        return self._mapped(X, Labels(self._centers()), np.int32)
+        return self._mapped(X, NearestLabels(self._centers()), np.int32)
 
     def transform(self, X: object) -> Any:
         """Return the distance of each row to each center, (n, k) float64; lazy if X is."""

@@ -26,7 +26,7 @@ from dask_dpmeans.estimators.kernel_maps import (
 )
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.hdp import GroupPredictions, PredictedLabels, Prices, Sharing
+from dask_dpmeans.kernels.hdp import GroupPredictions, HDPPrices, PredictedLabels, Sharing
 from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp import search as hdp_search
 from dask_dpmeans.sources import (
@@ -220,7 +220,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         uses = self.local_clusters_.tocoo()
         sets, centers = uses.row.astype(np.int64), uses.col.astype(np.int64)
         sharing = Sharing.of(self.cluster_centers_, sets, centers, uses.shape[0])
-        kernel = PredictedLabels(sharing, Prices(self.local_penalty, self.global_penalty))
+        kernel = PredictedLabels(sharing, HDPPrices(self.local_penalty, self.global_penalty))
         return self._mapped(X, kernel, np.int32, groups=groups, names=names)
 
     def description(self) -> Description:
@@ -338,7 +338,7 @@ def _predictor(result: Result) -> Kernel:
     told, arrays = result.manifest.parameters, result.arrays
     uses = arrays["local_groups"], arrays["local_centers"]
     sharing = Sharing.of(arrays["cluster_centers"], *uses, result.manifest.input.n_groups)
-    return GroupPredictions(sharing, Prices(told["local_penalty"], told["global_penalty"]))
+    return GroupPredictions(sharing, HDPPrices(told["local_penalty"], told["global_penalty"]))
 
 
 LOCAL_ARRAYS = (

@@ -41,14 +41,14 @@ class Sums:
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
-Table = TypeVar("Table", bound=Records)
+AnyRecords = TypeVar("AnyRecords", bound=Records)
 Sum = TypeVar("Sum", bound=Addable)
 
 
 class ConcatenatedAnswers:
     """Base of reductions whose answers are records in row order."""
 
-    def combine(self, left: Table, right: Table) -> Table:
+    def combine(self, left: AnyRecords, right: AnyRecords) -> AnyRecords:
         """Append the answer of the next run of blocks."""
         return left.then(right)
 

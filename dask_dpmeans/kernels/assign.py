@@ -65,7 +65,7 @@ def merge_scans(
 
 
 @dataclass(frozen=True)
-class Labels:
+class NearestLabels:
     """The kernel of a map: the label of each row."""
 
     centers: Centers

@@ -6,6 +6,7 @@ Kulis & Jordan 2012.  min(1, w) bounds the saving from above by what the row can
 the objective never rises, and integer weights act as repeated rows do.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
-from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared
+from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.numba_support import compile_loop
 
@@ -80,6 +81,21 @@ def keep_objecting(
     return proposals.take(objects(squared, proposals.weights, penalty))
 
 
+def open_one_by_one(
+    proposals: Proposals, still_object: Callable[[Proposals, Proposals], Proposals]
+) -> Proposals:
+    """Return the proposals that open clusters in order.
+
+    `still_object` takes the proposals after an opener, and the opener, and returns those that
+    object to it.
+    """
+    openers, left = proposals.take(slice(0)), proposals
+    while len(left):
+        opener = left.take(slice(1))
+        openers, left = openers.then(opener), still_object(left.take(slice(1, None)), opener)
+    return openers
+
+
 def _open_in_order(
     proposals: Proposals, penalty: float, divergence: Divergence | None
 ) -> Proposals:
@@ -88,15 +104,9 @@ def _open_in_order(
         opened = np.empty(len(proposals), np.bool_)
         _open_in_order_compiled(proposals.rows, proposals.weights, float(penalty), opened)
         return proposals.take(opened)
-    left = np.arange(len(proposals))
-    openers = []
-    while left.size:
-        first, left = left[0], left[1:]
-        openers.append(first)
-        center = Centers(proposals.rows[first : first + 1], divergence)
-        squared = costs(proposals.rows[left], center, np.zeros(len(left), np.intp))
-        left = left[objects(squared, proposals.weights[left], penalty)]
-    return proposals.take(np.array(openers, np.intp))
+    return open_one_by_one(
+        proposals, lambda others, opener: keep_objecting(others, opener.rows, penalty, divergence)
+    )
 
 
 @compile_loop

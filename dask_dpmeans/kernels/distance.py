@@ -167,7 +167,7 @@ def squared_distances(
     n, d = rows.shape
     squared = np.empty(n)
     if numba_support.AVAILABLE:
-        distance_compiled.squared_distances(rows, centers, labels, squared)
+        distance_compiled.squared_distances_compiled(rows, centers, labels, squared)
         return squared
     scratch = scratch or Scratch()
     tile = max(1, 2**15 // d)
@@ -270,9 +270,9 @@ def _rank_compiled(
     memory = left, left.reshape(-1).view(integer), scores.reshape(-1)
     given = rows, centers.values, ranking.parts, memory
     if count == 1:
-        distance_compiled.nearest(*given, labels[0], sure, squared)
+        distance_compiled.nearest_compiled(*given, labels[0], sure, squared)
     else:
-        distance_compiled.nearest_two(*given, labels[0], labels[1], sure)
+        distance_compiled.nearest_two_compiled(*given, labels[0], labels[1], sure)
     return labels, np.flatnonzero(~sure)
 
 

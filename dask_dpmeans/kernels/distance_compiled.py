@@ -20,7 +20,7 @@ TileMemory = tuple[Rows, IntegerArray, Rows]
 
 
 @compile_loop
-def squared_distances(
+def squared_distances_compiled(
     rows: Rows, centers: Float64Array, labels: IndexArray, squared: Float64Array
 ) -> None:
     """Fill `squared`, (n,), with the squared distance of each row, (n, d), to its center.
@@ -172,7 +172,7 @@ def _multiply_tile(
 
 
 @compile_loop
-def nearest(
+def nearest_compiled(
     rows: Rows,
     centers: Float64Array,
     ranking: RankingParts,
@@ -208,7 +208,7 @@ def nearest(
                         label, _ = _nearest_two_among(row, centers, columns[:, i], floor)
             labels[start + i], sure[start + i] = label, known
         if squared.size:
-            squared_distances(rows[part], centers, labels[part], squared[part])
+            squared_distances_compiled(rows[part], centers, labels[part], squared[part])
 
 
 @compile_loop
@@ -236,7 +236,7 @@ def _three_largest(
 
 
 @compile_loop
-def nearest_two(
+def nearest_two_compiled(
     rows: Rows,
     centers: Float64Array,
     ranking: RankingParts,
@@ -245,7 +245,7 @@ def nearest_two(
     seconds: IndexArray,
     sure: BoolArray,
 ) -> None:
-    """Fill in the nearest and the second nearest center of each row, (n,); see `nearest`."""
+    """Fill in the nearest and the second nearest center of each row, (n,); see `nearest_compiled`."""
     _, _, bounds, most_candidates = ranking
     left, bits, _ = memory
     (n, d), height, dtype = rows.shape, len(left), left.dtype

@@ -26,12 +26,12 @@ from dask_dpmeans.kernels.block import (
 from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
 from dask_dpmeans.kernels.keyed_sums import UseMoments, use_moments
 
-NO_ROWS = np.empty(0, np.int64)
+NO_OPENERS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Prices:
-    """Prices of openings, in squared units of the rows times weight."""
+class HDPPrices:
+    """HDPPrices of openings, in squared units of the rows times weight."""
 
     local: float
     """Price of a use: lambda_l."""
@@ -66,8 +66,8 @@ class Sharing:
         groups: Int64Array,
         used: Int64Array,
         n_groups: int,
-        openers: Int64Array = NO_ROWS,
-        kept: Int64Array = NO_ROWS,
+        openers: Int64Array = NO_OPENERS,
+        kept: Int64Array = NO_OPENERS,
     ) -> "Sharing":
         """Return the sharing of centers, (g, d), from pairs of a group and a used center, (p,).
 
@@ -122,7 +122,7 @@ class Choice:
     """Whether another center, possibly a new one, would cost less."""
 
 
-def choose(block: Block, sharing: Sharing, prices: Prices) -> Choice:
+def choose(block: Block, sharing: Sharing, prices: HDPPrices) -> Choice:
     """Return the centers of a block's rows."""
     assert block.groups is not None
     nearest, near_squared = nearest_squared(block.rows, sharing.centers, block.scratch)
@@ -137,7 +137,7 @@ def choose(block: Block, sharing: Sharing, prices: Prices) -> Choice:
     )
     if numba_support.AVAILABLE:
         weights = np.empty(0) if block.weights is None else block.weights
-        hdp_compiled.choose(
+        hdp_compiled.choose_compiled(
             block.rows,
             block.groups,
             weights,
@@ -168,8 +168,8 @@ def find_uses(sharing: Sharing, groups: Int64Array, centers: IntegerArray) -> In
     return np.where(known, positions, -1)
 
 
-def _choose(block: Block, sharing: Sharing, prices: Prices, chosen: Choice) -> None:
-    """NumPy twin of `hdp_compiled.choose`."""
+def _choose(block: Block, sharing: Sharing, prices: HDPPrices, chosen: Choice) -> None:
+    """NumPy twin of `hdp_compiled.choose_compiled`."""
     assert block.groups is not None
     n_groups = len(sharing.starts) - 1
     known = block.groups < n_groups
@@ -246,7 +246,7 @@ def requests_of(block: Block, chosen: Choice) -> Requests:
 
 
 def open_in_order(
-    requests: Requests, centers: Float64Array, prices: Prices
+    requests: Requests, centers: Float64Array, prices: HDPPrices
 ) -> tuple[Int64Array, Int64Array]:
     """Return what each request opens if the rule takes them in order, beside centers, (g, d).
 
@@ -262,7 +262,9 @@ def open_in_order(
         _, slots = np.unique(requests.groups, return_inverse=True)
         asked = requests.weights, slots.ravel(), requests.used, requests.unused, requests.wanted
         both_prices = prices.local, prices.both
-        hdp_compiled.open_in_order(requests.rows, asked, centers, both_prices, kinds, targets)
+        hdp_compiled.open_in_order_compiled(
+            requests.rows, asked, centers, both_prices, kinds, targets
+        )
     return kinds, targets
 
 
@@ -276,19 +278,19 @@ class GroupScan:
     """The rows that open something if the rule takes the rows of this run in order."""
 
 
-def scan_groups(block: Block, sharing: Sharing, prices: Prices) -> GroupScan:
+def scan_groups(block: Block, sharing: Sharing, prices: HDPPrices) -> GroupScan:
     """Return the answer of one block."""
     return scan_choice(block, choose(block, sharing, prices), sharing, prices)
 
 
-def scan_choice(block: Block, chosen: Choice, sharing: Sharing, prices: Prices) -> GroupScan:
+def scan_choice(block: Block, chosen: Choice, sharing: Sharing, prices: HDPPrices) -> GroupScan:
     """Return the answer of one block whose rows have chosen centers."""
     requests = keep_openings(requests_of(block, chosen), sharing, prices)
     return GroupScan(use_moments(block, chosen.uses, chosen.squared), requests)
 
 
 def merge_group_scans(
-    left: GroupScan, right: GroupScan, sharing: Sharing, prices: Prices
+    left: GroupScan, right: GroupScan, sharing: Sharing, prices: HDPPrices
 ) -> GroupScan:
     """Merge the answers of two neighboring runs."""
     requests = left.requests
@@ -297,7 +299,7 @@ def merge_group_scans(
     return GroupScan(left.uses + right.uses, requests)
 
 
-def keep_openings(requests: Requests, sharing: Sharing, prices: Prices) -> Requests:
+def keep_openings(requests: Requests, sharing: Sharing, prices: HDPPrices) -> Requests:
     """Return the requests that open something."""
     if not len(requests):
         return requests
@@ -332,7 +334,7 @@ class GroupLabels:
 
     def __call__(self, block: Block) -> tuple[Labels]:
         """Return labels, (height,) int32."""
-        return (choose(block, self.sharing, Prices(np.inf, np.inf)).labels.astype(np.int32),)
+        return (choose(block, self.sharing, HDPPrices(np.inf, np.inf)).labels.astype(np.int32),)
 
 
 @dataclass(frozen=True)
@@ -344,7 +346,7 @@ class GroupPredictions:
     """
 
     sharing: Sharing
-    prices: Prices
+    prices: HDPPrices
 
     def __call__(self, block: Block) -> tuple[Labels, Float64Array, BoolArray]:
         """Return labels (int32), squared distances, and if a new center costs less: (height,)."""
@@ -362,7 +364,7 @@ class PredictedLabels:
     """Map over blocks: the labels of `GroupPredictions` alone."""
 
     sharing: Sharing
-    prices: Prices
+    prices: HDPPrices
 
     def __call__(self, block: Block) -> tuple[Labels]:
         """Return labels, (height,) int32."""

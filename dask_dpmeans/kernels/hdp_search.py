@@ -13,7 +13,7 @@ from dask_dpmeans.kernels.distance import squared_distances
 from dask_dpmeans.kernels.hdp import (
     Choice,
     GroupScan,
-    Prices,
+    HDPPrices,
     Sharing,
     choose,
     find_uses,
@@ -41,7 +41,7 @@ class SearchScan(GroupScan):
 
 
 def scan_for_search(
-    block: Block, sharing: Sharing, prices: Prices, children: Float64Array
+    block: Block, sharing: Sharing, prices: HDPPrices, children: Float64Array
 ) -> SearchScan:
     """Return the answer of one block.
 
@@ -69,7 +69,7 @@ def half_moments(block: Block, chosen: Choice, children: Float64Array) -> UseMom
 
 
 def merge_search_scans(
-    left: SearchScan, right: SearchScan, sharing: Sharing, prices: Prices
+    left: SearchScan, right: SearchScan, sharing: Sharing, prices: HDPPrices
 ) -> SearchScan:
     """Merge the answers of two neighboring runs."""
     return SearchScan(

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import ParamSpec, TypeVar
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 AVAILABLE = find_spec("numba") is not None
 """Whether kernels call compiled loops; tests set it to False."""
@@ -27,7 +27,7 @@ if AVAILABLE:
     AVAILABLE = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 
-def compile_loop(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def compile_loop(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
     """Compile without fused or reordered arithmetic: each operation rounds once, as in NumPy."""
     if not AVAILABLE:
         return function

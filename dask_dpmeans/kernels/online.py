@@ -39,7 +39,7 @@ MeanColumns = tuple[Float64Array, Float64Array]
 """Centers, (d, room), and weights, (room,)."""
 BoxColumns = tuple[Float64Array, Float64Array, Float64Array, Float64Array]
 """Centers, (d, room), weights, (room,), lows and highs, (d, room)."""
-Columns = TypeVar("Columns", MeanColumns, BoxColumns)
+ClusterColumns = TypeVar("ClusterColumns", MeanColumns, BoxColumns)
 
 
 def online(
@@ -75,19 +75,19 @@ def split(rows: Float64Array, penalty: float, boxes: Boxes, most: int = ENDLESS)
 
 
 def _run(
-    rule: Callable[[Float64Array, int, float, int, Columns], tuple[int, int]],
+    rule: Callable[[Float64Array, int, float, int, ClusterColumns], tuple[int, int]],
     rows: Float64Array,
     penalty: float,
-    clusters: Columns,
+    clusters: ClusterColumns,
     most: int,
-) -> Columns:
+) -> ClusterColumns:
     """Run a rule over rows, (n, d), and double the room for clusters, (..., k), if used up."""
     k, done = len(clusters[1]), 0
     while done < len(rows) and k <= most:
         room = min(max(LEAST_ROOM, 2 * k), most + 1)
-        clusters = cast(Columns, tuple(_widen(each[..., :k], room) for each in clusters))
+        clusters = cast(ClusterColumns, tuple(_widen(each[..., :k], room) for each in clusters))
         done, k = rule(rows, done, float(penalty), k, clusters)
-    return cast(Columns, tuple(each[..., :k].copy() for each in clusters))
+    return cast(ClusterColumns, tuple(each[..., :k].copy() for each in clusters))
 
 
 def _widen(values: Float64Array, room: int) -> Float64Array:

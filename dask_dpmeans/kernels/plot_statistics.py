@@ -60,7 +60,7 @@ class BoxNumbers:
 
 BoxSums: TypeAlias = Float64Array | Int64Array
 """(boxes + 1,), weight or number of the rows in each box, and outside all of them."""
-Boxes: TypeAlias = BoxNumbers | BoxSums
+BoxAnswer: TypeAlias = BoxNumbers | BoxSums
 """An answer for some blocks."""
 
 
@@ -100,7 +100,7 @@ class Histogram:
     high: Float64Array
     """(2,) or (1,), upper corner of the window."""
     bins: int
-    """Boxes along each side."""
+    """BoxAnswer along each side."""
 
     @property
     def n_boxes(self) -> int:
@@ -125,7 +125,7 @@ class Histogram:
             weights = weights.copy()  # the next block may overwrite their memory
         return BoxNumbers(boxes, weights)
 
-    def combine(self, left: Boxes, right: Boxes) -> Boxes:
+    def combine(self, left: BoxAnswer, right: BoxAnswer) -> BoxAnswer:
         """Merge two neighboring answers; sum them if the rows need more memory than the boxes."""
         if not isinstance(left, BoxNumbers):
             return left + self._sums(right)
@@ -137,11 +137,11 @@ class Histogram:
         sums = self._sums(left)
         return np.add(sums, self._sums(right), out=sums)
 
-    def counts(self, found: Boxes) -> Float64Array:
+    def counts(self, found: BoxAnswer) -> Float64Array:
         """Return the histogram, (bins, bins) or (bins,), from the answer for all rows."""
         return self._sums(found)[:-1].reshape((self.bins,) * len(self.low)).astype(np.float64)
 
-    def _sums(self, found: Boxes) -> BoxSums:
+    def _sums(self, found: BoxAnswer) -> BoxSums:
         if isinstance(found, BoxNumbers):
             return np.bincount(found.boxes, found.weights, self.n_boxes + 1)
         return found

@@ -81,7 +81,7 @@ def exchange(
             rows, weights, labels, price.penalty, vanishing, most, clusters
         )
     else:
-        passes = exchange_rows(rows, weights, labels, price, divergence, most, clusters)
+        passes = _exchange_rows(rows, weights, labels, price, divergence, most, clusters)
     centers, _, counts = _clusters(rows, weights, labels, room, vanishing)
     if counts.all() and passes < most:  # the room is used up: more clusters may open
         more = exchange(rows, weights, labels, price, most - passes, divergence)
@@ -107,7 +107,7 @@ def _clusters(
     return centers, masses, moments.counts
 
 
-def exchange_rows(
+def _exchange_rows(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
@@ -331,7 +331,7 @@ def _exchange_rows_compiled(
     most: int,
     clusters: MovableClusters,
 ) -> int:
-    """Compiled twin of `exchange_rows`."""
+    """Compiled twin of `_exchange_rows`."""
     centers, masses, counts = clusters
     room, passes, moved = len(masses), 0, True
     squared = np.empty(room)

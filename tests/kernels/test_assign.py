@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from strategies import rows_and_centers, spread, weights_of
 
 from dask_dpmeans import reference
-from dask_dpmeans.kernels.assign import Labels, Predictions, assign, merge_scans, scan
+from dask_dpmeans.kernels.assign import NearestLabels, Predictions, assign, merge_scans, scan
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.distance import Centers
 
@@ -22,7 +22,7 @@ def blocks(draw):
 
 
 def brute_force(block, centers, penalty):
-    """Labels, squared distances, and numbers of the rows that the serial rule opens next to the centers."""
+    """NearestLabels, squared distances, and numbers of the rows that the serial rule opens next to the centers."""
     near = [reference.nearest_center(row, centers.tolist()) for row in block.rows.tolist()]
     each = np.ones(len(near)) if block.weights is None else block.weights
     objecting = [
@@ -98,7 +98,7 @@ def test_merged_scans_add_their_moments_and_merge_their_covers(drawn, cut):
 def test_row_aligned_answers_are_those_of_the_scan(drawn):
     block, centers, penalty = drawn
     labels, squared, _ = brute_force(block, centers, penalty)
-    (alone,) = Labels(Centers(centers))(block)
+    (alone,) = NearestLabels(Centers(centers))(block)
     found = Predictions(Centers(centers), penalty)(block)
     assert alone.tolist() == labels
     assert [values.tolist() for values in found] == [

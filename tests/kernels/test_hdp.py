@@ -12,8 +12,8 @@ from strategies import rows_and_centers, seeds, spread, weights_of
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.group_sums import Farthest
 from dask_dpmeans.kernels.hdp import (
+    HDPPrices,
     NearestUses,
-    Prices,
     Sharing,
     choose,
     find_uses,
@@ -45,7 +45,7 @@ def problems(draw):
     kept = np.array([rng.choice(np.flatnonzero(used[groups[row]])) for row in openers], np.int64)
     sharing = Sharing.of(centers, *pairs.T.astype(np.int64), n_groups, openers + START, kept)
     shares = (draw(st.sampled_from([0.003, 0.1, 1.0])) for _ in range(2))
-    prices = Prices(*(max(share * spread(rows), TINY) for share in shares))
+    prices = HDPPrices(*(max(share * spread(rows), TINY) for share in shares))
     block = Block(START, rows, weights, groups=groups)
     return (
         block,

@@ -12,7 +12,7 @@ from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.occ import Round, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.kernels.assign import Labels, Scan, merge_scans, scan
+from dask_dpmeans.kernels.assign import NearestLabels, Scan, merge_scans, scan
 from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
@@ -219,9 +219,9 @@ class Parameters:
         found = source.fold(Round(NO_BIRTHS, self.kernel_centers(state.centers)), name="check")
         return self.objective(found.moments.inertia, len(state.centers))
 
-    def labels(self, source: Source, state: Any) -> Labels:
+    def labels(self, source: Source, state: Any) -> NearestLabels:
         """Return the kernel of a map that labels the rows by the centers of a state."""
-        return Labels(self.kernel_centers(state.centers))
+        return NearestLabels(self.kernel_centers(state.centers))
 
     def result(self, source: Source, state: Any) -> NamedArrays:
         """Return the arrays of the result, by name, with the names of their dimensions."""

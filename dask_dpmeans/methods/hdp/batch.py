@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_dist
 from dask_dpmeans.kernels.hdp import (
     GroupLabels,
     GroupScan,
-    Prices,
+    HDPPrices,
     Sharing,
     merge_group_scans,
     open_in_order,
@@ -47,7 +47,7 @@ FREE_SETS = 2**18
 class OpeningRule:
     """Step 4 as a serial rule: a row opens the use or the center that costs it least."""
 
-    prices: Prices
+    prices: HDPPrices
     max_clusters: int | None = None
     present: int = 0
     """Centers before the sweep.  These may die in the sweep; centers that it opens do not."""
@@ -105,9 +105,9 @@ class Parameters:
         return None
 
     @property
-    def prices(self) -> Prices:
+    def prices(self) -> HDPPrices:
         """Both penalties, for the kernels."""
-        return Prices(self.local_penalty, self.global_penalty)
+        return HDPPrices(self.local_penalty, self.global_penalty)
 
     def init(self, source: Source) -> State:
         """Start at the mean of all rows, which all data sets use (steps 1 and 2)."""
@@ -141,7 +141,7 @@ class Parameters:
 
     def score(self, source: Source, state: State) -> float:
         """Return eq. 2 of a state's centers and uses on these rows: one pass."""
-        rule = OpeningRule(Prices(math.inf, math.inf))
+        rule = OpeningRule(HDPPrices(math.inf, math.inf))
         scan = source.fold(Round(rule, state.sharing(source.summary.n_groups)), name="check")
         return self.objective(scan.uses.values, len(state.centers))
 

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.divergence import ratio
-from dask_dpmeans.kernels.hdp import Prices
+from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.kernels.hdp_search import SearchScan
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.hdp.batch import SweepResult
@@ -70,7 +70,7 @@ class PassStatistics:
     """Moments, losses and savings of one pass, and the gains of moves that follow from them."""
 
     sweep: SweepResult
-    prices: Prices
+    prices: HDPPrices
 
     @property
     def m(self) -> int:

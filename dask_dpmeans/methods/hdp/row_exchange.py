@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.divergence import ratio
-from dask_dpmeans.kernels.hdp import Prices
+from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
 
@@ -31,7 +31,7 @@ class Members:
     """(n,), above 0."""
     sets: Int64Array
     """(n,), their data sets, numbered without gaps."""
-    prices: Prices
+    prices: HDPPrices
 
     def cluster_weights(self, labels: Int64Array) -> Float64Array:
         """Return (k,), weights of the clusters."""

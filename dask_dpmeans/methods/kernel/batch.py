@@ -19,7 +19,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.kernel_births import keep_openers, merge_openers
+from dask_dpmeans.kernels.kernel_births import keep_kernel_openers, merge_kernel_openers
 from dask_dpmeans.kernels.kernel_centers import (
     ImplicitCenters,
     ImplicitLabels,
@@ -148,12 +148,12 @@ class OpeningRule:
             weights = block.weights[which]
         rows = block.rows[which].astype(np.float64)
         proposals = Proposals(block.start + which, rows, weights)
-        return Answer(near, keep_openers(self.gram, norms, proposals, self.penalty))
+        return Answer(near, keep_kernel_openers(self.gram, norms, proposals, self.penalty))
 
     def merge(self, state: Sweep, left: Answer, right: Answer) -> Answer:
         """Merge neighboring answers."""
         covers = left.proposals, right.proposals
-        proposals = merge_openers(self.gram, state.near.norms, *covers, self.penalty)
+        proposals = merge_kernel_openers(self.gram, state.near.norms, *covers, self.penalty)
         return Answer(left.near.then(right.near), proposals)
 
     def validate(self, state: Sweep, answer: Answer) -> tuple[Sweep, Int64Array]:

@@ -10,7 +10,7 @@ from strategies import TAME, contents, grid_problems, seeds, spread, tables, wei
 from dask_dpmeans import reference
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError, TooManyClustersError
-from dask_dpmeans.kernels.assign import Labels
+from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans.batch import Method, State
 from dask_dpmeans.sources import as_source
@@ -25,7 +25,8 @@ def states_of(source, method):
 def labels_of(source, state):
     parts = {}
     source.map(
-        Labels(Centers(state.centers)), lambda start, answers: parts.update({start: answers[0]})
+        NearestLabels(Centers(state.centers)),
+        lambda start, answers: parts.update({start: answers[0]}),
     )
     return np.concatenate([parts[start] for start in sorted(parts)]).tolist()
 

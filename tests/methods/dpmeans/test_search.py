@@ -16,7 +16,7 @@ from dask_dpmeans.api.synthetic import Synthetic
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.kernels.assign import Labels
+from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.search import Method
@@ -54,7 +54,9 @@ def trace(source, method, state=None):
 
 def labels_of(source, centers):
     parts = {}
-    source.map(Labels(Centers(centers)), lambda start, answers: parts.update({start: answers[0]}))
+    source.map(
+        NearestLabels(Centers(centers)), lambda start, answers: parts.update({start: answers[0]})
+    )
     return np.concatenate([parts[start] for start in sorted(parts)])
 
 

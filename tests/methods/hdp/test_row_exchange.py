@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import seeds
 
-from dask_dpmeans.kernels.hdp import Prices
+from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.methods.hdp.row_exchange import Members, exchange_rows
 
 
@@ -22,7 +22,7 @@ def problems(draw):
     weights = rng.choice([0.3, 1.0, 4.0], n) if draw(st.booleans()) else np.ones(n)
     sets = np.unique(rng.integers(0, 3, n), return_inverse=True)[1]
     labels = np.unique(rng.integers(0, 4, n), return_inverse=True)[1]
-    return Members(rows, weights, sets, Prices(*np.exp(rng.normal(size=2)).tolist())), labels
+    return Members(rows, weights, sets, HDPPrices(*np.exp(rng.normal(size=2)).tolist())), labels
 
 
 def cost(members, labels):
@@ -65,7 +65,7 @@ def test_no_exchange_of_one_row_is_lower_in_the_end(problem):
 def test_two_rows_move_that_gain_nothing_alone():
     """The first must go up: a cluster of one row costs more than the row saves."""
     rows = np.array([[0.0], [0.0], [0.0], [2.0], [2.0]])
-    members = Members(rows, np.ones(5), np.zeros(5, int), Prices(2.0, 2.0))
+    members = Members(rows, np.ones(5), np.zeros(5, int), HDPPrices(2.0, 2.0))
     assert members.changes(np.zeros(5, int)).min() > 0
     assert exchange_rows(members, np.zeros(5, int)).tolist() == [0, 0, 0, 1, 1]
 
@@ -73,7 +73,7 @@ def test_two_rows_move_that_gain_nothing_alone():
 def test_changes_take_no_array_of_rows_times_centers_times_columns():
     rng = np.random.default_rng(0)
     members = Members(
-        rng.normal(size=(500, 200)), np.ones(500), np.zeros(500, np.int64), Prices(1.0, 1.0)
+        rng.normal(size=(500, 200)), np.ones(500), np.zeros(500, np.int64), HDPPrices(1.0, 1.0)
     )
     tracemalloc.start()
     members.changes(np.arange(500) % 100)

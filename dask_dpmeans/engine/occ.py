@@ -70,22 +70,6 @@ class ReusableRound(Round[State, Answer]):
 
     rule: ReusableRule[State, Answer]
 
-    def keep(self, answer: Answer, most_bytes: int) -> Any:
-        """Return what to keep of the answer of a shard; None if that is more than `most_bytes`."""
-        return self.rule.keep(answer, most_bytes)
-
-    def unchanged(
-        self, earlier: "ReusableRound[State, Answer]", kept: Mapping[int, Kept]
-    ) -> dict[int, Kept]:
-        """Return the kept parts of shards that answer as in an earlier pass."""
-        if type(earlier.rule) is not type(self.rule):
-            return {}
-        return self.rule.unchanged(earlier.rule, earlier.state, self.state, kept)
-
-    def restore(self, kept: object) -> Answer:
-        """Return the answer of a shard from what was kept of it."""
-        return self.rule.restore(self.state, kept)
-
 
 def round_of(rule: Rule[State, Answer], state: State) -> Round[State, Answer]:
     """Return one pass of a rule; it skips unchanged shards if the rule can tell them."""

@@ -30,7 +30,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dask_dpmeans.engine.checkpoints import CheckpointStore
+from dask_dpmeans.engine.checkpoints import Checkpointed
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
 
@@ -91,7 +91,7 @@ Sink = Callable[[int, tuple[np.ndarray[Any, Any], ...]], Any]
 """Receiver of the answers of a map: takes the first row number and the answers of a run of rows."""
 
 
-class Source(Protocol):
+class Source(Checkpointed, Protocol):
     """Rows, and all that a method may ask of them."""
 
     @property
@@ -105,14 +105,6 @@ class Source(Protocol):
     @property
     def summary(self) -> Summary:
         """Column statistics of the first pass."""
-
-    @property
-    def identity(self) -> str:
-        """Digest of the rows."""
-
-    @property
-    def checkpoints(self) -> CheckpointStore | None:
-        """Where fits save their states; None to save nothing."""
 
     def fold(
         self, reduction: Reduction[Answer], blocks: range | None = None, name: str = "fold"

@@ -317,8 +317,7 @@ def best_moves(
     ----------
     links : (h, k), weight of each node's links to each cluster
     labels, kept, masses : (h,), of the nodes
-    totals : of the k clusters, none of them empty
-    price : price of a cluster
+    totals, price : of the k clusters, none of them empty
     outside : (h,), subtracted from links to own clusters: degrees under the ratio cut
     within : (k,), nodes move between clusters of one number only, and open none; None for all moves
 
@@ -326,8 +325,7 @@ def best_moves(
     -------
     (h,) targets, `ALONE` for a new cluster, and (h,) gains, -inf for a node without a target
     """
-    h = links.shape[0]
-    k_kept, k_masses = totals.kept, totals.masses
+    h, k_kept, k_masses = links.shape[0], totals.kept, totals.masses
     rates = np.divide(k_kept, k_masses, out=np.zeros(len(k_masses)), where=k_masses > 0)
     rows, clusters = np.repeat(np.arange(h), np.diff(links.indptr)), links.indices
     at_home = clusters == labels[rows]
@@ -341,8 +339,8 @@ def best_moves(
     barred = at_home if within is None else at_home | (within[clusters] != within[labels[rows]])
     joining = np.where(barred, -np.inf, joined - rates[clusters])
     best, positions = row_maxima(joining, links.indptr)
-    targets = np.full(h, ALONE)
-    targets[positions >= 0] = clusters[positions[positions >= 0]]
+    found, targets = positions >= 0, np.full(h, ALONE)
+    targets[found] = clusters[positions[found]]
     with np.errstate(invalid="ignore", divide="ignore"):
         stays = single | (masses <= 0) | (within is not None)
         alone = np.where(stays, -np.inf, kept / masses - price)

@@ -89,7 +89,8 @@ class HamerlyBounds:
                 which = np.flatnonzero(far)
                 bounds = _bounds_on_far(rows, centers, which, labels, squared, scratch)
                 np.minimum(lower, bounds, out=lower)
-            unsure = _unsure(squared, lower)
+            certain = squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)
+            unsure = np.flatnonzero(~certain)
         if unsure.size:
             part = rows
             if unsure.size < n:
@@ -124,11 +125,6 @@ def _bounds_on_far(
     else:
         bounds[:] = np.sqrt(nearest_squared(rows, some, scratch)[1])
     return bounds
-
-
-def _unsure(squared: Float64Array, lower: Float64Array) -> IndexArray:
-    """Return the rows, of (n,), whose own center may not be the nearest."""
-    return np.flatnonzero(~(squared * (1 + MARGIN) < lower * lower * (1 - MARGIN)))
 
 
 def _distances_to_some(centers: Float64Array, which: IndexArray) -> Float64Array:

@@ -103,8 +103,7 @@ def open_in_order_compiled(
     weights, slots, used, unused, wanted = asked
     n, g = len(rows), len(centers)
     opened, k = np.empty(n, np.intp), 0  # rows that became centers
-    # openings by a slot, the latest first
-    last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)
+    last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)  # openings by a slot
     for i in range(n):
         share = min(1.0, weights[i])
         if not share > 0:

@@ -20,7 +20,13 @@ from dask_dpmeans.kernels.hdp import (
     merge_group_scans,
     scan_choice,
 )
-from dask_dpmeans.kernels.keyed_sums import KeyedSums, UseMoments, rank_numbers, use_moments
+from dask_dpmeans.kernels.keyed_sums import (
+    KeyedSums,
+    UseMoments,
+    UseSums,
+    rank_numbers,
+    use_moments,
+)
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
 
@@ -29,9 +35,9 @@ from dask_dpmeans.kernels.numba_support import compile_loop
 class SearchScan(GroupScan):
     """Answer of a run of blocks, with what changes of uses cost and save."""
 
-    losses: KeyedSums[Float64Array]
+    losses: UseSums
     """By use: increase of the rows' cost at other centers of the set; infinite without any."""
-    savings: KeyedSums[Float64Array]
+    savings: UseSums
     """By group * g + center, for centers not in use by the group: decrease of the cost there."""
     halves: UseMoments
     """Moments of the halves of the uses, with squared errors about the children of the centers.
@@ -80,9 +86,7 @@ def merge_search_scans(
     )
 
 
-def find_changes(
-    block: Block, chosen: Choice, sharing: Sharing
-) -> tuple[KeyedSums[Float64Array], KeyedSums[Float64Array]]:
+def find_changes(block: Block, chosen: Choice, sharing: Sharing) -> tuple[UseSums, UseSums]:
     """Return the losses and savings of a block; see `SearchScan`."""
     assert block.groups is not None
     k, some = len(sharing.centers), np.flatnonzero(chosen.uses >= 0)

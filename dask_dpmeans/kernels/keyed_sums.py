@@ -30,6 +30,8 @@ class KeyedSums(Generic[Values]):
         return type(self)(keys, _add_at(self.values, own, other.values, others, len(keys)))
 
 
+UseSums = KeyedSums[Float64Array]
+"""Sums over the rows of some uses, by their numbers."""
 UseMoments = KeyedSums[Moments]
 """Moments of the rows of some uses, by their numbers."""
 

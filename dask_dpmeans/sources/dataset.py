@@ -104,10 +104,11 @@ class RowSource:
         self, job: FoldJob[Answer], reduction: ReusableRound[Any, Answer], name: str
     ) -> Answer:
         """Reduce all rows, but read only shards whose answers may have changed."""
-        last, standing = self.ledger.last, {}
-        if type(last.reduction) is type(reduction) and last.kept:
+        last, rule, standing = self.ledger.last, reduction.rule, {}
+        before = last.reduction
+        if isinstance(before, ReusableRound) and type(before.rule) is type(rule) and last.kept:
             with one_blas_thread():
-                standing = reduction.unchanged(last.reduction, last.kept)
+                standing = rule.unchanged(before.rule, before.state, reduction.state, last.kept)
         pieces = self._pieces(None)
         for number, start in enumerate(range(0, self.plan.n_rows, self.plan.shard_rows)):
             if start in standing:

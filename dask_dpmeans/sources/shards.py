@@ -390,9 +390,9 @@ class KeepJob(Generic[Answer]):
     def __call__(self, shard: AnyShard | Known, blocks: range) -> tuple[Answer, dict[int, Any]]:
         """Return the answer of a shard, and what to keep of it."""
         if isinstance(shard, Known):
-            return self.reduction.restore(shard.kept), {}
+            return self.reduction.rule.restore(self.reduction.state, shard.kept), {}
         answer = self.fold(shard, blocks)
-        kept = self.reduction.keep(answer, self.most_bytes)
+        kept = self.reduction.rule.keep(answer, self.most_bytes)
         return answer, {} if kept is None else {shard.start: kept}
 
     def merge(self, answers: list[tuple[Answer, dict[int, Any]]]) -> tuple[Answer, dict[int, Any]]:

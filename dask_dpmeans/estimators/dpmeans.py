@@ -4,13 +4,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources, storage
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, NearestCenterMixin, RandomState
@@ -21,10 +21,11 @@ from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.sources import Names, check_centers, names_of
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import Result, RunStore
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import Names
+    from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
     False: batch.Method,
@@ -146,7 +147,9 @@ class DPMeans(CentersMixin, BaseEstimator):
         self.random_state = random_state
 
     def _check_fit(self, sample_weight: object) -> None:
-        check_centers(center_names(self.init), getattr(self, "feature_names_in_", None), None)
+        sources.check_centers(
+            center_names(self.init), getattr(self, "feature_names_in_", None), None
+        )
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
@@ -162,7 +165,7 @@ class DPMeans(CentersMixin, BaseEstimator):
             nearest_centers=True,
         )
 
-    def _center_names(self) -> Names | None:
+    def _center_names(self) -> "Names | None":
         return center_names(self.init)
 
     def _centers(self) -> Centers:
@@ -189,7 +192,7 @@ def first_centers(init: object) -> Float64Array | None:
     """Return first centers, (k, d), in the units of the input; None for the mean of all rows."""
     if _is_mean(init):
         return None
-    if isinstance(init, str | os.PathLike | Location):
+    if isinstance(init, str | os.PathLike | storage.Location):
         result = earlier_run(init)
         if result.manifest.learned_features:
             raise InputError(LEARNED)
@@ -212,11 +215,11 @@ def center_names(init: object) -> tuple[str, ...] | None:
     """Return the names of the columns of first centers, if they are known."""
     if _is_mean(init):
         return None
-    if isinstance(init, str | os.PathLike | Location):
+    if isinstance(init, str | os.PathLike | storage.Location):
         manifest = earlier_run(init).manifest
         return _chosen(manifest.column_names, manifest.input.columns)
     if not isinstance(init, NearestCenterMixin):
-        return names_of(init)
+        return sources.names_of(init)
     return _chosen(getattr(init, "feature_names_in_", None), init.feature_columns_)
 
 
@@ -231,10 +234,10 @@ def _chosen(names: Sequence[str] | None, columns: Sequence[int] | None) -> tuple
     return tuple(str(names[column]) for column in columns or range(len(names)))
 
 
-def earlier_run(init: str | os.PathLike[str] | Location) -> Result:
+def earlier_run(init: "str | os.PathLike[str] | storage.Location") -> "Result":
     """Return the finished run at a path."""
     try:
-        return RunStore.at(init).result(lambda manifest: CENTERS)
+        return storage.RunStore.at(init).result(lambda manifest: CENTERS)
     except InputError as error:
         raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
 
@@ -252,7 +255,7 @@ def in_input_units(
     return np.array(centers * scale)
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     parameters = result.manifest.parameters
     centers = Centers(result.arrays["cluster_centers"], metric_of(parameters["metric"]).general)
     return Predictions(centers, parameters["penalty"])

@@ -1,11 +1,12 @@
 """The scikit-learn estimator of the Dirichlet process mixture, a baseline for DP-means."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from dask_dpmeans import sources
 from dask_dpmeans.engine.history import History
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import Progress, follow
@@ -16,9 +17,10 @@ from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.methods.gibbs import Method, State, gather_rows, limit_concentration
-from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import Result
 
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
 
@@ -167,11 +169,11 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
     def _rows(self, X: object) -> InMemoryRows:
         """Return the rows in memory, and draw the seed."""
-        rows = gather_rows(as_source(checked_rows(self, X, reset=True)))
+        rows = gather_rows(sources.as_source(checked_rows(self, X, reset=True)))
         self.random_state_ = seed_of(self.random_state)
         return InMemoryRows(rows, None)
 
-    def _restore(self, result: Result) -> None:
+    def _restore(self, result: "Result") -> None:
         """Set the fitted attributes from a run."""
         super()._restore(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
@@ -213,7 +215,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     raise InputError(
         "the clusters of the run are a draw given its own rows, whose labels are in it"
     )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -36,9 +36,11 @@ from dask_dpmeans.kernels.kernel_centers import (
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.kernel import batch as kernel
 from dask_dpmeans.methods.kernel import search as kernel_search
-from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import RowSource
+    from dask_dpmeans.storage import Result
 
 NO_DISTANCES = (
     "kernel='precomputed': a matrix of similarities to the fitted rows does not tell "
@@ -242,7 +244,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
         return -source.fold(ImplicitInertia(self._measurable_centers()), name="score")
 
-    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
+    def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         self.implicit_centers_ = None
         if isinstance(method, kernel.Parameters):
             self.implicit_centers_ = method.centers(source, state)
@@ -250,7 +252,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         else:
             super()._set_centers(method, source, state)
 
-    def _restore(self, result: Result) -> None:
+    def _restore(self, result: "Result") -> None:
         self.implicit_centers_ = None
         if self._feature_map() is not None:
             super()._restore(result)
@@ -276,12 +278,12 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return self.implicit_centers_
 
 
-def _exact_method(result: Result) -> kernel.Method | kernel_search.Method:
+def _exact_method(result: "Result") -> kernel.Method | kernel_search.Method:
     manifest = result.manifest
     return kernel_search.EXACT[manifest.method](**manifest.parameters)
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     told = result.manifest.parameters
     if result.manifest.learned_features:
         return Predictions(Centers(result.arrays["cluster_centers"]), told["penalty"])

@@ -5,14 +5,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import Result
 
 CLUSTERS = (ArraySpec("cluster_weights", ("cluster",)), ArraySpec("cluster_inertias", ("cluster",)))
 """Arrays of the result of every method."""
@@ -33,7 +35,7 @@ def as_given(data: Any) -> Any:
     return data
 
 
-def no_features(result: Result) -> Features | None:
+def no_features(result: "Result") -> Features | None:
     """Return None, for a method that learns no features."""
     return None
 
@@ -53,10 +55,10 @@ class MethodSpec:
     algorithms: tuple[type[Algorithm[Any]], ...]
     """Classes of the values that `estimator.method()` may return; their names are stored in
     runs."""
-    predictor: Callable[[Result], Kernel]
+    predictor: "Callable[[Result], Kernel]"
     """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that
     cannot be."""
-    learned_features: Callable[[Result], Features | None] = no_features
+    learned_features: "Callable[[Result], Features | None]" = no_features
     """Features that a run learned from its rows; None if it learned none."""
     arrays: tuple[ArraySpec, ...] = CENTERS
     """Arrays that `Algorithm.result`, and features that were learned, add to a run.  Other arrays

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm, Progress
 from dask_dpmeans.engine.plan import Kernel
@@ -27,9 +27,10 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
-from dask_dpmeans.sources import is_lazy, lazy_rows
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import Result
 
 
 def _inductive(model: "SpectralDPMeans") -> bool:
@@ -267,7 +268,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     def _map_rows(
         self, rows: Any, method: Algorithm[Any], groups: object, sample_weight: object
     ) -> MappedRows:
-        if self.affinity == "precomputed" and not is_lazy(rows):
+        if self.affinity == "precomputed" and not sources.is_lazy(rows):
             return self._feature_map().fit_matrix(rows.astype(np.float64), self.random_state_)
         return super()._map_rows(rows, method, groups, sample_weight)
 
@@ -277,11 +278,11 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
         eigenvalues, _ = mapped.arrays["eigenvalues"]
         self._set_embedding(eigenvalues, mapped.figures["affinity_trace"], mapped.rows)
 
-    def _restore(self, result: Result) -> None:
+    def _restore(self, result: "Result") -> None:
         super()._restore(result)
         values, rows = result.arrays["eigenvalues"], None
         if "projection" not in result.arrays:
-            rows = lazy_rows(result.open_rows("embedding", len(values)))
+            rows = sources.lazy_rows(result.open_rows("embedding", len(values)))
         self._set_embedding(values, result.manifest.figures["affinity_trace"], rows)
 
     def _set_embedding(
@@ -305,7 +306,7 @@ def embedded_rows(block: Block) -> tuple[Float64Array]:
     return (block.rows.astype(np.float64),)
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     if "projection" not in result.arrays:
         raise InputError(
             "the clusters of the run are of the rows that were fitted, whose labels are in it: "
@@ -316,7 +317,7 @@ def _predictor(result: Result) -> Kernel:
     )
 
 
-def _projection(result: Result) -> Projection | None:
+def _projection(result: "Result") -> Projection | None:
     """Return the projection of rows on the eigenvectors of a run, if it has one."""
     if "projection" not in result.arrays:
         return None

@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from sklearn.base import BaseEstimator
 
+from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
@@ -14,7 +15,6 @@ from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.streaming import online, split_merge
-from dask_dpmeans.sources import as_source
 
 AnyState = TypeVar("AnyState", bound=Any)
 
@@ -76,7 +76,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         self
         """
         method, task = self.method(), Tasks.of(self, X, y)
-        source = as_source(checked_rows(self, X, reset=True))
+        source = sources.as_source(checked_rows(self, X, reset=True))
         state = source.carry(method.take, method.init(source.n_features), "stream")
         clusters = method.clusters(state)
         inertia = batch.inertia_of(source, clusters.centers)
@@ -110,7 +110,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         method, task = self.method(), Tasks.of(self, X, y)
         first = not hasattr(self, "state_")
         rows = checked_rows(self, X, reset=first)
-        source = as_source(rows, centers=getattr(self, "cluster_centers_", None))
+        source = sources.as_source(rows, centers=getattr(self, "cluster_centers_", None))
         before = method.init(source.n_features) if first else self.state_
         state = source.carry(method.take, before, "stream")
         self._set_state(state, method.clusters(state))

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.sources import RowSource
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import RowSource
 
 Arrays = Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
 """Values and dimension names, by name."""
@@ -17,7 +19,7 @@ Arrays = Mapping[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]
 class MappedRows:
     """The rows as a method sees them, and what a run stores of the map."""
 
-    source: RowSource
+    source: "RowSource"
     passes: int = 0
     """Passes over the rows that fitted the map."""
     arrays: Arrays = field(default_factory=dict)
@@ -38,5 +40,5 @@ class FeatureMap(Protocol):
     def check_weights(self, sample_weight: object) -> None:
         """Refuse weights that the map cannot use."""
 
-    def fit(self, source: RowSource, seed: int) -> MappedRows:
+    def fit(self, source: "RowSource", seed: int) -> MappedRows:
         """Fit the map to the rows, and return them mapped."""

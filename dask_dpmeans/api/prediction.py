@@ -1,6 +1,6 @@
 """Labels of new rows by a finished run, from a store to a store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -8,8 +8,9 @@ import numpy as np
 
 from dask_dpmeans.api.description import versions
 from dask_dpmeans.api.loading import read_run, unfitted_run
+from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources import Opening, as_source, check_option_names
+from dask_dpmeans.sources import Opening, RowSource, as_source, check_option_names
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
@@ -105,6 +106,19 @@ def predict_with(
         storage_options=storage_options,
         **where,
     )
+    beyond = _write(result, source, kernel, target, inputs, force)
+    return Predicted(source.plan.n_rows, beyond)
+
+
+def _write(
+    result: Result,
+    source: RowSource,
+    kernel: Kernel,
+    target: Output,
+    inputs: Sequence[Any],
+    force: bool,
+) -> int:
+    """Write the predictions, and return the number of rows beyond every radius."""
     attributes = {"run": result.store.shown, "versions": versions()}
     names = [spec.name for spec in PREDICTED]
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
@@ -116,8 +130,5 @@ def predict_with(
             for spec in PREDICTED
         }
         new.write_digests(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
-    beyond = arrays["beyond"]
-    starts = range(0, n, chunk_rows)
-    return Predicted(
-        n, sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts)
-    )
+    beyond, starts = arrays["beyond"], range(0, n, chunk_rows)
+    return sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts)

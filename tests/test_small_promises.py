@@ -405,6 +405,12 @@ def test_an_estimator_given_a_file_of_another_kind_says_what_opens_it(path: str,
         DPMeans(3.0).fit(path)
 
 
+@pytest.mark.parametrize("model", [DPMeans(1.0), OnlineDPMeans(1.0)])
+def test_an_option_that_fit_does_not_know_is_an_error_that_names_no_class_of_ours(model):
+    with pytest.raises(TypeError, match=r"^fit\(\) got an unexpected keyword argument 'threads'"):
+        model.fit(np.eye(3), threads=3)
+
+
 def test_an_option_that_is_no_option_is_refused_under_the_name_of_the_function(
     tmp_path: Path,
 ) -> None:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, errors, sources, storage
 from dask_dpmeans.engine.history import History
-from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
+from dask_dpmeans.engine.loop import Algorithm, Progress, drive
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 RandomState = int | np.random.RandomState | None
 """The types of `random_state`."""
+NO_SCORE = "estimator must be one of this package with centers and a score, got {}"
 MOST_SEED = 2**32 - 1
 """The largest seed of NumPy's `RandomState`, and so of scikit-learn."""
 
@@ -51,6 +52,20 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     def _feature_map(self) -> FeatureMap | None:
         """Return the map that is fitted to the rows first; None to use the rows."""
         return None
+
+    def _paths(self) -> tuple[object, ...]:
+        """Return the parameters that may be paths or URLs."""
+        return ()
+
+    def _price(self) -> float:
+        """Return the price of a cluster among new rows.
+
+        Raises
+        ------
+        InputError
+            The objective of new rows is not their inertia plus a price for each cluster.
+        """
+        raise InputError(NO_SCORE.format(type(self).__name__))
 
     def _center_names(self) -> "Names | None":
         """Return the names of the columns of the first centers, if they are known."""
@@ -81,7 +96,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
 
         end = drive(source, method, [tasks.steps(attributes)])
         note(self, end)
-        if not (end.converged or end.stopped or isinstance(method, Sampler)):
+        if not (end.converged or end.stopped or method.draws):
             message = errors.NOT_CONVERGED.format(method.max_iter)
             warnings.warn(message, ConvergenceWarning, stacklevel=frames + FRAMES + 1)
 
@@ -119,7 +134,8 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        return Description(**rows_as_fitted(self.features_, self.feature_scale_))
+        fitted = rows_as_fitted(self.features_, self.feature_scale_)
+        return Description(centers=vars(self).get("cluster_centers_"), **fitted)
 
     def predict(self, X: object) -> Any:
         """Return the number of the nearest center of each row, (n,) int32; lazy if X is."""
@@ -137,6 +153,10 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         centers = self._centers()
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
         return -batch.inertia_of(source, centers.values, centers.divergence)
+
+    def _price(self) -> float:
+        price: float = self.method().penalty
+        return price
 
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""
@@ -260,21 +280,16 @@ class CentersMixin(NearestCenterMixin):
         groups: object = None,
         sample_weight: object = None,
     ) -> None:
-        """Fit, and set the fitted attributes.
-
-        Only for `fit` itself: a warning points at its caller.
-        """
+        """Fit, and set the fitted attributes; for `fit` alone: a warning points at its caller."""
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
         given = RowFit(method, mapped, rows, groups)
-        self._drive(
-            mapped.source,
-            method,
-            tasks,
-            lambda model, progress: model._note(given, progress),
-            frames=3,
-        )
+
+        def note(model: Self, progress: Progress[Any]) -> None:
+            model._note(given, progress)
+
+        self._drive(mapped.source, method, tasks, note, frames=3)
 
     def _map_rows(
         self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object
@@ -310,7 +325,6 @@ class CentersMixin(NearestCenterMixin):
         self.cluster_centers_ = state.centers
 
     def _restore(self, result: "Result") -> None:
-        """Set the fitted attributes from a run."""
         super()._restore(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
 

@@ -1,6 +1,5 @@
 """The scikit-learn estimator of DP-means."""
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,16 +10,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources, storage
-from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, NearestCenterMixin, RandomState
 from dask_dpmeans.estimators.description import Description, radius_or_price
-from dask_dpmeans.estimators.spec import CENTERS, ArrayParameter, MethodSpec
-from dask_dpmeans.kernels.assign import Predictions
+from dask_dpmeans.estimators.spec import CENTERS, ArrayParameter, MethodSpec, nearest_centers
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
@@ -32,6 +30,8 @@ METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
     True: search.Method,
 }
 """Algorithms by `search`."""
+SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
+"""How the first rows are clustered, by `search`."""
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -153,17 +153,18 @@ class DPMeans(CentersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        read = radius_or_price(self.penalty, self.metric, search=self.search)
-        radius = None
-        if not self.search:
-            radius = math.sqrt(self.penalty)
+        radius, read = radius_or_price(self.penalty, search=self.search, metric=self.metric)
         return replace(
             super().description(),
             radius=radius,
-            settings={"metric": self.metric, "penalty": f"{self.penalty:g}{read}"},
+            metric=self.metric,
+            settings={"metric": self.metric, "penalty": read},
             pictures=("profile",),
             nearest_centers=True,
         )
+
+    def _paths(self) -> tuple[object, ...]:
+        return (self.init,)
 
     def _center_names(self) -> "Names | None":
         return center_names(self.init)
@@ -196,9 +197,8 @@ def first_centers(init: object) -> Float64Array | None:
         result = earlier_run(init)
         if result.manifest.learned_features:
             raise InputError(LEARNED)
-        return in_input_units(
-            result.arrays.get("cluster_centers"), result.arrays.get("feature_scale"), init
-        )
+        centers, scale = map(result.arrays.get, ("cluster_centers", "feature_scale"))
+        return in_input_units(centers, scale, init)
     checks.no_matrix("init", init)
     if isinstance(init, NearestCenterMixin):
         check_is_fitted(init)
@@ -255,12 +255,6 @@ def in_input_units(
     return np.array(centers * scale)
 
 
-def _predictor(result: "Result") -> Kernel:
-    parameters = result.manifest.parameters
-    centers = Centers(result.arrays["cluster_centers"], metric_of(parameters["metric"]).general)
-    return Predictions(centers, parameters["penalty"])
-
-
 def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:
     """Return the parameters that a run stores; first centers are an array of the run."""
     init: str | ArrayParameter = ArrayParameter("first_centers")
@@ -273,9 +267,8 @@ FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
 
 SPEC = MethodSpec(
     DPMeans,
-    tuple(METHODS.values()),
-    _predictor,
+    nearest_centers,
     arrays=(*CENTERS, FIRST_CENTERS),
     parameters=_parameters,
-    dry_run=True,
+    cluster_sample=lambda model: SAMPLES[checks.switch("search", model.search)],
 )

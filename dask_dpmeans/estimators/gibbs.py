@@ -1,6 +1,6 @@
 """The scikit-learn estimator of the Dirichlet process mixture, a baseline for DP-means."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -144,7 +144,6 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         return self
 
     def _note(self, progress: Progress[State]) -> None:
-        """Set the fitted attributes."""
         state = progress.state
         self.labels_ = state.labels
         self.cluster_centers_ = state.centers
@@ -174,7 +173,6 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         return InMemoryRows(rows, None)
 
     def _restore(self, result: "Result") -> None:
-        """Set the fitted attributes from a run."""
         super()._restore(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
         self.variance_ = float(result.arrays["variance"][0])
@@ -192,18 +190,19 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
             objective_name="objective, minus the log joint density",
             objective_parts="-log of the joint density",
             has_end=False,
+            centers=vars(self).get("cluster_centers_"),
             settings={"mixture": mixture},
             clusters=clusters,
         )
 
     def method(self) -> Method:
         """Return the checked parameters as an algorithm."""
-        return Method(**parameters_of(self.get_params()))
+        return Method(**parameters_of(self))
 
 
-def parameters_of(given: Mapping[str, object]) -> dict[str, Any]:
+def parameters_of(model: GibbsMixture) -> dict[str, Any]:
     """Return the parameters of the model and of the chain, in Python's own types."""
-    return {name: _plain(given[name]) for name in PARAMETERS}
+    return {name: _plain(getattr(model, name)) for name in PARAMETERS}
 
 
 def _plain(value: object) -> object:
@@ -222,12 +221,10 @@ def _predictor(result: "Result") -> Kernel:
 
 
 def _parameters(model: GibbsMixture, method: Method) -> dict[str, Any]:
-    return {**parameters_of(model.get_params(deep=False)), "random_state": model.random_state}
+    return {**parameters_of(model), "random_state": model.random_state}
 
 
 DRAWN = (ArraySpec("variance", ("draw",)), ArraySpec("concentration", ("draw",)))
 """sigma and alpha of the last draw."""
 
-SPEC = MethodSpec(
-    GibbsMixture, (Method,), _predictor, arrays=(*CENTERS, *DRAWN), parameters=_parameters
-)
+SPEC = MethodSpec(GibbsMixture, _predictor, arrays=(*CENTERS, *DRAWN), parameters=_parameters)

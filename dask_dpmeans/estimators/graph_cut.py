@@ -153,11 +153,10 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         return self
 
     def _note(self, progress: Progress[Any]) -> None:
-        """Set the fitted attributes."""
         state = progress.state
         self.labels_ = state.labels
         self._set_fitted(state.weights, state.inertias, progress.history)
-        if isinstance(state, sweep.State):
+        if METHODS[self.init] is sweep.Method:
             self.sigma_ = state.sigma
 
     def __sklearn_tags__(self) -> Tags:
@@ -171,7 +170,6 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         return self.inertia_
 
     def _restore(self, result: "Result") -> None:
-        """Set the fitted attributes from a run."""
         super()._restore(result)
         if "sigma" in result.arrays:
             self.sigma_ = float(result.arrays["sigma"][0])
@@ -248,7 +246,6 @@ WEIGHTS = "a graph: its links have weights themselves"
 
 SPEC = MethodSpec(
     GraphCutDPMeans,
-    (multilevel.Method, sweep.Method),
     _predictor,
     arrays=(*CLUSTERS, ArraySpec("sigma", ("kernel",))),
     read=as_graph,

@@ -76,8 +76,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         Parameters of an approximation, see `KernelDPMeans`.  Without one, all but `n_components`
         are an `InputError`.
     max_iter : int, default 300
-        The most sweeps, or steps of the search.  At the limit, a
-        `sklearn.exceptions.ConvergenceWarning`.
+        See `DPMeans`.
     tol : float, default 1e-4
         The fit has converged when a sweep opens nothing and lowers the objective by less than
         ``tol`` times it, and tying local clusters anew would not lower it more.  0 goes on until
@@ -231,12 +230,10 @@ class HDPMeans(CentersMixin, BaseEstimator):
             return words
         n_sets, n_local = self.local_clusters_.shape[0], self.n_local_clusters_
         local = f"{n_local:,} local ones of {format_count(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
-        return replace(
-            words,
-            clusters=f"{self.n_clusters_:,} global; {local}",
-            facts={"local clusters, of all data sets": f"{n_local:,}"},
-            cluster_columns={"data sets": (self.local_clusters_ > 0).sum(axis=0)},
-        )
+        clusters = f"{self.n_clusters_:,} global; {local}"
+        facts = {"local clusters, of all data sets": f"{n_local:,}"}
+        columns = {"data sets": (self.local_clusters_ > 0).sum(axis=0)}
+        return replace(words, clusters=clusters, facts=facts, cluster_columns=columns)
 
     def method(self) -> batch.Method | hdp_search.Method:
         """Return the checked parameters as an algorithm."""
@@ -252,6 +249,12 @@ class HDPMeans(CentersMixin, BaseEstimator):
 
     def _feature_map(self) -> Approximation | None:
         return approximation_of(self)
+
+    def _price(self) -> float:
+        raise InputError(
+            "estimator must have one penalty: HDPMeans also has a price for the clusters of each data set, which a "
+            "score does not know"
+        )
 
     def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         super()._set_centers(method, source, state)
@@ -342,7 +345,6 @@ LOCAL_ARRAYS = (
 
 SPEC = MethodSpec(
     HDPMeans,
-    tuple(METHODS.values()),
     _predictor,
     restored_features,
     arrays=(*CENTERS, *LOCAL_ARRAYS, *FEATURE_ARRAYS),

@@ -1,6 +1,5 @@
 """The scikit-learn estimator of the spectral relaxation: DP-means on eigenvectors."""
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,11 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, RandomState, RowFit
 from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.embedding import Eigenvectors
-from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec, nearest_centers
 from dask_dpmeans.estimators.transform import MappedRows
-from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Block, Float64Array
-from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
@@ -71,13 +69,6 @@ class _NewRowsMixin:
     def score(self: Any, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return minus the inertia of the rows of Y."""
         return CentersMixin.score(self, X, y, sample_weight)
-
-
-METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
-    False: batch.Method,
-    True: search.Method,
-}
-"""Algorithms by `search`."""
 
 
 class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
@@ -221,10 +212,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        read = radius_or_price(self.threshold, "euclidean", search=self.search)
-        radius = None
-        if not self.search:
-            radius = math.sqrt(self.threshold)
+        radius, read = radius_or_price(self.threshold, search=self.search)
         words = replace(
             super().description(),
             penalty_name="threshold",
@@ -233,7 +221,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
             units="along eigenvectors",
             center_columns="eigenvector",
             learned_rows=True,
-            settings={"metric": "euclidean", "threshold": f"{self.threshold:g}{read}"},
+            settings={"metric": "euclidean", "threshold": read},
         )
         if not hasattr(self, "eigenvalues_"):
             return words
@@ -312,9 +300,7 @@ def _predictor(result: "Result") -> Kernel:
             "the clusters of the run are of the rows that were fitted, whose labels are in it: "
             "for new rows fit with affinity linear or rbf"
         )
-    return Predictions(
-        Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"]
-    )
+    return nearest_centers(result)
 
 
 def _projection(result: "Result") -> Projection | None:
@@ -342,10 +328,4 @@ EMBEDDING_ARRAYS = (
 The matrix multiplies rows or their kernel with landmarks; otherwise the embedding is stored.
 """
 
-SPEC = MethodSpec(
-    SpectralDPMeans,
-    tuple(METHODS.values()),
-    _predictor,
-    _projection,
-    arrays=(*CENTERS, *EMBEDDING_ARRAYS),
-)
+SPEC = MethodSpec(SpectralDPMeans, _predictor, _projection, arrays=(*CENTERS, *EMBEDDING_ARRAYS))

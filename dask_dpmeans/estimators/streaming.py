@@ -209,17 +209,10 @@ class SplitMergeDPMeans(_Stream):
     cluster_weights_ : (k,) float64
         Weight of each cluster in the pass.  A split divides it by range, so it may be fractional.
         `labels_`, made after the pass, differ.
-    n_clusters_ : int
-    labels_ : (n,) int32
-        The nearest center of each row, the lowest number among equals; lazy if the input is.
-        After `fit` only.
-    inertia_ : float
-        Sum of squared distances of the rows to their nearest centers.  After `fit` only.
-    objective_ : float
-        ``inertia_ + penalty * n_clusters_``.  After `fit` only.
     state_ : dask_dpmeans.methods.streaming.split_merge.State
         The clusters before the merge, from which `partial_fit` goes on.
-    n_features_in_ : int
+    n_clusters_, labels_, inertia_, objective_, n_features_in_
+        See `OnlineDPMeans`.
 
     Examples
     --------

@@ -11,7 +11,7 @@ prior on sigma and a gamma prior on alpha, drawn after Escobar & West 1995.
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -91,7 +91,7 @@ class Method:
 
     name: ClassVar[str] = "gibbs"
     state: ClassVar[type[State]] = State
-    draws: ClassVar[Literal[True]] = True
+    draws: ClassVar[bool] = True
 
     variance: float = 1.0
     """Sigma of each column, in squared units of the rows; its start if it has a prior."""

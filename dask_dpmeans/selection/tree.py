@@ -19,6 +19,7 @@ from dask_dpmeans.checks import short_repr
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.moments import total
@@ -134,16 +135,17 @@ def cluster_tree(
     >>> [(level.n_clusters, level.inertia, level.clusters.tolist()) for level in tree.levels]
     [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]
     """
-    if not all(hasattr(model, f"cluster_{name}_") for name in ("centers", "weights", "inertias")):
+    words, inertias = description_of(model), getattr(model, "cluster_inertias_", None)
+    centers = words.centers
+    if centers is None or inertias is None:
         needed = "a tree needs centers, weights and squared errors of clusters"
         raise InputError(
             f"{needed}, and {type(model).__name__} has not all of them: fit it, or use another method"
         )
-    weights, inertias = model.cluster_weights_, model.cluster_inertias_
-    numbers = np.arange(len(weights), dtype=np.int32)
-    leaves = Level(0.0, numbers, np.asarray(model.cluster_centers_), weights, inertias)
-    seed = int(getattr(model, "random_state_", 0))
-    clustering = _Clustering(getattr(model, "metric", "euclidean"), seed)
+    numbers = np.arange(len(centers), dtype=np.int32)
+    leaves = Level(0.0, numbers, np.asarray(centers), model.cluster_weights_, inertias)
+    seed = model.random_state_
+    clustering = _Clustering(words.metric, seed)
     given = None if penalties is None else _rising(penalties)
     levels = clustering.doubling(leaves) if given is None else clustering.at(leaves, given)
     asked = {"run": shown_path(run), "penalties": given, "versions": versions()}

@@ -144,6 +144,8 @@ def set_limits(method: Any) -> None:
 class Parameters:
     """Parameters of every method that minimizes the DP-means objective."""
 
+    draws: ClassVar[bool] = False
+
     penalty: float
     """The price of a cluster (lambda of Kulis & Jordan 2012), in squared units times weight.
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class CutState:
 @dataclass(frozen=True)
 class CutMethod:
     """Parameters of a method that lowers cut + penalty * k."""
+
+    draws: ClassVar[bool] = False
 
     penalty: float
     """The price of a cluster in the units of the cut, negative: lambda' of Kulis & Jordan 2012."""

@@ -76,6 +76,8 @@ class OpeningRule:
 class Parameters:
     """Parameters of the methods that minimize eq. 2."""
 
+    draws: ClassVar[bool] = False
+
     local_penalty: float
     """The price of a local cluster, in squared units of the rows times weight: lambda_l."""
     global_penalty: float

@@ -169,6 +169,8 @@ class OpeningRule:
 class Parameters:
     """Common part of sweeps and search: the kernel, the centers, and one sweep."""
 
+    draws: ClassVar[bool] = False
+
     penalty: float
     """The price of a cluster, in units of K times weight."""
     kernel: str | Similarity = "rbf"

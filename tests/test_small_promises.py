@@ -23,6 +23,7 @@ from dask_dpmeans import (
     HDPMeans,
     InputError,
     KernelDPMeans,
+    OnlineDPMeans,
     SpectralDPMeans,
     fit,
     load,

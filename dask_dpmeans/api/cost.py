@@ -272,18 +272,12 @@ def advice(
 
 
 def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
-    plan, d, height, width = (
-        layout.plan,
-        layout.stored_columns,
-        storage.chunk_rows,
-        storage.chunk_columns,
-    )
+    plan, d = layout.plan, layout.stored_columns
+    height, width = storage.chunk_rows, storage.chunk_columns
     shard_rows = min(plan.shard_rows, plan.n_rows)
     good = min(plan.shard_rows, power_of_two(GOOD_CHUNK // layout.row_bytes))
-    size, count = (
-        height * width * layout.stored_dtype.itemsize,
-        -(-shard_rows // height) * -(-d // width),
-    )
+    size = height * width * layout.stored_dtype.itemsize
+    count = -(-shard_rows // height) * -(-d // width)
     decodes = decoded_rows(plan, height) / plan.n_rows
     when = "while rows are loaded" if layout.resident else "in each pass"
     found = []

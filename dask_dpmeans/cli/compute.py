@@ -47,11 +47,8 @@ def open_rows(
     """
     scheduler, file = _scheduler(compute)
     tls = _tls(compute, is_remote=bool(scheduler or file))
-    workers, threads, memory_limit = (
-        compute["workers"],
-        compute["threads"],
-        compute["memory_limit"],
-    )
+    workers, threads = compute["workers"], compute["threads"]
+    memory_limit, timeout = compute["memory_limit"], compute["worker_timeout"]
     stored = Stored(fill_missing=fill_missing, storage_options=compute["storage_options"])
     rows: str | OpenedPath = data
     if not (scheduler or file) and workers is None and threads is None:
@@ -65,7 +62,6 @@ def open_rows(
             keep = f"working in {threads} processes, --threads {threads} keeps to threads"
             click.echo(f"{reason}; {keep}", err=True)
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
-    timeout = compute["worker_timeout"]
     with connect(scheduler, workers, threads, memory_limit, timeout, tls, file) as client:
         if client is None:
             yield rows, {"threads": threads, "memory_limit": memory_limit, **stored}

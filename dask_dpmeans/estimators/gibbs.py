@@ -1,6 +1,7 @@
 """The scikit-learn estimator of the Dirichlet process mixture, a baseline for DP-means."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,14 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
 
-PARAMETERS = (
-    "variance",
-    "concentration",
-    "mean_variance",
-    "variance_prior",
-    "concentration_prior",
-    "max_iter",
-)
+PARAMETERS = [each.name for each in fields(Method) if each.name != "seed"]
 
 
 class GibbsMixture(ClustersMixin, BaseEstimator):

@@ -345,10 +345,8 @@ def _counted(
 
 
 def _table(counted: LabelPairs) -> Contingency:
-    (classes, of_classes), (clusters, of_clusters) = (
-        rank_numbers(counted.first),
-        rank_numbers(counted.second),
-    )
+    classes, of_classes = rank_numbers(counted.first)
+    clusters, of_clusters = rank_numbers(counted.second)
     shape = len(classes), len(clusters)
     return Contingency(
         csr_array((counted.counts, (of_classes, of_clusters)), shape=shape), classes, clusters

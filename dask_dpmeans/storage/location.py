@@ -98,12 +98,7 @@ class Location:
             return sorted(path.rpartition("/")[2] for path in found - {where.rstrip("/")})
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except (
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:  # as the file system connects
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # on connecting
             raise InputError(
                 f"{self.shown} cannot be reached with the storage options given: {error}"
             ) from error

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
@@ -210,13 +209,8 @@ class Lock:
         text = self._sign()
         if self.descriptor is not None:
             os.pwrite(self.descriptor, text.ljust(1024), 0)
-        elif self.location.remote:
-            fs, where = self.location.files()
-            fs.pipe_file(where, text)
-        else:  # readers see the last heartbeat or this one, never a part
-            written = Path(f"{self.location.url}.{uuid4().hex}.partial")
-            written.write_bytes(text)
-            written.replace(self.location.url)
+        else:
+            self.location.write(text)
 
     def _sign(self) -> bytes:
         """Return the next heartbeat."""

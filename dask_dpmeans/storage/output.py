@@ -34,7 +34,14 @@ from dask_dpmeans.storage.arrays import (
     write_table,
 )
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
-from dask_dpmeans.storage.location import PATTERN, AnyPlace, Location, locations_overlap, place_of
+from dask_dpmeans.storage.location import (
+    PATTERN,
+    AnyPlace,
+    Location,
+    check_options,
+    locations_overlap,
+    place_of,
+)
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
@@ -121,10 +128,7 @@ class Output:
     ) -> None:
         """Refuse to overwrite anything but an output of this kind with `force` or `resume`.
 
-        Raises
-        ------
-        InputError
-            Also for an output in or around one of the `inputs`, with `force` too.
+        An output in or around one of the `inputs` is refused with `force` too.
         """
         checks.switch("force", force)
         checks.switch("resume", resume)
@@ -178,14 +182,9 @@ class Output:
 
     @contextmanager
     def open(self, kind: str) -> Iterator["FinishedOutput"]:
-        """Open a finished output of some kind; malformed attributes met inside raise a clear error.
+        """Open a finished output of this kind, or raise `InputError`.
 
-        Raises
-        ------
-        InputError
-            There is no finished output of this kind.
-        CorruptStoreError
-            The attributes were not written by this package.
+        Attributes that were not written by this package raise `CorruptStoreError`, also inside.
         """
         attributes = attributes_of(self.location)
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
@@ -236,40 +235,15 @@ def _instead_of(output: Output, kind: str) -> str:
     return f"{with_article(there)} that has not finished: {way}"
 
 
-def removable(output: Output, names: Iterable[str]) -> bool:
-    """Return whether an output of this package is there.
-
-    Parameters
-    ----------
-    names : names of the arrays that outputs of its kind have
-
-    Raises
-    ------
-    InputError
-        Other files lie in it.
-    """
-    if output.kind() is None:
-        return False
-    _removable_files(output, names)
-    return True
-
-
 def remove(output: Output, names: Iterable[str]) -> None:
     """Remove the output that is there, if any: the mark by which it is known is removed last.
 
-    Parameters
-    ----------
-    names : names of the arrays that outputs of its kind have
-
-    Raises
-    ------
-    InputError
-        Other files lie in it; nothing was removed.
+    `names` are the arrays of its kind.  Nothing is removed if other files lie in it.
     """
     kind = output.kind()
     if kind is None:
         return
-    entries = _removable_files(output, names)
+    entries = removable_files(output, names)
     mark = {MARKER: {"format": FORMAT, "kind": kind}, "run": uuid4().hex, "removed": True}
     write_root(output / STEPS, mark, ())  # from here on no step counts
     output.unfinish()
@@ -282,13 +256,10 @@ def remove(output: Output, names: Iterable[str]) -> None:
     output.location.remove([MARK])
 
 
-def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
-    """Return all files of an output.
+def removable_files(output: Output, names: Iterable[str]) -> list[str]:
+    """Return all files of an output; raise `InputError` if others lie in it.
 
-    Raises
-    ------
-    InputError
-        One of them was not written by this package.
+    `names` are the arrays of its kind.
     """
     entries = list(output.location.entries())
     foreign = sorted(
@@ -346,10 +317,7 @@ class NewArrays:
     def write_digests(
         self, arrays: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
     ) -> None:
-        """Write the digests of all chunks of arrays over the rows.
-
-        Each task of a `Writer` returned digests, (chunk, array, byte).
-        """
+        """Write the digests of all chunks, (chunk, array, byte), as a `Writer` returned them."""
         with suppress(FileExistsError):  # of a fit that was resumed
             create_group(self.output / TABLES, {})
         found = np.concatenate(digests)
@@ -394,6 +362,16 @@ class FinishedOutput:
 
 
 @contextmanager
+def open_output(
+    place: AnyPlace, kind: str, storage_options: Mapping[str, Any] | None
+) -> Iterator[FinishedOutput]:
+    """Open a finished output at a path or URL, as `Output.open` does."""
+    check_options(storage_options, place)
+    with Output.at(place, storage_options).open(kind) as found:
+        yield found
+
+
+@contextmanager
 def new_output(
     out: AnyPlace,
     kind: str,
@@ -402,6 +380,7 @@ def new_output(
     *,
     force: bool,
     inputs: Sequence[Any] = (),
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[NewArrays]:
     """Make an output, whose arrays are written inside; readers see it when it is finished.
 
@@ -410,15 +389,12 @@ def new_output(
     kind : such as "tree"
     attributes : its description, as JSON holds it
     names : names of the arrays that outputs of this kind have
-    force : remove the output of this kind that is there
+    force : remove the output of this kind that is there; anything else there is refused
     inputs : data that the output may not lie in or around
-
-    Raises
-    ------
-    InputError
-        Anything else is there.
+    storage_options : options of fsspec for a URL
     """
-    output = Output.at(out)
+    check_options(storage_options, out)
+    output = Output.at(out, storage_options)
     with only_job(output.location) as job:
         output.check_target(kind, inputs, force=force)
         remove(output, names)

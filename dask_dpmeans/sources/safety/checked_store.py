@@ -10,7 +10,7 @@ import zarr
 from dask.utils import format_bytes
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
@@ -19,6 +19,7 @@ from dask_dpmeans.storage.arrays import (
     CONTENTS,
     MARKER,
     TABLES,
+    TransparentStore,
     VerifiedStore,
     attributes_of,
     read,
@@ -80,7 +81,7 @@ def _ask(place: Location) -> None:
             fs.cat_file(f"{where.rstrip('/')}/zarr.json")
 
 
-class CheckedStore(WrapperStore[Store]):
+class CheckedStore(TransparentStore):
     """Store in which a missing chunk is an error, as is an encoded chunk that is far too long.
 
     Zarr reads a missing chunk as the fill value.  Requests are retried if the store fails to answer.
@@ -94,23 +95,11 @@ class CheckedStore(WrapperStore[Store]):
     def _with_store(self, store: Store) -> "CheckedStore":
         return type(self)(store, self.chunk_bytes, fill_missing=self.fill_missing)
 
-    def __str__(self) -> str:
-        return str(self._store)
-
-    @property
-    def plain(self) -> Store:
-        """The store without checks."""
-        return getattr(self._store, "plain", self._store)
-
     def narrowed(self, start: int, stop: int) -> "CheckedStore":
         """Return the store for some chunks of an array over rows, with their digests only."""
         if not isinstance(self._store, VerifiedStore):
             return self
         return self._with_store(self._store.narrowed(start, stop))
-
-    async def getsize(self, key: str) -> int:
-        """Return the bytes of a key."""
-        return await self._store.getsize(key)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None

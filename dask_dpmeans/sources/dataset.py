@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,11 +22,15 @@ from dask_dpmeans.engine.plan import (
 )
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
-from dask_dpmeans.sources.executors.base import Executor, call_job
+from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+    from dask_dpmeans.sources.executors.threads import Threads
 
 PARTS = 8
 """Tasks of a fold of few shards, or up to twice as many; a cluster may have to copy the shard."""
@@ -59,7 +63,7 @@ class RowSource:
     plan: Plan
     shards: tuple[Any, ...]
     """Shards as the executor takes them."""
-    executor: Executor
+    executor: "DaskTasks | Threads"
     prepare: Prepare
     summary: Summary
     """Column statistics of the rows as kernels see them."""

@@ -18,7 +18,6 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
-from dask_dpmeans.sources.executors.base import Executor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats.csr import (
@@ -167,14 +166,8 @@ class Layout:
 
 def lay_out(
     arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute
-) -> tuple[Layout, Executor]:
-    """Open an input and plan the work on it, before any row is read.
-
-    Raises
-    ------
-    InputError
-        Options or metadata that tell that the input cannot be used.
-    """
+) -> tuple[Layout, DaskTasks | Threads]:
+    """Open an input and plan the work on it, before any row is read."""
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
     compute = compute.checked()
@@ -329,7 +322,7 @@ def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, 
     return client, cluster_resources(client, compute.worker_timeout)
 
 
-def _executor(layout: Layout, client: Client | None, compute: Compute) -> Executor:
+def _executor(layout: Layout, client: Client | None, compute: Compute) -> DaskTasks | Threads:
     threads = layout.resources.threads
     if client is None and not isinstance(layout.rows, da.Array):
         return Threads(threads, compute.on_pass)

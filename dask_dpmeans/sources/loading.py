@@ -12,7 +12,6 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.executors.base import Executor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.executors.threads import Threads
@@ -25,7 +24,7 @@ from dask_dpmeans.sources.safety.checked_store import narrow_array
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
 
-def shards_of(layout: Layout, executor: Executor) -> Sequence[Any]:
+def shards_of(layout: Layout, executor: DaskTasks | Threads) -> Sequence[Any]:
     """Return the rows cut into shards, as the executor takes them."""
     rows, bounds = layout.rows, layout.plan.shard_bounds()
     beside = layout.weights, layout.groups

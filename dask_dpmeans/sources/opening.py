@@ -367,7 +367,7 @@ def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
     if groups.dtype.kind not in "biu":
         raise InputError(
             f"{name} must be integers from 0 on, got {groups.dtype}: fill missing values, then "
-            f"number the {name}, for example with np.unique({name}, return_inverse=True)"
+            f"number the {name}, for example with np.unique({name}, return_inverse=True)[1]"
         )
     if groups.shape[0] != n_rows:
         counts = f"{n_rows:,} rows, but {groups.shape[0]:,} numbers"

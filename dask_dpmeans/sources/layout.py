@@ -191,7 +191,10 @@ def lay_out(
     most_rows = n if streams else max(1, whole.affordable_rows)
     blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
     layout = replace(whole, resident=resident, plan=Plan(n, height, blocks))
-    return layout, _executor(layout, client, compute)
+    if client is None and not isinstance(rows, da.Array):
+        return layout, Threads(resources.threads, compute.on_pass)
+    on_cluster = client, resources.threads, compute.worker_timeout, compute.on_pass
+    return layout, DaskTasks(*on_cluster)
 
 
 def column_statistics(
@@ -201,9 +204,7 @@ def column_statistics(
 ) -> tuple[Summary, Prepare]:
     """Return the summary of the rows as kernels see them, and how to prepare the rows.
 
-    `scale` is (d,), "std" or None.
-
-    It takes one pass, and a second one if both a scale and features are asked for.
+    `scale` is (d,), "std" or None.  A scale and features together take a second pass.
     """
     limit, features = limit_of(layout.stored_dtype), layout.prepare.features
     if layout.prepare.sparse:
@@ -248,10 +249,11 @@ def _open(
     """Open the rows, weights and groups."""
     checks.switch("fill_missing", columns.fill_missing)
     reading = columns.fill_missing, columns.storage_options
+    weights, groups = arrays.sample_weight, arrays.groups
     return (
         Opener("data", 2, *reading).open(arrays.data),
-        Opener("sample_weight", 1, *reading).open_optional(arrays.sample_weight),
-        Opener(arrays.groups_name, 1, *reading).open_optional(arrays.groups),
+        None if weights is None else Opener("sample_weight", 1, *reading).open(weights),
+        None if groups is None else Opener(arrays.groups_name, 1, *reading).open(groups),
     )
 
 
@@ -282,8 +284,8 @@ def _prepare_of(
 ) -> Prepare:
     """Return how rows are prepared, after a check of the columns."""
     d = rows.shape[1]
-    if columns.names is not None:
-        check_names(names, columns.names or None, "the run")
+    if columns.column_names is not None:
+        check_names(names, columns.column_names or None, "the run")
     if needs.stored_columns not in (None, d):
         raise InputError(f"data has {d} columns, the run was fitted on {needs.stored_columns}")
     chosen, dtype = _checked_columns(columns.columns, d), working_dtype(rows.dtype, "data")
@@ -322,13 +324,6 @@ def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, 
     return client, cluster_resources(client, compute.worker_timeout)
 
 
-def _executor(layout: Layout, client: Client | None, compute: Compute) -> DaskTasks | Threads:
-    threads = layout.resources.threads
-    if client is None and not isinstance(layout.rows, da.Array):
-        return Threads(threads, compute.on_pass)
-    return DaskTasks(client, threads, compute.worker_timeout, compute.on_pass)
-
-
 def _check_shapes(
     rows: RowArray, weights: RowArray | None, groups: RowArray | None, groups_name: str
 ) -> None:
@@ -360,7 +355,7 @@ def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] |
     return chosen
 
 
-def _stored_arrays(rows: RowArray) -> "dict[str, zarr.Array[Any]]":
+def _stored_arrays(rows: RowArray) -> dict[str, Any]:
     """Return the Zarr arrays that rows are read from, by their names in errors."""
     if isinstance(rows, StoredCsr):
         named = zip(PARTS, rows.arrays, strict=True)
@@ -372,27 +367,21 @@ def _stored_arrays(rows: RowArray) -> "dict[str, zarr.Array[Any]]":
 
 def _check_chunks(rows: RowArray, resources: Resources) -> None:
     """Refuse stored chunks that are too large for a thread's memory."""
+    kind, arrays = "chunks", _stored_arrays(rows)
     if isinstance(rows, ParquetRows):
-        _check_chunk("data", rows, "row groups", resources)
-        return
-    for name, array in _stored_arrays(rows).items():
-        _check_chunk(name, array, "chunks", resources)
-
-
-def _check_chunk(
-    name: str, array: "zarr.Array[Any] | ParquetRows", kind: str, resources: Resources
-) -> None:
-    height = min(int(array.chunks[0]), array.shape[0])
-    size = height * math.prod(array.shape[1:]) * array.dtype.itemsize
+        kind, arrays = "row groups", {"data": rows}
     most = CHUNK_SHARE * resources.thread_memory
-    if size > most:
+    for name, array in arrays.items():
+        height = min(int(array.chunks[0]), array.shape[0])
+        size = height * math.prod(array.shape[1:]) * array.dtype.itemsize
         across = f"{height:,} numbers, {size:,} bytes"
         if array.ndim == 2:
             across = f"{height:,} rows, {size:,} bytes across its columns"
-        raise InputError(
-            f"{name} is stored in {kind} of {across}: more than {most:,.0f}, a quarter of the "
-            f"{resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
-        )
+        if size > most:
+            raise InputError(
+                f"{name} is stored in {kind} of {across}: more than {most:,.0f}, a quarter of the "
+                f"{resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
+            )
 
 
 def _check_sparse(layout: Layout, columns: Columns, needs: Requirements) -> None:

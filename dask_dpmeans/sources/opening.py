@@ -78,24 +78,12 @@ class Opener:
     """Options of fsspec for URLs."""
 
     def open(self, data: object) -> RowArray:
-        """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read.
-
-        Raises
-        ------
-        InputError
-            Data that are no array of numbers, or have another number of dimensions.
-        """
+        """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read."""
         opened = self._array(data)
         if opened.ndim != self.dimensions:
             wanted = f"{self.dimensions} dimension{'s'[: self.dimensions - 1]}"
             raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}")
         return opened
-
-    def open_optional(self, data: object) -> RowArray | None:
-        """Return the data, (n, d) or (n,), as an array, or None for None."""
-        if data is None:
-            return None
-        return self.open(data)
 
     def _array(self, data: object) -> RowArray:
         if isinstance(data, OpenedPath):
@@ -221,11 +209,8 @@ def _reason(place: Location, error: Exception) -> str:
 def unwrap(data: object, name: str) -> Any:
     """Return the Dask array inside an array of xarray; other data as they are.
 
-    Raises
-    ------
-    InputError
-        A `numpy.matrix`, or an array in a store that this package cannot read in parts, such as an
-        array of h5py: NumPy would silently read all of it.
+    A `numpy.matrix` is refused, and an array in a store that this package cannot read in parts,
+    such as an array of h5py: NumPy would silently read all of it.
     """
     checks.no_matrix(name, data)
     if type(data).__module__.startswith("xarray."):
@@ -263,13 +248,7 @@ def known_chunks(array: da.Array) -> da.Array:
 
 
 def numeric_table(table: Any, name: str) -> Any:
-    """Return a Dask table as numbers of one type; nullable columns and booleans are converted.
-
-    Raises
-    ------
-    InputError
-        A column that holds no numbers.
-    """
+    """Return a Dask table as numbers of one type; nullable columns and booleans are converted."""
     if table.ndim == 1:
         return table
     kinds = [_number_type(kind) for kind in table.dtypes]
@@ -346,12 +325,12 @@ def in_memory(rows: object) -> bool:
     return isinstance(rows, np.ndarray) or issparse(rows)
 
 
-def lazy_array(array: RowArray) -> da.Array:
-    """Return an array, (n, ...), as a Dask array, in its own chunks or runs of rows."""
+def lazy_array(array: RowArray, chunks: Any = "auto") -> da.Array:
+    """Return an array, (n, ...), as a Dask array; CSR rows in runs of rows."""
     if isinstance(array, da.Array):
         return array
     if stored_values(array) is None:
-        return da.from_array(array)
+        return da.from_array(array, chunks=chunks)
     return lazy_csr(array, read_rows(array))
 
 

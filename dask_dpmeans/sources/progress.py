@@ -48,17 +48,13 @@ class Wanted:
     def __init__(self) -> None:
         self._abandoned = Event()
 
-    def abandon(self) -> None:
-        """Let the running threads end."""
-        self._abandoned.set()
-
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Abandon the threads if an error or Ctrl-C leaves this context."""
         try:
             yield
         except BaseException:
-            self.abandon()
+            self._abandoned.set()
             raise
 
     def __call__(self) -> None:

@@ -138,21 +138,21 @@ class DaskTasks:
             tasks = []
             for number, job in enumerate(jobs):
                 node = delayed(job, name=keys("job", number), traverse=False)
-                told = self._check(count), self._report(count, number)
+                told = self._told(count, number)
                 tasks.append(call(node, given, *told, dask_key_name=keys("run", number)))
             return self._compute(tasks, count)
 
-    def _check(self, count: Count) -> Literal:
-        """Return the function that ends a task whose answer is not wanted any more."""
-        return Literal(count.wanted if self.client is None else check_wanted)
+    def _told(self, count: Count, number: int) -> tuple[Literal, Literal | None]:
+        """Return the functions that end a task whose answer is not wanted, and that report its end.
 
-    def _report(self, count: Count, number: int) -> Literal | None:
-        """Return the function by which a task reports its end; None if there is no observer."""
-        if count.on_pass is None:
-            return None
-        if self.client is None:
-            return Literal(partial(count.say, number))
-        return Literal(TaskReport(topic_of(self.client), count.token, number))
+        The second is None if there is no observer.
+        """
+        check: Callable[[], None] = count.wanted
+        report: Callable[..., None] = partial(count.say, number)
+        if self.client is not None:
+            check = check_wanted
+            report = TaskReport(topic_of(self.client), count.token, number)
+        return Literal(check), None if count.on_pass is None else Literal(report)
 
     def _graph(
         self, job: Any, pieces: Pieces, keys: Keys, count: Count
@@ -180,8 +180,7 @@ class DaskTasks:
         """Return the task of one piece."""
         shard, blocks = piece
         key = keys("shard", number, *shard_bounds(shard))
-        told = self._check(count), self._report(count, number)
-        bounds = blocks.start, blocks.stop
+        told, bounds = self._told(count, number), (blocks.start, blocks.stop)
         return delayed(_apply, pure=False)(job, shard, bounds, *told, *carried, dask_key_name=key)
 
     def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
@@ -216,13 +215,7 @@ class DaskTasks:
             raise
 
     def _wait(self, client: Client, futures: Sequence["Future[Any]"], count: Count) -> None:
-        """Wait until all tasks are done or one has failed.
-
-        Raises
-        ------
-        ClusterLostError
-            There has been no worker for `worker_timeout` seconds.
-        """
+        """Wait until all tasks are done or one has failed, or until no worker has come in time."""
         seen = monotonic()
         while any(future.status == "pending" for future in futures):
             with client.as_current(), suppress(TimeoutError):

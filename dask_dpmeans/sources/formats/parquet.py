@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from dask.utils import natural_sort_key
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
@@ -87,16 +88,14 @@ class ParquetRows:
                 f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove "
                 "or replace such rows first"
             )
-        if types.is_integer(values.type) and self.dtype.kind == "f":
-            numbers = values.to_numpy()
-            beyond = (numbers > EXACT) | (numbers < -EXACT)
-            if beyond.any():
-                row = int(np.argmax(beyond))
-                raise InputError(
-                    f"data holds the integer {numbers[row]} at row {start + row:,}, column {name!r} of "
-                    f"{self.store_path}: beyond 2**53 float64 cannot tell integers apart; subtract "
-                    "an offset, divide, or leave the column out"
-                )
+        beyond = _is_inexact(values) if self.dtype.kind == "f" else np.False_
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            raise InputError(
+                f"data holds the integer {values.to_numpy()[row]} at row {start + row:,}, column "
+                f"{name!r} of {self.store_path}: beyond 2**53 float64 cannot tell integers apart; "
+                "subtract an offset, divide, or leave the column out"
+            )
 
 
 def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
@@ -118,34 +117,20 @@ def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
 def path_of(data: str) -> str:
     """Return a path or URL without the columns that it names."""
     table = parquet_table(data)
-    if table is None:
-        return data
-    return table[0]
+    return data if table is None else table[0]
 
 
 def _is_table(path: str) -> bool:
     if path.rstrip("/").endswith(SUFFIXES):
         return True
-    return "://" not in path and any(file.suffix in SUFFIXES for file in _entries(path))
-
-
-def _entries(path: str) -> Iterator[Path]:
-    """Return the entries of a folder; none of anything else."""
-    if os.path.isdir(path):
-        return Path(path).iterdir()
-    return iter(())
+    folder = "://" not in path and os.path.isdir(path)
+    return folder and any(file.suffix in SUFFIXES for file in Path(path).iterdir())
 
 
 def open_parquet(
     place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int
 ) -> ParquetRows:
-    """Open the columns of a table, by default all but its index, after a check of the metadata.
-
-    Raises
-    ------
-    InputError
-        A file or column is missing, or holds no numbers.
-    """
+    """Open the columns of a table, by default all but its index, after a check of the metadata."""
     path = place.shown
     if not AVAILABLE:
         needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
@@ -286,12 +271,17 @@ def _flawed(group: Any) -> Iterator[str]:
 
 def _is_usable(values: Any) -> bool:
     """Return whether all values of a column can be used."""
-    if values.null_count:
+    if values.null_count or _is_inexact(values).any():
         return False
+    return bool(np.isfinite(values.to_numpy()).all())
+
+
+def _is_inexact(values: Any) -> npt.NDArray[np.bool_]:
+    """Return which integers of a column, (n,), float64 does not represent; none of others."""
+    if not types.is_integer(values.type):
+        return np.zeros(0, np.bool_)
     numbers = values.to_numpy()
-    if types.is_integer(values.type):
-        return not ((numbers > EXACT) | (numbers < -EXACT)).any()
-    return bool(np.isfinite(numbers).all())
+    return (numbers > EXACT) | (numbers < -EXACT)
 
 
 def _row_groups(

@@ -20,14 +20,7 @@ from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStati
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
-from dask_dpmeans.sources.formats.csr import (
-    PARTS,
-    StoredCsr,
-    csr_row_bytes,
-    dask_values,
-    is_csr_dask,
-    stored_values,
-)
+from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.opening import (
@@ -108,7 +101,7 @@ class Layout:
         """Bytes of a decoded row; the mean for CSR rows."""
         if self.n_values is None:
             return self.stored_columns * self.stored_dtype.itemsize
-        return csr_row_bytes(self.rows.shape, self.n_values, self.stored_dtype)
+        return csr.csr_row_bytes(self.rows.shape, self.n_values, self.stored_dtype)
 
     @property
     def shard_bytes(self) -> int:
@@ -273,10 +266,10 @@ def _of_one_kind(
 def _count_values(rows: RowArray, client: Client | None) -> int | None:
     """Return how many values CSR rows hold; None for dense rows."""
     if isinstance(rows, da.Array):
-        if is_csr_dask(rows):
-            return dask_values(rows, client)
+        if csr.is_csr_dask(rows):
+            return csr.dask_values(rows, client)
         return None
-    return stored_values(rows)
+    return csr.stored_values(rows)
 
 
 def _prepare_of(
@@ -357,8 +350,8 @@ def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] |
 
 def _stored_arrays(rows: RowArray) -> dict[str, Any]:
     """Return the Zarr arrays that rows are read from, by their names in errors."""
-    if isinstance(rows, StoredCsr):
-        named = zip(PARTS, rows.arrays, strict=True)
+    if isinstance(rows, csr.StoredCsr):
+        named = zip(csr.PARTS, rows.arrays, strict=True)
         return {f"data: {rows.store_path}/{part}": array for part, array in named}
     if isinstance(rows, zarr.Array):
         return {"data": rows}
@@ -380,7 +373,8 @@ def _check_chunks(rows: RowArray, resources: Resources) -> None:
         if size > most:
             raise InputError(
                 f"{name} is stored in {kind} of {across}: more than {most:,.0f}, a quarter of the "
-                f"{resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
+                f"{resources.thread_memory:,} bytes that a thread has; rechunk it, or give more "
+                "memory"
             )
 
 

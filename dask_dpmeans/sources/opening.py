@@ -14,14 +14,8 @@ from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
-from dask_dpmeans.sources.formats.csr import (
-    StoredCsr,
-    dask_csr,
-    from_scipy,
-    is_csr_dask,
-    lazy_csr,
-    stored_values,
-)
+from dask_dpmeans.sources.formats import csr
+from dask_dpmeans.sources.formats.csr import StoredCsr
 from dask_dpmeans.sources.formats.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
@@ -102,8 +96,8 @@ class Opener:
             return table_rows(data, self.name)
         if isinstance(data, da.Array):
             known = known_chunks(data)
-            if is_csr_dask(data) and self.dimensions == 2:
-                return dask_csr(known)
+            if csr.is_csr_dask(data) and self.dimensions == 2:
+                return csr.dask_csr(known)
             return known
         if isinstance(data, zarr.Group):
             return self._group(data, None, data.__getitem__)
@@ -123,7 +117,7 @@ class Opener:
         if data.ndim != 2:
             raise InputError(f"{self.name} must have 2 dimensions, got shape {data.shape}")
         working_dtype(data.dtype, self.name)
-        return from_scipy(data, self.name)
+        return csr.from_scipy(data, self.name)
 
     def _at(self, place: Location) -> RowArray:
         """Open a path or URL: a Zarr array or group, a file, or columns of a table."""
@@ -329,9 +323,9 @@ def lazy_array(array: RowArray, chunks: Any = "auto") -> da.Array:
     """Return an array, (n, ...), as a Dask array; CSR rows in runs of rows."""
     if isinstance(array, da.Array):
         return array
-    if stored_values(array) is None:
+    if csr.stored_values(array) is None:
         return da.from_array(array, chunks=chunks)
-    return lazy_csr(array, read_rows(array))
+    return csr.lazy_csr(array, read_rows(array))
 
 
 def open_groups(groups: object, n_rows: int) -> RowArray:

@@ -83,15 +83,16 @@ class Compute(FromOptions):
     """Threads or cluster that do the work, and the observer of its progress."""
 
     client: Client | None = None
-    """The cluster; None for the current client, or for this process."""
+    """The cluster; None for the current client, or for this process if `threads` or `memory_limit`
+    is given or the data is in its memory."""
     threads: int | None = None
-    """Threads of this process."""
+    """Threads of this process; None for all that it may use."""
     memory_limit: int | None = None
     """Bytes that this process may use."""
     worker_timeout: float = WORKER_TIMEOUT
     """Seconds to wait for a worker whenever the cluster has none."""
     on_pass: OnPass | None = field(default=None, compare=False)
-    """Called while a pass runs."""
+    """Called at the beginning and end of each pass, and up to four times a second in between."""
 
     @property
     def local(self) -> bool:
@@ -129,11 +130,12 @@ class Columns(FromOptions):
     column_names: Sequence[str] | None = None
     """Names of the columns in the fit; empty if they had none, None if they are not compared."""
     fill_missing: bool = False
-    """Whether a chunk that is not in a Zarr store holds the fill value."""
+    """Whether a chunk that is not in a Zarr store holds the fill value; else it may have been lost,
+    and is an error."""
     storage_options: Mapping[str, Any] | None = None
     """Options of fsspec for URLs."""
     block_rows: int | None = None
-    """Rows of a block, a power of two; None for the usual number."""
+    """Rows of a block, a power of two, for tests: blocks are part of the answer."""
 
 
 @dataclass(frozen=True)

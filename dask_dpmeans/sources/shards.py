@@ -13,13 +13,7 @@ from dask_dpmeans.engine.in_memory import go_on
 from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, ReusableReduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
-from dask_dpmeans.sources.formats.csr import (
-    dense_rows,
-    float_rows,
-    part_of,
-    row_bytes_of,
-    stored_values,
-)
+from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Answer = TypeVar("Answer")
@@ -71,11 +65,11 @@ class Prepare:
         from another worker may be unaligned, and NumPy sums such arrays in another order.
         """
         if self.sparse:
-            return float_rows(raw)
+            return csr.float_rows(raw)
         if self.columns is not None:
             raw = raw[:, list(self.columns)]
         if issparse(raw):
-            raw = dense_rows(raw, self.dtype, scratch)
+            raw = csr.dense_rows(raw, self.dtype, scratch)
         if self.scale is not None:
             scaled = scratch.array("scaled", raw.shape, np.float64)
             raw = np.divide(raw, self.scale, out=scaled)
@@ -159,7 +153,7 @@ class StoredShard:
 
     def load(self) -> Shard:
         """Return the rows in memory."""
-        if stored_values(self.data) is not None:
+        if csr.stored_values(self.data) is not None:
             return Shard(self.start, *self.read(self.start, self.stop))
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
         for start, stop in self._bounds(self.start, self.stop):
@@ -230,7 +224,7 @@ def _block(
 def _part(piece: Piece, part: slice) -> Piece:
     rows, weights, groups = piece
     return (
-        part_of(rows, part.start, part.stop),
+        csr.part_of(rows, part.start, part.stop),
         None if weights is None else weights[part],
         None if groups is None else groups[part],
     )
@@ -247,7 +241,7 @@ def piece_rows(data: RowArray) -> int:
     """Return how many rows of (n, ...) data are best read together: a small shard or a chunk."""
     grids = getattr(data, "shards", None), getattr(data, "chunks", None)
     heights = [int(grid[0]) for grid in grids if grid and isinstance(grid[0], int)]
-    row_bytes = row_bytes_of(data)
+    row_bytes = csr.row_bytes_of(data)
     small = [height for height in heights if height * row_bytes <= PIECE_BYTES]
     if small:
         return max(small)
@@ -257,7 +251,7 @@ def piece_rows(data: RowArray) -> int:
 def read_rows(data: RowArray) -> int:
     """Return how many rows of (n, ...) data are read at a time."""
     unit = piece_rows(data)
-    return max(1, min(PIECE_BYTES // (row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
+    return max(1, min(PIECE_BYTES // (csr.row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
 
 
 def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:

@@ -48,12 +48,9 @@ Digests = npt.NDArray[np.uint8]
 
 
 def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
-    """Write the signed metadata of a group, in one write.
+    """Write the signed metadata of a group that does not exist yet, in one write.
 
-    Raises
-    ------
-    FileExistsError
-        The group exists.  With `anew` a remote store checks and writes in one operation.
+    With `anew` a remote store checks that it does not, and writes, in one operation.
     """
     attributes = sign_attributes(attributes)
     if anew and place.remote:
@@ -139,14 +136,9 @@ def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, An
 
 
 def attributes_of(place: Place) -> dict[str, Any]:
-    """Return the attributes of a group; none if there is no group.
+    """Return the attributes of a group, checked if this package wrote them; none without a group.
 
-    Raises
-    ------
-    CorruptStoreError
-        They were written by this package, and do not match their digest.
-    OSError
-        The store does not answer.
+    A store that does not answer is an `OSError`.
     """
     try:
         attributes = dict(zarr.open_group(_store_of(place), mode="r", zarr_format=3).attrs)

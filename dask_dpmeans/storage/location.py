@@ -173,12 +173,8 @@ class Location:
         """Write one file that does not exist yet.
 
         If two writers try at once, one succeeds on stores with conditional writes: S3 and
-        compatible stores, Google Cloud Storage, Azure, and local disks.
-
-        Raises
-        ------
-        FileExistsError
-            The file exists.
+        compatible stores, Google Cloud Storage, Azure, and local disks.  The other one gets a
+        `FileExistsError`.
         """
         if not self.remote:
             with open(self.url, "xb") as file:

@@ -35,13 +35,7 @@ LEASE = 20.0
 
 @contextmanager
 def only_job(place: AnyPlace) -> Iterator["Lock"]:
-    """Hold the lock of the output at a place.
-
-    Raises
-    ------
-    InputError
-        Another job holds it.
-    """
+    """Hold the lock of the output at a place, or raise `InputError` if another job holds it."""
     output = Location.at(place)
     made = not output.remote and not os.path.isdir(output.url)
     if made:

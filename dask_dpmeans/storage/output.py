@@ -19,20 +19,8 @@ import zarr
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.storage.arrays import (
-    CONTENTS,
-    MARKER,
-    TABLES,
-    Digests,
-    attributes_of,
-    create,
-    create_group,
-    read,
-    verified_array,
-    write,
-    write_root,
-    write_table,
-)
+from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, Digests
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
 from dask_dpmeans.storage.location import (
     PATTERN,
@@ -88,7 +76,7 @@ class Output:
 
     def finished(self) -> bool:
         """Return whether a finished output of this package is there."""
-        return "kind" in attributes_of(self.location).get(MARKER, {})
+        return "kind" in arrays.attributes_of(self.location).get(MARKER, {})
 
     def begun(self) -> bool:
         """Return whether an output was begun there and is not in part removed."""
@@ -110,14 +98,14 @@ class Output:
 
     def _mark(self) -> dict[str, Any] | None:
         """Return the attributes that mark an output while it is made or removed."""
-        attributes = attributes_of(self / STEPS)
+        attributes = arrays.attributes_of(self / STEPS)
         # Formats up to 6 had no "run".  A finished output that a user named "steps" has neither attribute.
         marked = MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
         return attributes if marked else None
 
     def kind(self) -> str | None:
         """Return the kind of the output there, begun or partly removed: "run", "path", ..."""
-        attributes = attributes_of(self.location) if self.finished() else self._mark()
+        attributes = arrays.attributes_of(self.location) if self.finished() else self._mark()
         if attributes is None:
             return None
         with malformed_as_corrupt(self.location, "output"):
@@ -156,22 +144,21 @@ class Output:
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
         """Begin an output: write its mark, with the attributes that describe it."""
-        create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
+        arrays.create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
 
     def request(self) -> Manifest:
         """Return the request that `begin` was given."""
-        attributes = checked_attributes(attributes_of(self / STEPS), self.path)
+        attributes = checked_attributes(arrays.attributes_of(self / STEPS), self.path)
         with malformed_as_corrupt(self / STEPS):
             return Manifest.from_json(attributes)
 
-    def finish_with(self, arrays: "NewArrays", attributes: Mapping[str, Any]) -> None:
+    def finish_with(self, written: "NewArrays", attributes: Mapping[str, Any]) -> None:
         """Write the metadata of the root, which finishes the output.
 
         The mark is removed, except of runs.
         """
-        write_root(
-            self.location, {MARKER: dict(attributes), CONTENTS: arrays.contents}, arrays.names
-        )
+        root = {MARKER: dict(attributes), CONTENTS: written.contents}
+        arrays.write_root(self.location, root, written.names)
         if attributes["kind"] != "run":
             self.steps.remove_checkpoints()
             self.location.remove([MARK])
@@ -186,7 +173,7 @@ class Output:
 
         Attributes that were not written by this package raise `CorruptStoreError`, also inside.
         """
-        attributes = attributes_of(self.location)
+        attributes = arrays.attributes_of(self.location)
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
         with malformed_as_corrupt(self.location, kind):
@@ -245,7 +232,7 @@ def remove(output: Output, names: Iterable[str]) -> None:
         return
     entries = removable_files(output, names)
     mark = {MARKER: {"format": FORMAT, "kind": kind}, "run": uuid4().hex, "removed": True}
-    write_root(output / STEPS, mark, ())  # from here on no step counts
+    arrays.write_root(output / STEPS, mark, ())  # from here on no step counts
     output.unfinish()
     output.location.remove(_without_mark(entries))
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
@@ -262,9 +249,8 @@ def removable_files(output: Output, names: Iterable[str]) -> list[str]:
     `names` are the arrays of its kind.
     """
     entries = list(output.location.entries())
-    foreign = sorted(
-        {top_or_path(entry, names) for entry in entries if not is_written(entry, names)}
-    )
+    others = [entry for entry in entries if not is_written(entry, names)]
+    foreign = sorted({top_or_path(entry, names) for entry in others})
     if not foreign:
         return entries
     more = ""
@@ -301,7 +287,7 @@ class NewArrays:
 
     def write(self, name: str, values: npt.NDArray[Any], dimensions: tuple[str, ...]) -> None:
         """Write a small array, (...)."""
-        self.contents[name] = write(self.output / name, values, dimensions)
+        self.contents[name] = arrays.write(self.output / name, values, dimensions)
 
     def create_rows(
         self,
@@ -312,19 +298,18 @@ class NewArrays:
         dimensions: tuple[str, ...] = ("row",),
     ) -> "zarr.Array[Any]":
         """Create an array over the rows, (*shape), in chunks that tasks write whole."""
-        return create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
+        return arrays.create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
 
     def write_digests(
-        self, arrays: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
+        self, over_rows: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
     ) -> None:
         """Write the digests of all chunks, (chunk, array, byte), as a `Writer` returned them."""
         with suppress(FileExistsError):  # of a fit that was resumed
-            create_group(self.output / TABLES, {})
+            arrays.create_group(self.output / TABLES, {})
         found = np.concatenate(digests)
-        for number, (name, array) in enumerate(arrays.items()):
-            content = write_table(
-                self.output.location, name, array, np.ascontiguousarray(found[:, number])
-            )
+        for number, (name, array) in enumerate(over_rows.items()):
+            table = np.ascontiguousarray(found[:, number])
+            content = arrays.write_table(self.output.location, name, array, table)
             self.contents[f"{TABLES}/{name}"] = content
 
 
@@ -340,12 +325,12 @@ class FinishedOutput:
 
     def read(self, name: str) -> npt.NDArray[Any]:
         """Return a small array, (...)."""
-        return read(self.location / name, self.contents[name])[0]
+        return arrays.read(self.location / name, self.contents[name])[0]
 
     def verified_array(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
         """Return an array over the rows, (n, ...), whose chunks are compared with their digests."""
         table = f"{TABLES}/{name}"
-        return verified_array(array, self.location / table, self.contents[table])
+        return arrays.verified_array(array, self.location / table, self.contents[table])
 
     def read_equally_long(
         self, names: Sequence[str], length: int | None = None
@@ -400,10 +385,10 @@ def new_output(
         remove(output, names)
         described = {"format": FORMAT, "kind": kind, **attributes}
         output.begin(described)
-        arrays = NewArrays(output)
-        yield arrays
+        written = NewArrays(output)
+        yield written
         job.check()
-        output.finish_with(arrays, described)
+        output.finish_with(written, described)
 
 
 def with_article(kind: str | None) -> str:

@@ -30,13 +30,7 @@ def is_csr_group(group: zarr.Group) -> bool:
 def open_csr(
     group: zarr.Group, path: str, name: str, member: Callable[[str], object], fill_missing: bool
 ) -> StoredCsr:
-    """Open the CSR rows in a Zarr group; `member` opens its arrays.
-
-    Raises
-    ------
-    InputError
-        An array is missing, or the metadata tell that it cannot be used.
-    """
+    """Open the CSR rows in a Zarr group; `member` opens its arrays."""
     if group.attrs.get("encoding-type") == "csc_matrix":
         raise InputError(
             f"{name}: {path} is a csc_matrix, which is stored column by column: write it as a csr_matrix, row by row"

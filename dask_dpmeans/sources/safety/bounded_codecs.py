@@ -182,13 +182,7 @@ def _bounded_codec(codec: object) -> object:
 
 
 def unpack_stream(name: str, settings: Mapping[str, Any], packed: Any, most: int) -> bytes:
-    """Unpack one stream of a codec in `STREAMS`, or several in a row.
-
-    Raises
-    ------
-    TooLargeError
-        They unpack to more than `most` bytes and a little.
-    """
+    """Unpack one stream of a codec in `STREAMS`, or several in a row, to about `most` bytes."""
     rest, parts, left = bytes(packed), [], most + SLACK
     while rest:
         stream = STREAMS[name](settings)

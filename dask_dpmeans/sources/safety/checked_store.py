@@ -15,17 +15,8 @@ from zarr.storage import FsspecStore, LocalStore, StorePath
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
-from dask_dpmeans.storage.arrays import (
-    CONTENTS,
-    MARKER,
-    TABLES,
-    TransparentStore,
-    VerifiedStore,
-    attributes_of,
-    read,
-    through,
-    verified_array,
-)
+from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, TransparentStore, VerifiedStore
 from dask_dpmeans.storage.location import Location
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)
@@ -144,14 +135,7 @@ def checked_array(
 ) -> "zarr.Array[Any]":
     """Return an array, (...), whose chunks are checked as they are read.
 
-    Chunks of an output of this package are compared with their digests.
-
-    Raises
-    ------
-    InputError
-        The metadata tell that the array cannot be read, or the output is not finished.
-    CorruptStoreError
-        A small array of an output differs from its digest.
+    Arrays and chunks of an output of this package are compared with their digests.
     """
     codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
     if codecs & RUNS_CODE:
@@ -177,7 +161,7 @@ def narrow_array(array: "zarr.Array[Any]", start: int, stop: int) -> "zarr.Array
     store, height = array.store, array.chunks[0]
     if not isinstance(store, CheckedStore):
         return array
-    return through(array, store.narrowed(start // height, -(-stop // height)))
+    return arrays.through(array, store.narrowed(start // height, -(-stop // height)))
 
 
 def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
@@ -193,17 +177,17 @@ def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
         return array
     contents = attributes.get(CONTENTS, {})  # empty if another version wrote it
     if member in contents:
-        read(group / member, contents[member])
+        arrays.read(group / member, contents[member])
     table = f"{TABLES}/{member}"
     if table in contents:
-        return verified_array(array, group / table, contents[table])
+        return arrays.verified_array(array, group / table, contents[table])
     return array
 
 
 def _attributes(group: StorePath) -> dict[str, Any]:
     """Return the attributes of the group around an array; none if it cannot be read."""
     try:
-        return attributes_of(StorePath(CheckedStore(group.store, 0), group.path))
+        return arrays.attributes_of(StorePath(CheckedStore(group.store, 0), group.path))
     except FINAL:
         return {}
     except OSError as error:

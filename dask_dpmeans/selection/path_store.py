@@ -10,9 +10,9 @@ from dask_dpmeans import checks
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.selection.fit_checkpoint import ENDS, FIGURES, PATH_ARRAYS, locked_checkpoint
 from dask_dpmeans.selection.path import PathOptions, PenaltyPath, find_path, warn_if_crowded
-from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.manifest import FORMAT
-from dask_dpmeans.storage.output import NewArrays, Output, new_output, open_output
+from dask_dpmeans.storage.output import NewArrays, new_output, open_output
 
 ATTRIBUTES = ("search", "full", "rows_used", "crowded", "random_state", "asked")
 """Fields of a `PenaltyPath` that are stored as attributes."""
@@ -42,11 +42,9 @@ def stored_path(
     PenaltyPath
     """
     inputs = [X, options.get("sample_weight")]
-    Output.at(out).check_target("path", inputs, force=force, resume=resume)
-    with locked_checkpoint(out, "path", inputs, resume=resume, force=force) as kept:
+    place, force = Location.at(out), checks.switch("force", force)
+    with locked_checkpoint(place, "path", inputs, resume=resume, force=force) as kept:
         assert kept is not None
-        # Again: another job may have finished meanwhile.
-        kept.store.check_target("path", inputs, force=force, resume=resume)
         path = find_path(kept, X, penalties, options)
         new = NewArrays(kept.store)
         _write_arrays(new, path)

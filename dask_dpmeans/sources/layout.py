@@ -164,16 +164,17 @@ def lay_out(
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
     compute = compute.checked()
-    opened, weights, groups = _open(arrays, columns)
-    rows, weights, groups = _of_one_kind(opened, weights, groups)
-    _check_shapes(rows, weights, groups, arrays.groups_name)
-    n = rows.shape[0]
-    names = names_of(opened) if isinstance(opened, ParquetRows) else names_of(arrays.data)
+    opened = _open(arrays, columns)
+    given = _of_one_kind(opened)
+    _check_shapes(given)
+    rows, n = given.data, given.data.shape[0]
+    names = names_of(opened.data if isinstance(opened.data, ParquetRows) else arrays.data)
     prepare = _prepare_of(rows, columns, needs, names)
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)
-    n_values = _count_values(opened, client)
-    whole = Layout(rows, weights, groups, prepare, Plan(n, 1, 1), resources, False, n_values, names)
+    n_values, plan = _count_values(opened.data, client), Plan(n, 1, 1)
+    beside = given.sample_weight, given.groups
+    whole = Layout(rows, *beside, prepare, plan, resources, False, n_values, names)
     height = columns.block_rows or _block_height(whole)
     if needs.sparse:
         _check_sparse(whole, columns, needs)
@@ -186,8 +187,7 @@ def lay_out(
     layout = replace(whole, resident=resident, plan=Plan(n, height, blocks))
     if client is None and not isinstance(rows, da.Array):
         return layout, Threads(resources.threads, compute.on_pass)
-    on_cluster = client, resources.threads, compute.worker_timeout, compute.on_pass
-    return layout, DaskTasks(*on_cluster)
+    return layout, DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)
 
 
 def column_statistics(
@@ -236,31 +236,28 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     return divisors
 
 
-def _open(
-    arrays: InputArrays, columns: Columns
-) -> tuple[RowArray, RowArray | None, RowArray | None]:
+def _open(arrays: InputArrays, columns: Columns) -> InputArrays:
     """Open the rows, weights and groups."""
     checks.switch("fill_missing", columns.fill_missing)
-    reading = columns.fill_missing, columns.storage_options
-    weights, groups = arrays.sample_weight, arrays.groups
-    return (
-        Opener("data", 2, *reading).open(arrays.data),
-        None if weights is None else Opener("sample_weight", 1, *reading).open(weights),
-        None if groups is None else Opener(arrays.groups_name, 1, *reading).open(groups),
-    )
+
+    def opened(name: str, dimensions: int, data: object) -> RowArray | None:
+        opener = Opener(name, dimensions, columns.fill_missing, columns.storage_options)
+        return None if data is None else opener.open(data)
+
+    rows, weights = opened("data", 2, arrays.data), opened("sample_weight", 1, arrays.sample_weight)
+    groups = opened(arrays.groups_name, 1, arrays.groups)
+    return replace(arrays, data=rows, sample_weight=weights, groups=groups)
 
 
-def _of_one_kind(
-    rows: RowArray, *beside: RowArray | None
-) -> tuple[RowArray, RowArray | None, RowArray | None]:
+def _of_one_kind(opened: InputArrays) -> InputArrays:
     """Return rows, weights and groups as arrays that are cut alike: all of Dask, or none."""
-    weights, groups = beside
-    if any(isinstance(array, da.Array) for array in (rows, weights, groups)):
-        weights, groups = (each if each is None else lazy_array(each) for each in beside)
-        return lazy_array(rows), weights, groups
-    if in_memory(rows):
-        weights, groups = (each if each is None else np.asarray(each[:]) for each in beside)
-    return rows, weights, groups
+    rows, beside = opened.data, [opened.sample_weight, opened.groups]
+    if any(isinstance(array, da.Array) for array in (rows, *beside)):
+        rows = lazy_array(rows)
+        beside = [each if each is None else lazy_array(each) for each in beside]
+    elif in_memory(rows):
+        beside = [each if each is None else np.asarray(each[:]) for each in beside]
+    return replace(opened, data=rows, sample_weight=beside[0], groups=beside[1])
 
 
 def _count_values(rows: RowArray, client: Client | None) -> int | None:
@@ -317,21 +314,18 @@ def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, 
     return client, cluster_resources(client, compute.worker_timeout)
 
 
-def _check_shapes(
-    rows: RowArray, weights: RowArray | None, groups: RowArray | None, groups_name: str
-) -> None:
-    n, d = rows.shape
-    if n < 1:
-        raise InputError(NO_ROWS.format("sample", rows.shape))
-    if d < 1:
-        raise InputError(NO_ROWS.format("feature", rows.shape))
+def _check_shapes(given: InputArrays) -> None:
+    (n, d), weights = given.data.shape, given.sample_weight
+    if n < 1 or d < 1:
+        missing = "sample" if n < 1 else "feature"
+        raise InputError(NO_ROWS.format(missing, given.data.shape))
     if weights is not None:
         working_dtype(weights.dtype, "sample_weight")
         counts = f"{n:,} rows, but {weights.shape[0]:,} weights"
         if weights.shape[0] != n:
             raise InputError(f"sample_weight must hold one weight a row: {counts}")
-    if groups is not None:
-        check_groups(groups, groups_name, n)
+    if given.groups is not None:
+        check_groups(given.groups, given.groups_name, n)
 
 
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:

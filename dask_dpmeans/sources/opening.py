@@ -16,7 +16,13 @@ from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.csr import StoredCsr
-from dask_dpmeans.sources.formats.csr_files import is_csr_group, open_csr, open_mtx, open_npz
+from dask_dpmeans.sources.formats.csr_files import (
+    is_csr_group,
+    open_csr,
+    open_mtx,
+    open_npz,
+    reading_as,
+)
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
 from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
@@ -126,7 +132,9 @@ class Opener:
             way = "copy it there, or write it to a Zarr array"
             raise InputError(f"{name}: {path} must be on a local disk: {way}")
         if path.endswith(".npy"):
-            return _open_npy(path, name)
+            with reading_as("a .npy file", path, name):
+                mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            return NpyFile(path, mapped.shape, mapped.dtype)
         if path.endswith(".npz") and self.dimensions == 2:
             return open_npz(path, name)
         if path.endswith((".mtx", ".mtx.gz")) and self.dimensions == 2:
@@ -180,14 +188,6 @@ class Opener:
                 ) from error
             no_array = InputError(f"{name} is not an array of numbers: {error}")
             raise refused_table(data, name) or no_array from error
-
-
-def _open_npy(path: str, name: str) -> NpyFile:
-    try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
-    return NpyFile(path, mapped.shape, mapped.dtype)
 
 
 def _reason(place: Location, error: Exception) -> str:

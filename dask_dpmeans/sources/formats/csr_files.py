@@ -1,6 +1,7 @@
 """CSR rows in a Zarr group or in a file of scipy, checked by their metadata."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from zipfile import ZipFile
 
@@ -75,37 +76,41 @@ def _opened_part(
     )
 
 
+@contextmanager
+def reading_as(kind: str, path: str, name: str) -> Iterator[None]:
+    """Name the file in errors about its content."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # of a damaged file
+        raise InputError(f"{name}: {path} cannot be read as {kind}: {error}") from error
+
+
 def open_npz(path: str, name: str) -> csr_array:
     """Return the CSR rows, (n, d), of a ``.npz`` file of `scipy.sparse.save_npz`."""
-    try:
+    with reading_as("a .npz file of scipy.sparse", path, name):
         with ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
         most = own_resources(None, None).memory
-        matrix = None if size > most else load_npz(path)
-    except Exception as error:  # of a damaged file
-        unread = f"{path} cannot be read as a .npz file of scipy.sparse"
-        raise InputError(f"{name}: {unread}: {error}") from error
-    if matrix is None:
-        raise InputError(
-            f"{name}: {path} holds {size:,} bytes, and is read into memory, which has {most:,}: "
-            "write it as a Zarr group in the layout of anndata, which is read in parts"
-        )
+        if size > most:
+            raise InputError(
+                f"{name}: {path} holds {size:,} bytes, and is read into memory, which has {most:,}: "
+                "write it as a Zarr group in the layout of anndata, which is read in parts"
+            )
+        matrix = load_npz(path)
     return from_scipy(matrix, name)
 
 
 def open_mtx(path: str, name: str) -> csr_array:
     """Return the CSR rows, (n, d), of a Matrix Market file; symmetric ones store half."""
-    try:
+    with reading_as("a Matrix Market file", path, name):
         rows, columns, entries, *_ = mminfo(path)
-        fits = MTX_BYTES * entries <= own_resources(None, None).memory
-        matrix = mmread(path, spmatrix=False) if fits else None
-    except Exception as error:  # of a damaged file
-        unread = f"{path} cannot be read as a Matrix Market file"
-        raise InputError(f"{name}: {unread}: {error}") from error
-    if matrix is None:
-        raise InputError(
-            f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, all of "
-            "which are read into memory: write it as a Zarr group in the layout of anndata, which "
-            "is read in parts"
-        )
+        if MTX_BYTES * entries > own_resources(None, None).memory:
+            raise InputError(
+                f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, all "
+                "of which are read into memory: write it as a Zarr group in the layout of anndata, "
+                "which is read in parts"
+            )
+        matrix = mmread(path, spmatrix=False)
     return from_scipy(csr_array(matrix), name)

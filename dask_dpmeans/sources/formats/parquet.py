@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dask.utils import natural_sort_key
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.sources.formats.csr_files import reading_as
 from dask_dpmeans.storage.location import Location
 
 AVAILABLE = find_spec("pyarrow") is not None
@@ -187,14 +188,9 @@ def _files(place: Location, name: str) -> list[Location]:
 def _footer(file: Location, name: str) -> tuple[Any, Any]:
     """Return the metadata of a file, and its schema."""
     fs, where = file.files()
-    try:
-        with fs.open(where, "rb") as handle:
-            opened = parquet.ParquetFile(handle)
-            return opened.metadata, opened.schema_arrow
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{name}: {file.shown} cannot be read as a Parquet file: {error}"
-        ) from error
+    with reading_as("a Parquet file", file.shown, name), fs.open(where, "rb") as handle:
+        opened = parquet.ParquetFile(handle)
+        return opened.metadata, opened.schema_arrow
 
 
 def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) -> tuple[str, ...]:

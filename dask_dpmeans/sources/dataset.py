@@ -40,20 +40,16 @@ MOST_KEPT = 2**14
 """Bytes that are kept of the answer of one shard, at most."""
 
 
-@dataclass(frozen=True)
-class LastPass:
-    """Answers of the last pass; shards whose answers still hold are not read again."""
+@dataclass
+class Ledger:
+    """The last pass, the one mutable part of a source; answers do not depend on it.
+
+    Shards whose answers still hold are not read again.
+    """
 
     reduction: Any = None
     kept: Mapping[int, Any] = field(default_factory=dict)
     """Kept answers of shards, by their first rows."""
-
-
-@dataclass
-class Ledger:
-    """The one mutable part of a source; answers do not depend on it."""
-
-    last: LastPass = LastPass()
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ class RowSource:
         self, job: FoldJob[Answer], reduction: ReusableReduction[Answer], name: str
     ) -> Answer:
         """Reduce all rows, but read only shards whose answers may have changed."""
-        last, standing = self.ledger.last, {}
+        last, standing = self.ledger, {}
         if type(last.reduction) is type(reduction) and last.kept:
             with one_blas_thread():
                 standing = reduction.unchanged(last.reduction, last.kept)
@@ -127,7 +123,7 @@ class RowSource:
                 pieces[number] = shard, pieces[number][1]
         most_bytes = min(MOST_KEPT, KEPT_BYTES // self.plan.n_shards)
         answer, kept = self.executor.fold(KeepJob(job, reduction, most_bytes), pieces, name)
-        self.ledger.last = LastPass(reduction, standing | kept)
+        last.reduction, last.kept = reduction, standing | kept
         return answer
 
     def carry(

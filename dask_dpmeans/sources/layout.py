@@ -17,20 +17,13 @@ from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
+from dask_dpmeans.sources import opening
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.names import Names, check_names, names_of
-from dask_dpmeans.sources.opening import (
-    NpyFile,
-    Opener,
-    check_groups,
-    in_memory,
-    lazy_array,
-    working_dtype,
-)
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
@@ -92,7 +85,7 @@ class Layout:
     @property
     def checksummed(self) -> bool:
         """Whether all stored chunks have checksums, so that a flipped bit is found."""
-        if isinstance(self.rows, NpyFile | ParquetRows):
+        if isinstance(self.rows, opening.NpyFile | ParquetRows):
             return False
         return all(map(has_checksum, _stored_arrays(self.rows).values()))
 
@@ -241,7 +234,7 @@ def _open(arrays: InputArrays, columns: Columns) -> InputArrays:
     checks.switch("fill_missing", columns.fill_missing)
 
     def opened(name: str, dimensions: int, data: object) -> RowArray | None:
-        opener = Opener(name, dimensions, columns.fill_missing, columns.storage_options)
+        opener = opening.Opener(name, dimensions, columns.fill_missing, columns.storage_options)
         return None if data is None else opener.open(data)
 
     rows, weights = opened("data", 2, arrays.data), opened("sample_weight", 1, arrays.sample_weight)
@@ -253,9 +246,9 @@ def _of_one_kind(opened: InputArrays) -> InputArrays:
     """Return rows, weights and groups as arrays that are cut alike: all of Dask, or none."""
     rows, beside = opened.data, [opened.sample_weight, opened.groups]
     if any(isinstance(array, da.Array) for array in (rows, *beside)):
-        rows = lazy_array(rows)
-        beside = [each if each is None else lazy_array(each) for each in beside]
-    elif in_memory(rows):
+        rows = opening.lazy_array(rows)
+        beside = [each if each is None else opening.lazy_array(each) for each in beside]
+    elif opening.in_memory(rows):
         beside = [each if each is None else np.asarray(each[:]) for each in beside]
     return replace(opened, data=rows, sample_weight=beside[0], groups=beside[1])
 
@@ -278,7 +271,7 @@ def _prepare_of(
         check_names(names, columns.column_names or None, "the run")
     if needs.stored_columns not in (None, d):
         raise InputError(f"data has {d} columns, the run was fitted on {needs.stored_columns}")
-    chosen, dtype = _checked_columns(columns.columns, d), working_dtype(rows.dtype, "data")
+    chosen, dtype = _checked_columns(columns.columns, d), opening.working_dtype(rows.dtype, "data")
     prepare = Prepare(dtype, chosen, features=needs.features, sparse=needs.sparse)
     width = (needs.features and needs.features.n_features) or prepare.n_columns(d)
     if needs.centers is not None and needs.centers.shape[1] != width:
@@ -296,7 +289,7 @@ def _block_height(layout: Layout) -> int:
 def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, Resources]:
     """Return the cluster to work on, or None for this process, and its threads and memory."""
     stores = [plain_store(array) for array in _stored_arrays(rows).values()]
-    in_process = in_memory(rows) or any(isinstance(store, MemoryStore) for store in stores)
+    in_process = opening.in_memory(rows) or any(isinstance(store, MemoryStore) for store in stores)
     client = compute.client
     if client is not None and in_process:
         raise InputError(
@@ -320,12 +313,12 @@ def _check_shapes(given: InputArrays) -> None:
         missing = "sample" if n < 1 else "feature"
         raise InputError(NO_ROWS.format(missing, given.data.shape))
     if weights is not None:
-        working_dtype(weights.dtype, "sample_weight")
+        opening.working_dtype(weights.dtype, "sample_weight")
         counts = f"{n:,} rows, but {weights.shape[0]:,} weights"
         if weights.shape[0] != n:
             raise InputError(f"sample_weight must hold one weight a row: {counts}")
     if given.groups is not None:
-        check_groups(given.groups, given.groups_name, n)
+        opening.check_groups(given.groups, given.groups_name, n)
 
 
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:

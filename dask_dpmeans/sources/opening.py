@@ -17,11 +17,11 @@ from dask_dpmeans.errors import InputError, of_store
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.csr import StoredCsr
 from dask_dpmeans.sources.formats.csr_files import (
+    explained,
     is_csr_group,
     open_csr,
     open_mtx,
     open_npz,
-    reading_as,
 )
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
@@ -132,7 +132,7 @@ class Opener:
             way = "copy it there, or write it to a Zarr array"
             raise InputError(f"{name}: {path} must be on a local disk: {way}")
         if path.endswith(".npy"):
-            with reading_as("a .npy file", path, name):
+            with explained(f"{name}: {path} cannot be read as a .npy file"):
                 mapped = np.load(path, mmap_mode="r", allow_pickle=False)
             return NpyFile(path, mapped.shape, mapped.dtype)
         if path.endswith(".npz") and self.dimensions == 2:

@@ -46,6 +46,8 @@ LOOK = 1.0
 """Seconds between looks whether there is a worker, while a pass runs."""
 LARGE_GRAPH = "1GB"
 """Size of a graph at which Dask warns; Dask's own limit of 10 MB is too low for centers."""
+Node = Literal | Delayed
+"""Values in tasks, and tasks."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,10 @@ class DaskTasks:
             for number, job in enumerate(jobs):
                 node = delayed(job, name=keys("job", number), traverse=False)
                 told = self._told(count, number)
-                tasks.append(call(node, given, *told, dask_key_name=keys("run", number)))
+                tasks.append(call(node, given, told, dask_key_name=keys("run", number)))
             return self._compute(tasks, count)
 
-    def _told(self, count: Count, number: int) -> tuple[Literal, Literal | None]:
+    def _told(self, count: Count, number: int) -> Literal:
         """Return the functions that end a task whose answer is not wanted, and that report its end.
 
         The second is None if there is no observer.
@@ -152,11 +154,11 @@ class DaskTasks:
         if self.client is not None:
             check = check_wanted
             report = TaskReport(topic_of(self.client), count.token, number)
-        return Literal(check), None if count.on_pass is None else Literal(report)
+        return Literal((check, None if count.on_pass is None else report))
 
     def _graph(
         self, job: Any, pieces: Pieces, keys: Keys, count: Count
-    ) -> tuple[Literal | Delayed, list[Delayed]]:
+    ) -> tuple[Node, list[Delayed]]:
         """Return the job and its tasks.
 
         Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
@@ -170,18 +172,18 @@ class DaskTasks:
 
     def _task(
         self,
-        job: Literal | Delayed,
+        job: Node,
         number: int,
         piece: tuple[Any, range],
         keys: Keys,
         count: Count,
-        *carried: Delayed,
+        *carried: Node,
     ) -> Delayed:
         """Return the task of one piece."""
         shard, blocks = piece
         key = keys("shard", number, *shard_bounds(shard))
         told, bounds = self._told(count, number), (blocks.start, blocks.stop)
-        return delayed(_apply, pure=False)(job, shard, bounds, *told, *carried, dask_key_name=key)
+        return delayed(_apply, pure=False)(job, shard, bounds, told, *carried, dask_key_name=key)
 
     def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
@@ -278,32 +280,25 @@ def _killed_message(error: KilledWorker) -> str:
     )
 
 
-def _apply(
-    job: Any,
-    shard: AnyShard | Literal,
-    blocks: tuple[int, int],
-    check: Literal,
-    report: Literal | None,
-    *carried: object,
-) -> Any:
+def _apply(job: Any, shard: Any, blocks: tuple[int, int], told: Literal, *carried: object) -> Any:
     keep_freed_memory()
-    given = with_check(value_of(shard), check.value)
+    check, report = told.value
+    given = with_check(value_of(shard), check)
     with one_blas_thread():
         answer = value_of(job)(given, range(*blocks), *carried)
     if report is not None:
-        report.value()
+        report()
     return answer
 
 
-def _call_alone(
-    job: Callable[[Shared], Answer], shared: Shared, check: Literal, report: Literal | None
-) -> Answer:
-    shared = with_check(shared, check.value)
+def _call_alone(job: Callable[[Shared], Answer], shared: Shared, told: Literal) -> Answer:
+    check, report = told.value
+    shared = with_check(shared, check)
     with one_blas_thread():
         if report is None:
             return job(shared)
-        answer = call_job(job, shared, report.value)
-    report.value()
+        answer = call_job(job, shared, report)
+    report()
     return answer
 
 

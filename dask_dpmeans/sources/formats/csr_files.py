@@ -62,13 +62,8 @@ def _shape_of(group: zarr.Group, path: str, name: str) -> tuple[int, int]:
 def _opened_part(
     member: Callable[[str], Any], part: str, path: str, name: str, fill_missing: bool
 ) -> Any:
-    try:
+    with explained(f"{name}: there is no Zarr array at {path}/{part}"):
         array = member(part)
-    except InputError:
-        raise
-    except Exception as error:  # of damaged metadata
-        why = str(error) or type(error).__name__
-        raise InputError(f"{name}: there is no Zarr array at {path}/{part}: {why}") from error
     if not isinstance(array, zarr.Array) or array.ndim != 1:
         raise InputError(f"{name}: {path}/{part} must be an array of one dimension")
     return checked_store.checked_array(
@@ -77,19 +72,19 @@ def _opened_part(
 
 
 @contextmanager
-def reading_as(kind: str, path: str, name: str) -> Iterator[None]:
-    """Name the file in errors about its content."""
+def explained(what: str) -> Iterator[None]:
+    """Raise `InputError` for errors of a store or a damaged file; its text begins with `what`."""
     try:
         yield
     except InputError:
         raise
-    except Exception as error:  # of a damaged file
-        raise InputError(f"{name}: {path} cannot be read as {kind}: {error}") from error
+    except Exception as error:
+        raise InputError(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def open_npz(path: str, name: str) -> csr_array:
     """Return the CSR rows, (n, d), of a ``.npz`` file of `scipy.sparse.save_npz`."""
-    with reading_as("a .npz file of scipy.sparse", path, name):
+    with explained(f"{name}: {path} cannot be read as a .npz file of scipy.sparse"):
         with ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
         most = own_resources(None, None).memory
@@ -104,7 +99,7 @@ def open_npz(path: str, name: str) -> csr_array:
 
 def open_mtx(path: str, name: str) -> csr_array:
     """Return the CSR rows, (n, d), of a Matrix Market file; symmetric ones store half."""
-    with reading_as("a Matrix Market file", path, name):
+    with explained(f"{name}: {path} cannot be read as a Matrix Market file"):
         rows, columns, entries, *_ = mminfo(path)
         if MTX_BYTES * entries > own_resources(None, None).memory:
             raise InputError(

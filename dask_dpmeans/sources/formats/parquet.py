@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dask.utils import natural_sort_key
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.sources.formats.csr_files import reading_as
+from dask_dpmeans.sources.formats.csr_files import explained
 from dask_dpmeans.storage.location import Location
 
 AVAILABLE = find_spec("pyarrow") is not None
@@ -136,12 +136,8 @@ def open_parquet(
     if not AVAILABLE:
         needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
         raise InputError(f"{name}: {path} is a Parquet table, {needs}")
-    try:
+    with explained(f"{name}: there is no Parquet table at {path}"):
         files = _files(place, name)
-    except InputError:
-        raise
-    except Exception as error:  # of the store
-        raise InputError(f"{name}: there is no Parquet table at {path}: {error}") from error
     opened = [_footer(file, name) for file in files]
     chosen = _chosen(opened[0][1], columns, path, name)
     if dimensions == 1 and len(chosen) != 1:
@@ -188,7 +184,8 @@ def _files(place: Location, name: str) -> list[Location]:
 def _footer(file: Location, name: str) -> tuple[Any, Any]:
     """Return the metadata of a file, and its schema."""
     fs, where = file.files()
-    with reading_as("a Parquet file", file.shown, name), fs.open(where, "rb") as handle:
+    unread = f"{name}: {file.shown} cannot be read as a Parquet file"
+    with explained(unread), fs.open(where, "rb") as handle:
         opened = parquet.ParquetFile(handle)
         return opened.metadata, opened.schema_arrow
 

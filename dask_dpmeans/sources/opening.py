@@ -319,7 +319,7 @@ def in_memory(rows: object) -> bool:
     return isinstance(rows, np.ndarray) or issparse(rows)
 
 
-def lazy_array(array: RowArray, chunks: Any = "auto") -> da.Array:
+def lazy_array(array: RowArray, chunks: object = "auto") -> da.Array:
     """Return an array, (n, ...), as a Dask array; CSR rows in runs of rows."""
     if isinstance(array, da.Array):
         return array

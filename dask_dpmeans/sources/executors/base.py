@@ -1,4 +1,4 @@
-"""What the executors share."""
+"""Functions that the executors share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

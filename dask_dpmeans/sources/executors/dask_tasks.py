@@ -280,7 +280,9 @@ def _killed_message(error: KilledWorker) -> str:
     )
 
 
-def _apply(job: Any, shard: Any, blocks: tuple[int, int], told: Literal, *carried: object) -> Any:
+def _apply(
+    job: Any, shard: object, blocks: tuple[int, int], told: Literal, *carried: object
+) -> Any:
     keep_freed_memory()
     check, report = told.value
     given = with_check(value_of(shard), check)

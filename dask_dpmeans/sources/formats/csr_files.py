@@ -90,8 +90,9 @@ def open_npz(path: str, name: str) -> csr_array:
         most = own_resources(None, None).memory
         if size > most:
             raise InputError(
-                f"{name}: {path} holds {size:,} bytes, and is read into memory, which has {most:,}: "
-                "write it as a Zarr group in the layout of anndata, which is read in parts"
+                f"{name}: {path} holds {size:,} bytes, and is read into memory, which has "
+                f"{most:,}: write it as a Zarr group in the layout of anndata, which is read in "
+                "parts"
             )
         matrix = load_npz(path)
     return from_scipy(matrix, name)
@@ -103,9 +104,9 @@ def open_mtx(path: str, name: str) -> csr_array:
         rows, columns, entries, *_ = mminfo(path)
         if MTX_BYTES * entries > own_resources(None, None).memory:
             raise InputError(
-                f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, all "
-                "of which are read into memory: write it as a Zarr group in the layout of anndata, "
-                "which is read in parts"
+                f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, "
+                "all of which are read into memory: write it as a Zarr group in the layout of "
+                "anndata, which is read in parts"
             )
         matrix = mmread(path, spmatrix=False)
     return from_scipy(csr_array(matrix), name)

@@ -164,7 +164,7 @@ def _filter_dtypes(filters: Iterable[Any] | None) -> list[Any]:
     ]
 
 
-def _bounded_codec(codec: Any) -> Any:
+def _bounded_codec(codec: object) -> Any:
     if isinstance(codec, BytesBytesCodec):
         return BoundedCodec(codec)
     if not isinstance(codec, ShardingCodec):

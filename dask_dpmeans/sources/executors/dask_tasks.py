@@ -149,12 +149,12 @@ class DaskTasks:
 
         The second is None if there is no observer.
         """
-        check: Callable[[], None] = count.wanted
-        report: Callable[..., None] = partial(count.say, number)
-        if self.client is not None:
-            check = check_wanted
+        report: Callable[..., None] | None = None
+        if count.on_pass is not None and self.client is not None:
             report = TaskReport(topic_of(self.client), count.token, number)
-        return Literal((check, None if count.on_pass is None else report))
+        elif count.on_pass is not None:
+            report = partial(count.say, number)
+        return Literal((count.wanted if self.client is None else check_wanted, report))
 
     def _graph(
         self, job: Any, pieces: Pieces, keys: Keys, count: Count

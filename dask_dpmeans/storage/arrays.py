@@ -48,9 +48,9 @@ Digests = npt.NDArray[np.uint8]
 
 
 def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
-    """Write the signed metadata of a group that does not exist yet, in one write.
+    """Write the signed metadata of a group in one write, or raise `FileExistsError`.
 
-    With `anew` a remote store checks that it does not, and writes, in one operation.
+    With `anew` a remote store checks and writes in one operation.
     """
     attributes = sign_attributes(attributes)
     if anew and place.remote:

@@ -60,11 +60,11 @@ def locked_checkpoint(
         yield None
         return
     store = Output.at(place, name="checkpoint")
-    unfinished = True if force is None else force
-    store.check_target(kind, inputs, force=unfinished, resume=resume)
+    overwrite = force is not False
+    store.check_target(kind, inputs, force=overwrite, resume=resume)
     with only_job(store.location) as lock:
         # Again: another job may have finished meanwhile.
-        store.check_target(kind, inputs, force=unfinished, resume=resume)
+        store.check_target(kind, inputs, force=overwrite, resume=resume)
         if store.finished() and not force:
             raise InputError(
                 f"{store.path} holds {with_article(kind)}: --force removes it first, read_path reads it"

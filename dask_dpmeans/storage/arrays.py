@@ -176,15 +176,11 @@ def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]
 
 
 def _store_of(place: Place) -> Any:
-    if isinstance(place, Location):
-        return place.store()
-    return place
+    return place.store() if isinstance(place, Location) else place
 
 
 def _shown(place: Place) -> str:
-    if isinstance(place, Location):
-        return place.url
-    return str(place)
+    return place.url if isinstance(place, Location) else str(place)
 
 
 def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:

@@ -85,9 +85,9 @@ def test_an_unknown_number_is_predicted_however_large(rows: np.ndarray) -> None:
 )
 def test_names_of_data_sets_are_refused_with_the_way_to_number_them(groups: Any) -> None:
     X = np.array([[0.0], [1.0], [2.0]])
-    with pytest.raises(InputError, match=r"groups.*np\.unique\(groups, return_inverse=True\)"):
+    with pytest.raises(InputError, match=r"groups.*np\.unique\(groups, return_inverse=True\)\[1\]"):
         HDPMeans(1.0, 1.0).fit(X, groups=groups)
-    with pytest.raises(InputError, match=r"labels.*np\.unique\(labels, return_inverse=True\)"):
+    with pytest.raises(InputError, match=r"labels.*np\.unique\(labels, return_inverse=True\)\[1\]"):
         partition(X, groups)
 
 

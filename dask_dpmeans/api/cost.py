@@ -34,7 +34,7 @@ from dask_dpmeans.sources import (
     why_processes,
 )
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.output import removable
+from dask_dpmeans.storage.output import removable_files
 from dask_dpmeans.storage.run_store import RunStore
 
 SAMPLE_BLOCKS = 8
@@ -325,9 +325,10 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
 
 def _target(store: RunStore, *, resume: bool, force: bool) -> Target:
     if force:
-        if removable(store, run_array_names()):
-            return "removed"
-        return "new"
+        if store.kind() is None:
+            return "new"
+        removable_files(store, run_array_names())
+        return "removed"
     if store.kind() is None or (store.empty() and not (resume and store.begun())):
         return "new"
     if resume:

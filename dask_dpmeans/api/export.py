@@ -19,8 +19,8 @@ from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.outfile import checked_target, write_whole
+from dask_dpmeans.storage.location import AnyPlace, Location
+from dask_dpmeans.storage.outfile import checked_target
 
 FORMAT = "dask_dpmeans model"
 VERSION = 1
@@ -42,7 +42,7 @@ def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -
         The run is of a method that labels rows otherwise, or another file is at `out`.
     """
     target = checked_target(out, run, "model", _is_ours, force=force)
-    write_whole(target, as_json(load(run)) + "\n")
+    Location.at(target).write(f"{as_json(load(run))}\n".encode())
     return target
 
 

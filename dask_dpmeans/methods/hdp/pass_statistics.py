@@ -100,8 +100,9 @@ class PassStatistics:
     @property
     def scan(self) -> SearchScan:
         """The answer of the pass."""
-        assert isinstance(self.sweep.scan, SearchScan)
-        return self.sweep.scan
+        scan = self.sweep.settled.answer
+        assert isinstance(scan, SearchScan)
+        return scan
 
     @cached_property
     def means(self) -> Float64Array:
@@ -169,12 +170,11 @@ class PassStatistics:
     @cached_property
     def savings(self) -> Savings:
         """Squared error that sets would save with centers that they do not use."""
-        savings, k = self.scan.savings, self.sweep.n_scanned
-        groups, scanned = np.divmod(savings.keys, k)
-        renumbered = np.full(k, -1)
-        renumbered[self.sweep.center_numbers] = np.arange(self.g)
-        alive = renumbered[scanned] >= 0
-        return Savings(groups[alive], renumbered[scanned[alive]], savings.values[alive])
+        savings, renumbered = self.scan.savings, self.sweep.renumbered
+        groups, scanned = np.divmod(savings.keys, len(renumbered))
+        centers = renumbered[scanned]
+        alive = centers >= 0
+        return Savings(groups[alive], centers[alive], savings.values[alive])
 
     @cached_property
     def alternatives(self) -> Alternatives:
@@ -293,17 +293,7 @@ class PassStatistics:
     def _divide(
         self, owners: Int64Array, weights: Float64Array, sums: Float64Array, second: BoolArray
     ) -> "CenterHalves":
-        """Divide centers into two halves.
-
-        Parameters
-        ----------
-        owners, weights : (p,) or (p, 2)
-            The center and the weight of each part.
-        sums : (p, d) or (p, 2, d)
-            Weighted sums of their rows.
-        second : (p,) or (p, 2)
-            Which parts go to the second half.
-        """
+        """Divide centers into two halves: parts, (p,) or (p, 2), of `owners` go to one of these."""
         keys = (2 * owners + second).ravel()
         half_weights = total(keys, weights.ravel(), 2 * self.g)
         half_sums = sums_by_label(keys, sums.reshape(len(keys), -1), 2 * self.g)
@@ -330,10 +320,7 @@ class CenterHalves:
         return [((points - self.means[centers, side]) ** 2).sum(axis=-1) for side in (0, 1)]
 
     def savings(self, center_means: Float64Array) -> Float64Array:
-        """Return the squared error, (g,), that two means save over one, (g, d).
-
-        It is -inf if a half has no weight.
-        """
+        """Return the squared error, (g,), that two means save over one, (g, d); -inf for one half."""
         offsets = self.means - center_means[:, np.newaxis]
         saved = (self.weights * (offsets**2).sum(axis=2)).sum(axis=1)
         return np.where(self.both, saved, -np.inf)

@@ -32,7 +32,7 @@ from dask_dpmeans.methods.hdp.pass_statistics import PassStatistics
 from dask_dpmeans.methods.hdp.row_exchange import Members, exchange_rows
 from dask_dpmeans.methods.hdp.search_pass import TOL_SHARE, SearchParameters, State, renumber
 from dask_dpmeans.methods.hdp.starts import starts
-from dask_dpmeans.methods.hdp.state import Uses
+from dask_dpmeans.methods.hdp.state import Move, Uses
 
 TRIAL_ROWS = 2**19
 """More rows than this see no trials."""
@@ -73,17 +73,8 @@ class Method(SearchParameters):
 
     name: ClassVar[str] = "hdp-search"
 
-    def seeded(self, seed: int) -> "Method":
-        """Return this search with another seed."""
-        return replace(self, seed=seed)
-
     def step(self, source: Source, state: State) -> State:
-        """Do passes and their moves until eq. 2 falls.
-
-        If no move gains enough, return the first lower trial.
-
-        While centers stand still, their children go on and may find a split.
-        """
+        """Do passes until eq. 2 falls; children go on while centers stand still; then do trials."""
         if state.step == 0:
             return self._lowest_start(source, state)
         after, saved = state, 0.0
@@ -104,10 +95,7 @@ class Method(SearchParameters):
         return not (after.associations or after.opened.size or fell)
 
     def _lowest_start(self, source: Source, state: State) -> State:
-        """Return the lowest of several starts, each after some passes of moves.
-
-        It is no higher than Algorithm 2.
-        """
+        """Return the lowest start, no higher than Algorithm 2, after some passes of moves."""
         ends = list[TrialEnd]()
         for start in starts(self, source, state):
             target = min((end.objective for end in ends), default=math.inf)
@@ -125,7 +113,7 @@ class Method(SearchParameters):
         if n > EXCHANGE_ROWS:
             least_share = LEAST_SHARE
         moves = trial_moves(found, least_share) if n <= TRIAL_ROWS else []
-        first = after.search.turn
+        first = after.turn
         for number in range(first, first + len(moves)):
             trial = moves[number % len(moves)]
             tied = ties_after(found, trial.move, trial.center, found.g)
@@ -133,9 +121,8 @@ class Method(SearchParameters):
             end = self._run_trial(source, replace(start, rows_read=rows_read), after.objective)
             rows_read = end.rows_read
             if after.objective - end.objective > self.least_gain(after):
-                kept = self._accept(end, after)
-                progress = kept.search.after_trial(trial.counted_as, (number + 1) % len(moves))
-                return replace(kept, search=progress)
+                kept, turn = self._accept(end, after), (number + 1) % len(moves)
+                return replace(kept, moves=trial.counted_as, gains=np.zeros(len(Move)), turn=turn)
         return self._after_exchange(source, replace(after, associations=0, rows_read=rows_read))
 
     def _run_trial(self, source: Source, state: State, target: float = math.inf) -> TrialEnd:
@@ -147,7 +134,8 @@ class Method(SearchParameters):
         for _ in range(MAX_TRIAL_PASSES):
             found = free.statistics(source, state)
             objective = self.objective(found.sweep.moments, found.g)
-            ends.append(TrialEnd(found, state, objective, state.rows_read + found.sweep.rows_read))
+            rows_read = state.rows_read + found.sweep.settled.rows_read
+            ends.append(TrialEnd(found, state, objective, rows_read))
             fell, last = last - objective, objective
             if fell < self.tol / TOL_SHARE * objective or objective - target > MAX_DEFICIT * fell:
                 break
@@ -167,10 +155,7 @@ class Method(SearchParameters):
         return replace(end, rows_read=trial.rows_read)
 
     def _after_exchange(self, source: Source, after: State) -> State:
-        """Return the state after exchanges of single rows, or `after`.
-
-        Exchanges need few rows, and must lower eq. 2.
-        """
+        """Return the state after exchanges of single rows if that is lower and the rows are few."""
         n = source.plan.n_rows
         if n > EXCHANGE_ROWS or n * after.means.size > EXCHANGE_WORK:
             return after

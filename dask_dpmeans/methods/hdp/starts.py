@@ -36,7 +36,8 @@ def starts(method: SearchParameters, source: Source, state: State) -> Iterator[S
         return
     rows, _ = summary_of(source, search_starts.LEAST_CORESET, method.seed)
     restarts = []
-    for price in _prices(method, n_sets):
+    for users in (1.0, math.sqrt(n_sets), float(n_sets)):
+        price = method.global_penalty + method.local_penalty * users
         alone = replace(_pooled_search(method, price), coreset_rows=0)
         restarts.append(search_starts.Restart(alone, tries=0))
     for end in source.run(restarts, rows, "search"):
@@ -48,19 +49,10 @@ def _pooled_search(method: SearchParameters, penalty: float) -> search.Method:
     return search.Method(penalty, max_iter=method.max_iter, tol=method.tol, seed=method.seed)
 
 
-def _prices(method: SearchParameters, n_sets: int) -> list[float]:
-    """Return the prices of a center for one set, of one for all sets, and a price in between."""
-    numbers = 1.0, math.sqrt(n_sets), float(n_sets)
-    return [method.global_penalty + method.local_penalty * number for number in numbers]
-
-
 def _from_pooled(
     method: SearchParameters, source: Source, state: State, end: PooledState, rows_read: int
 ) -> State:
-    """Return the start at the centers of a pooled search.
-
-    Each center is used by the sets whose rows are nearest to it.
-    """
+    """Return the start at centers of a pooled search, used by the sets whose rows are nearest."""
     keys = source.fold(NearestUses(Centers(end.centers)), name="uses")
     uses = Uses(*np.divmod(keys, len(end.centers)))
     return method.start_at(state, end.centers, uses, rows_read + source.plan.n_rows)

@@ -215,6 +215,11 @@ class SweepResult:
         renumbered[self.center_numbers] = np.arange(len(self.center_numbers))
         return renumbered
 
+    @cached_property
+    def shrunk(self) -> Int64Array:
+        """(s,), the data sets of uses that have no weight any more; a set may come twice."""
+        return np.delete(self.settled.state.groups, self.use_numbers)
+
     def state_after(self, before: AnyState, method: Parameters) -> AnyState:
         """Return the state of the last pass; `means` and `next` are still to be set."""
         g, used, sharing = len(self.centers), self.uses.centers, self.settled.state

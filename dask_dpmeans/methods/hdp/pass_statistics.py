@@ -162,10 +162,14 @@ class PassStatistics:
 
     @cached_property
     def losses(self) -> Float64Array:
-        """(m,), squared error added if a use is given up; infinite for the only use of its set."""
+        """(m,), squared error added if a use is given up; infinite for the only use of its set.
+
+        It is infinite, too, if another use of the set has no weight any more: in the pass, rows
+        were compared with its center, which the set does not use in the next pass.
+        """
         losses = self.scan.losses
-        values: Float64Array = losses.values[np.searchsorted(losses.keys, self.sweep.use_numbers)]
-        return values
+        values = losses.values[np.searchsorted(losses.keys, self.sweep.use_numbers)]
+        return np.where(np.isin(self.groups, self.sweep.shrunk), np.inf, values)
 
     @cached_property
     def savings(self) -> Savings:

@@ -112,8 +112,8 @@ class Method(BaseMethod):
             centers=found.sums / n,
             weights=found.weights,
             inertias=found.inertias,
-            variance=float(self.variance),
-            concentration=float(self.concentration),
+            variance=self.variance,
+            concentration=self.concentration,
             objective=self.objective(found, self.variance, self.concentration),
             rows_read=3 * n,
         )

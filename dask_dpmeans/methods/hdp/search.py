@@ -18,20 +18,28 @@ last single rows are exchanged if there are few rows (`row_exchange`).
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.hdp import NearestUses
+from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import check_number
+from dask_dpmeans.methods.dpmeans.path import summary_of
+from dask_dpmeans.methods.dpmeans.search_state import State as PooledState
+from dask_dpmeans.methods.dpmeans.starts import LEAST_CORESET, Restart
+from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp.moves import plan_moves, ties_after, trial_moves
 from dask_dpmeans.methods.hdp.pass_statistics import PassStatistics
 from dask_dpmeans.methods.hdp.row_exchange import Members, exchange_rows
 from dask_dpmeans.methods.hdp.search_pass import TOL_SHARE, SearchParameters, State, renumber
-from dask_dpmeans.methods.hdp.starts import starts
 from dask_dpmeans.methods.hdp.state import Move, Uses
 
 TRIAL_ROWS = 2**19
@@ -97,7 +105,7 @@ class Method(SearchParameters):
     def _lowest_start(self, source: Source, state: State) -> State:
         """Return the lowest start, no higher than Algorithm 2, after some passes of moves."""
         ends = list[TrialEnd]()
-        for start in starts(self, source, state):
+        for start in self._starts(source, state):
             target = min((end.objective for end in ends), default=math.inf)
             start = replace(start, rows_read=start.rows_read + state.rows_read)
             end = self._run_trial(source, start, target)
@@ -105,6 +113,36 @@ class Method(SearchParameters):
             ends.append(end)
         best = min(ends, key=lambda end: end.objective)
         return replace(self._state_of(best), step=1, rows_read=state.rows_read)
+
+    def _starts(self, source: Source, state: State) -> Iterator[State]:
+        """Yield the end of Algorithm 2, then ends of pooled searches; each with its own rows read."""
+        limits, n_rows = (self.max_iter, self.tol, self.max_clusters), source.plan.n_rows
+        *_, last = iterate(source, batch.Method(self.local_penalty, self.global_penalty, *limits))
+        found = last.state
+        uses = Uses(found.local.groups, found.local.centers)
+        yield self.start_at(state, found.centers, uses, found.rows_read - n_rows)
+        n_sets = len(np.unique(uses.groups))
+        if n_sets == 1:
+            *_, pooled = iterate(source, self._pooled_search(self.prices.both))
+            yield self._from_pooled(source, state, pooled.state, pooled.state.rows_read - n_rows)
+            return
+        rows, _ = summary_of(source, LEAST_CORESET, self.seed)
+        restarts = []
+        for users in (1.0, math.sqrt(n_sets), float(n_sets)):
+            alone = self._pooled_search(self.global_penalty + self.local_penalty * users)
+            restarts.append(Restart(replace(alone, coreset_rows=0), tries=0))
+        for end in source.run(restarts, rows, "search"):
+            yield self._from_pooled(source, state, end, n_rows)
+
+    def _pooled_search(self, penalty: float) -> search.Method:
+        """Return the search that takes all rows as one data set."""
+        return search.Method(penalty, max_iter=self.max_iter, tol=self.tol, seed=self.seed)
+
+    def _from_pooled(self, source: Source, state: State, end: PooledState, rows_read: int) -> State:
+        """Return the start at centers of a pooled search, used by the sets whose rows are nearest."""
+        keys = source.fold(NearestUses(Centers(end.centers)), name="uses")
+        uses = Uses(*np.divmod(keys, len(end.centers)))
+        return self.start_at(state, end.centers, uses, rows_read + source.plan.n_rows)
 
     def _after_trials(self, source: Source, found: PassStatistics, after: State) -> State:
         """Return the end of the first lower trial, or else the state after exchanges of rows."""

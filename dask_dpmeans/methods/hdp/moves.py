@@ -228,7 +228,7 @@ class RetiedCenters:
     @cached_property
     def kept(self) -> BoolArray:
         """(m, 2), which halves have weight and a center."""
-        kept: BoolArray = (self.tied >= 0) & (self.found.half_weights > 0)
+        kept: BoolArray = (self.tied >= 0) & (self.found.halves.weights > 0)
         return kept
 
     @cached_property
@@ -240,18 +240,18 @@ class RetiedCenters:
     @cached_property
     def weights(self) -> Float64Array:
         """(size,), weights of the centers."""
-        return total(self.uses.centers, self.found.half_weights[self.kept], self.size)
+        return total(self.uses.centers, self.found.halves.weights[self.kept], self.size)
 
     @cached_property
     def means(self) -> Float64Array:
         """(size, d), means of the centers' rows; 0 without rows."""
-        sums = sums_by_label(self.uses.centers, self.found.half_sums[self.kept], self.size)
+        sums = sums_by_label(self.uses.centers, self.found.halves.sums[self.kept], self.size)
         return ratio(sums, self.weights[:, np.newaxis])
 
     def children(self, random: np.random.Generator) -> Float64Array:
         """Return (size, 2, d): means of the halves, or new children if halves changed centers."""
         children = self.found.children
-        errors = total(self.uses.centers, self.found.half_inertias[self.kept], self.size)
+        errors = total(self.uses.centers, self.found.halves.inertias[self.kept], self.size)
         fresh = around(self.means, np.sqrt(ratio(errors, self.weights)), random)
         changed = self.tied != self.found.tied
         stay = np.append(children.both, np.zeros(self.size - self.found.g, np.bool_))

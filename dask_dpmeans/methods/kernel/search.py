@@ -211,16 +211,14 @@ class Neighborhood:
         before, m = self.centers.partition, int(pieces.max()) + 1
         parts = Partition(pieces, before.weights, m)
         links = self._similarities(parts, parts)
-        problem = PieceProblem.of(
-            0.5 * (links + links.T), parts.sizes, self.method.penalty
-        ).centered()
+        links = 0.5 * (links + links.T)
+        problem = PieceProblem.of(links, parts.sizes, self.method.penalty).centered()
         searched = pieces >= 0
         owners = np.empty(m, np.int32)
         owners[pieces[searched]] = before.labels[searched]
         start = relabel(owners)
-        after = search_partitions(
-            problem, start, stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds)
-        )
+        random = stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds)
+        after = search_partitions(problem, start, random)
         least = self.least
         if m == np.count_nonzero(searched):
             least = problem.least

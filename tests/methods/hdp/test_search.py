@@ -119,9 +119,9 @@ def test_gains_of_single_moves_are_those_of_the_partition(fit):
         def cost(tied, found=found, prices=prices):
             """Of the moments of halves of uses alone: their own squared errors about their means cancel."""
             pairs, total = set(), 0.0
-            for center in set(tied[found.half_weights > 0].tolist()):
-                which = (tied == center) & (found.half_weights > 0)
-                weights, means = found.half_weights[which], found.half_means[which]
+            for center in set(tied[found.halves.weights > 0].tolist()):
+                which = (tied == center) & (found.halves.weights > 0)
+                weights, means = found.halves.weights[which], found.half_means[which]
                 mean = weights @ means / weights.sum()
                 total += float(weights @ ((means - mean) ** 2).sum(axis=1)) + prices.opening
                 pairs |= {(group, center) for group in found.groups[which.any(axis=1)].tolist()}
@@ -142,7 +142,7 @@ def test_gains_of_single_moves_are_those_of_the_partition(fit):
             if np.isfinite(found.splits.gains[center]):
                 halved = ties_after(found, Move.SPLIT, center, found.g)
                 assert now - cost(halved) == pytest.approx(found.splits.gains[center], abs=scale)
-                assert {center, found.g} <= set(halved[found.half_weights > 0].tolist())
+                assert {center, found.g} <= set(halved[found.halves.weights > 0].tolist())
             if np.isfinite(found.deletes[center]):
                 gone, others = ties_after(found, Move.DELETE, center, found.g), found.tied != center
                 assert center not in gone
@@ -225,7 +225,7 @@ def test_trials_change_what_halves_of_uses_are_tied_to(fit):
     for trial in trial_moves(found, -math.inf):
         changed = ties_after(found, trial.move, trial.center, found.g)
         assert trial.counted_as in (MoveCounts(openings=1), MoveCounts(closings=1))
-        assert (changed != found.tied)[found.half_weights > 0].any()
+        assert (changed != found.tied)[found.halves.weights > 0].any()
         assert changed.max() <= found.g
 
 

@@ -233,4 +233,4 @@ class SplitMergeDPMeans(_Stream):
 
     def method(self) -> split_merge.Method:
         """Return the checked parameters as a method of one pass."""
-        return split_merge.Method(self.penalty, self.merge, self.max_clusters)
+        return split_merge.Method(self.penalty, self.max_clusters, self.merge)

@@ -263,7 +263,7 @@ class Method(Parameters):
 
 
 def clusters_of(state: Any) -> dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
-    """Return the arrays that every result with centers has."""
+    """Return the arrays that every result with centers has, (k, d) or (k,)."""
     return {
         "cluster_centers": (state.centers, ("cluster", "feature")),
         "cluster_weights": (state.weights, ("cluster",)),

@@ -4,8 +4,9 @@ Names are imported as they are first asked for: all modules together take second
 command line could not yet be stopped.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dask_dpmeans.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dask_dpmeans.api.cost import Estimate
@@ -26,6 +27,25 @@ if TYPE_CHECKING:
     from dask_dpmeans.estimators.spectral import SpectralDPMeans
     from dask_dpmeans.estimators.streaming import OnlineDPMeans, SplitMergeDPMeans
     from dask_dpmeans.selection import metrics, penalty
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".api.cost": "Estimate",
+            ".api.fitting": "dry_run fit",
+            ".api.loading": "load",
+            ".api.prediction": "predict",
+            ".errors": "CorruptStoreError InputError NoWorkersError TooManyClustersError",
+            ".estimators.dpmeans": "DPMeans",
+            ".estimators.gibbs": "GibbsMixture",
+            ".estimators.graph_cut": "GraphCutDPMeans",
+            ".estimators.hdp": "HDPMeans",
+            ".estimators.kernel": "KernelDPMeans",
+            ".estimators.spectral": "SpectralDPMeans",
+            ".estimators.streaming": "OnlineDPMeans SplitMergeDPMeans",
+            ".selection": "metrics penalty",
+        },
+    )
 
 __version__ = "0.1.0"
 
@@ -50,33 +70,6 @@ __all__ = [
     "penalty",
     "predict",
 ]
-
-HOMES = {
-    "api.cost": ("Estimate",),
-    "api.fitting": ("dry_run", "fit"),
-    "api.loading": ("load",),
-    "api.prediction": ("predict",),
-    "errors": ("CorruptStoreError", "InputError", "NoWorkersError", "TooManyClustersError"),
-    "estimators.dpmeans": ("DPMeans",),
-    "estimators.gibbs": ("GibbsMixture",),
-    "estimators.graph_cut": ("GraphCutDPMeans",),
-    "estimators.hdp": ("HDPMeans",),
-    "estimators.kernel": ("KernelDPMeans",),
-    "estimators.spectral": ("SpectralDPMeans",),
-    "estimators.streaming": ("OnlineDPMeans", "SplitMergeDPMeans"),
-}
-"""Exported names by module; `metrics` and `penalty` are modules of `selection`."""
-
-
-def __getattr__(name: str) -> Any:
-    """Import an exported name when it is first asked for."""
-    if name in ("metrics", "penalty"):
-        return import_module(f"{__name__}.selection.{name}")
-    for module, names in HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -47,6 +47,18 @@ def mean_of(rows: Sequence[Row], weights: Sequence[float]) -> list[float]:
     return [total / sum(weights) for total in totals]
 
 
+def group_mean(
+    numbers: Sequence[int], rows: Sequence[Row], weights: Sequence[float]
+) -> list[float]:
+    """Return the weighted mean of some rows, or of the centers of some clusters."""
+    return mean_of([rows[number] for number in numbers], [weights[number] for number in numbers])
+
+
+def members_of(labels: Sequence[int], cluster: int) -> list[int]:
+    """Return the numbers of the rows of a cluster."""
+    return [number for number, label in enumerate(labels) if label == cluster]
+
+
 def sweep(
     rows: Sequence[Row],
     penalty: float,
@@ -69,16 +81,9 @@ def sweep(
             present.append(list(rows[number]))
             opened.append(number)
         labels[number] = label
-    means = []
-    for cluster in range(len(present)):
-        members = [number for number, label in enumerate(labels) if label == cluster]
-        if sum(weights[number] for number in members) > 0:
-            means.append(
-                mean_of(
-                    [rows[number] for number in members], [weights[number] for number in members]
-                )
-            )
-    return Sweep(labels, opened, present, means)
+    alive = sorted({label for label, weight in zip(labels, weights, strict=True) if weight > 0})
+    members = [members_of(labels, cluster) for cluster in alive]
+    return Sweep(labels, opened, present, [group_mean(each, rows, weights) for each in members])
 
 
 def dpmeans(
@@ -101,23 +106,17 @@ def dpmeans(
 def farthest_first(
     rows: Sequence[Row], k: int, first: Row, weights: Sequence[float]
 ) -> list[tuple[int, float]]:
-    """Take k times the row farthest from all points taken (Kulis & Jordan 2012, section 6.1).
-
-    The points taken start with `first`.
+    """Take k times the row farthest from `first` and all rows taken (Kulis & Jordan 2012, 6.1).
 
     Return its number, the lowest among equals, and its squared distance; rows without weight are
     not taken.
     """
-    points = [first]
-    taken = []
+    taken: list[tuple[int, float]] = []
     for _ in range(k):
-        farthest, most = -1, -1.0
-        for number, row in enumerate(rows):
-            squared = nearest_center(row, points)[1]
-            if weights[number] > 0 and squared > most:
-                farthest, most = number, squared
-        points.append(rows[farthest])
-        taken.append((farthest, most))
+        points = [first, *(rows[number] for number, _ in taken)]
+        weighty = [number for number, weight in enumerate(weights) if weight > 0]
+        squared = [nearest_center(rows[number], points)[1] for number in weighty]
+        taken.append((weighty[squared.index(max(squared))], max(squared)))
     return taken
 
 
@@ -136,9 +135,7 @@ def spherical_sweep(
 ) -> Sweep:
     """Do a pass of Algorithm 1 over rows of unit length (Dhillon & Modha 2001).
 
-    Means are directions.
-
-    A cluster whose rows cancel keeps its center.
+    Means are directions.  A cluster whose rows cancel keeps its center.
     """
     found = sweep(rows, penalty, centers, order, weights)
     weighty = {label for label, weight in zip(found.labels, weights, strict=True) if weight > 0}
@@ -185,10 +182,8 @@ def online_dp_means(rows: Sequence[Row], penalty: float, before: Online | None =
 
 def running_mean(center: Row, weight: float, row: Row) -> list[float]:
     """Return the mean of `weight` rows with mean `center` and one more row."""
-    return [
-        (weight * middle + value) / (weight + 1.0)
-        for middle, value in zip(center, row, strict=True)
-    ]
+    pairs = zip(center, row, strict=True)
+    return [(weight * middle + value) / (weight + 1.0) for middle, value in pairs]
 
 
 class Box(NamedTuple):
@@ -231,9 +226,8 @@ def split_dp_means(rows: Sequence[Row], penalty: float, before: Sequence[Box] = 
 
 def is_outside(row: Row, box: Box) -> bool:
     """Return whether a row lies outside the box of a cluster."""
-    return any(
-        not low <= value <= high for value, low, high in zip(row, box.low, box.high, strict=True)
-    )
+    ranges = zip(row, box.low, box.high, strict=True)
+    return any(not low <= value <= high for value, low, high in ranges)
 
 
 def with_row(box: Box, row: Row) -> Box:
@@ -326,13 +320,6 @@ def merge_cost(
     return total - penalty
 
 
-def group_mean(
-    group: Sequence[int], centers: Sequence[Row], weights: Sequence[float]
-) -> list[float]:
-    """Return the weighted mean of the centers of a group of clusters."""
-    return mean_of([centers[number] for number in group], [weights[number] for number in group])
-
-
 class Shared(NamedTuple):
     """State of Algorithm 2 of Kulis & Jordan 2012."""
 
@@ -365,21 +352,15 @@ def hdp_points(
     A row of weight w bears 1 / min(1, w) of each penalty; with unit weights this is the printed
     rule.  Among equals a center that is used already wins, then the lowest number.
     """
-    labels, centers, uses, opened = (
-        list(before.labels),
-        [list(c) for c in before.centers],
-        set(before.uses),
-        [],
-    )
+    labels, centers = list(before.labels), [list(c) for c in before.centers]
+    uses, opened = set(before.uses), []
     for number in order:
         row, group, share = rows[number], groups[number], min(1.0, weights[number])
         costs = []
         for p, center in enumerate(centers):
-            used = (group, p) in uses
+            used, squared = (group, p) in uses, squared_distance(row, center)
             price = 0.0 if used else local_penalty / share if share > 0 else float("inf")
-            costs.append(
-                (squared_distance(row, center) + price, not used, squared_distance(row, center), p)
-            )
+            costs.append((squared + price, not used, squared, p))
         cost, unused, _, p = min(costs)
         if share > 0 and cost > (local_penalty + global_penalty) / share:
             unused, p = True, len(centers)
@@ -404,31 +385,23 @@ def hdp_local_clusters(
     """
     labels, centers = list(before.labels), [list(c) for c in before.centers]
     for group, p in sorted(before.uses):
-        members = [
-            i
-            for i, label in enumerate(before.labels)
-            if (groups[i], label) == (group, p) and weights[i] > 0
-        ]
+        users = members_of(before.labels, p)
+        members = [i for i in users if groups[i] == group and weights[i] > 0]
         if not members:
             continue
-        mean = mean_of([rows[i] for i in members], [weights[i] for i in members])
-        costs = [
-            sum(weights[i] * squared_distance(rows[i], center) for i in members)
-            for center in centers
-        ]
+
+        def cost(center: Row, members: list[int] = members) -> float:
+            return sum(weights[i] * squared_distance(rows[i], center) for i in members)
+
+        mean, costs = group_mean(members, rows, weights), [cost(center) for center in centers]
         best = p if costs[p] <= min(costs) else costs.index(min(costs))
-        if costs[best] > global_penalty + sum(
-            weights[i] * squared_distance(rows[i], mean) for i in members
-        ):
+        if costs[best] > global_penalty + cost(mean):
             best = len(centers)
             centers.append(mean)
         for i in members:
             labels[i] = best
-    uses = {
-        (group, label)
-        for group, label, weight in zip(groups, labels, weights, strict=True)
-        if weight > 0
-    }
+    triples = zip(groups, labels, weights, strict=True)
+    uses = {(group, label) for group, label, weight in triples if weight > 0}
     return Shared(labels, centers, uses, before.opened)
 
 
@@ -436,20 +409,12 @@ def hdp_means(
     rows: Sequence[Row], groups: Sequence[int], before: Shared, weights: Sequence[float]
 ) -> Shared:
     """Do step 6: the means of the global clusters that have weight, renumbered."""
-    alive = sorted(
-        {label for label, weight in zip(before.labels, weights, strict=True) if weight > 0}
-    )
-    means = []
-    for p in alive:
-        members = [i for i, label in enumerate(before.labels) if label == p]
-        means.append(mean_of([rows[i] for i in members], [weights[i] for i in members]))
+    pairs = zip(before.labels, weights, strict=True)
+    alive = sorted({label for label, weight in pairs if weight > 0})
+    means = [group_mean(members_of(before.labels, p), rows, weights) for p in alive]
     labels = [alive.index(label) if label in alive else 0 for label in before.labels]
-    return Shared(
-        labels,
-        means,
-        {(group, alive.index(p)) for group, p in before.uses if p in alive},
-        before.opened,
-    )
+    uses = {(group, alive.index(p)) for group, p in before.uses if p in alive}
+    return Shared(labels, means, uses, before.opened)
 
 
 def hdp_objective(
@@ -487,28 +452,21 @@ def hdp(
         points = hdp_points(rows, groups, local_penalty, global_penalty, found[-1], order, weights)
         moved = hdp_local_clusters(rows, groups, global_penalty, points, weights)
         found.append(hdp_means(rows, groups, moved, weights))
-        objectives.append(
-            hdp_objective(rows, groups, local_penalty, global_penalty, found[-1], weights)
-        )
+        prices = local_penalty, global_penalty
+        objectives.append(hdp_objective(rows, groups, *prices, found[-1], weights))
     return found
 
 
 def cut_of(graph: Sequence[Row], labels: Sequence[int], normalized: bool) -> float:
     """Return the normalized or ratio cut of a graph, (n, n) (Kulis & Jordan 2012, section 5.2).
 
-    The graph has the weights of links.
-
-    Nodes of a label below 0 belong to no cluster.
+    The graph has the weights of links.  Nodes of a label below 0 belong to no cluster.
     """
     total = 0.0
     for cluster in sorted({label for label in labels if label >= 0}):
-        members = [node for node, label in enumerate(labels) if label == cluster]
-        leaving = sum(
-            weight
-            for node in members
-            for other, weight in enumerate(graph[node])
-            if other not in members
-        )
+        members = members_of(labels, cluster)
+        others = [node for node in range(len(graph)) if node not in members]
+        leaving = sum(graph[node][other] for node in members for other in others)
         degree = sum(sum(graph[node]) for node in members)
         total += leaving / (degree if normalized else len(members))
     return total
@@ -519,19 +477,12 @@ def graph_kernel(
 ) -> tuple[list[list[float]], list[float]]:
     """Return K and the diagonal of W whose kernel k-means is the cut (theorem 5.3)."""
     n, degrees = len(graph), [sum(row) for row in graph]
-    same = [[float(i == j) for j in range(n)] for i in range(n)]
-    if normalized:
-        kernel = [
-            [
-                sigma * same[i][j] / degrees[i] + graph[i][j] / (degrees[i] * degrees[j])
-                for j in range(n)
-            ]
-            for i in range(n)
-        ]
-        return kernel, degrees
-    return [
-        [(sigma - degrees[i]) * same[i][j] + graph[i][j] for j in range(n)] for i in range(n)
-    ], [1.0] * n
+    masses = degrees if normalized else [1.0] * n
+    kernel = []
+    for i in range(n):
+        kernel.append([graph[i][j] / (masses[i] * masses[j]) for j in range(n)])
+        kernel[i][i] += sigma / masses[i] - (0.0 if normalized else degrees[i])
+    return kernel, masses
 
 
 def graph_score(
@@ -634,10 +585,7 @@ def kernel_sweep(
             centers.append(([i], [1.0]))
             opened.append(i)
         labels[i], squared[i] = label, least
-    found = [
-        [i for i, label in enumerate(labels) if label == c and weights[i] > 0]
-        for c in range(len(centers))
-    ]
+    found = [[i for i in members_of(labels, c) if weights[i] > 0] for c in range(len(centers))]
     return KernelSweep(labels, opened, squared, [members for members in found if members])
 
 
@@ -654,7 +602,7 @@ def partition_objective(matrix: Sequence[Row], labels: Sequence[int], penalty: f
     """
     error = 0.0
     for cluster in set(labels):
-        members = [number for number, label in enumerate(labels) if label == cluster]
+        members = members_of(labels, cluster)
         size = len(members)
         within = sum(matrix[i][j] for i in members for j in members)
         for i in members:

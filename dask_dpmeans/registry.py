@@ -13,6 +13,7 @@ from dask_dpmeans.errors import CorruptStoreError, InputError
 
 if TYPE_CHECKING:
     from dask_dpmeans.estimators.spec import MethodSpec
+    from dask_dpmeans.methods.dpmeans.sample import ClusterSample
     from dask_dpmeans.storage.manifest import Manifest
 
 
@@ -77,10 +78,12 @@ def spec_of(model: Any) -> "MethodSpec":
     return METHODS[name].spec
 
 
-def can_dry_run(model: object) -> bool:
-    """Return whether `dask_dpmeans.dry_run` can tell the cost of a fit of an estimator."""
+def sample_clusters_of(model: object) -> "ClusterSample | None":
+    """Return how a dry run clusters the first rows; None if it cannot tell the cost of a fit."""
     entry = METHODS.get(type(model).__name__)
-    return entry is not None and entry.spec.dry_run
+    if entry is None or entry.spec.cluster_sample is None:
+        return None
+    return entry.spec.cluster_sample(model)
 
 
 def spec_of_run(manifest: "Manifest", path: str) -> "MethodSpec":

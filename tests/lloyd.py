@@ -54,6 +54,7 @@ class Method:
     state: ClassVar[type[State]] = State
     sparse: ClassVar[bool] = False
     features: ClassVar[None] = None
+    draws: ClassVar[bool] = False
 
     def seeded(self, seed: int) -> Self:
         return self
@@ -118,7 +119,7 @@ def predictor(result: Result) -> Kernel:
 
 FIRST_ROWS = ArraySpec("first_rows", ("cluster",), "int64", below="row")
 
-SPEC = MethodSpec(Lloyd, (Method,), predictor, arrays=(*CENTERS, FIRST_ROWS))
+SPEC = MethodSpec(Lloyd, predictor, arrays=(*CENTERS, FIRST_ROWS))
 
 
 @click.command("lloyd")

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from dask_dpmeans import DPMeans, HDPMeans, SpectralDPMeans, fit
 from dask_dpmeans.cli import main
-from dask_dpmeans.storage import output
+from dask_dpmeans.storage.output import FinishedOutput
 
 RUNS = {
     "dpmeans": (DPMeans(9.0, random_state=0), {}),
@@ -47,18 +47,18 @@ def test_a_command_reads_no_array_of_a_run_twice(folder, name, monkeypatch):
     command = COMMANDS[name]
     if name == "predict" and "hdp" in folder.name:
         command = [*command, "--groups", "groups.npy"]
-    counts, read = Counter(), output.read
+    counts, read = Counter(), FinishedOutput.read
 
-    def counted(place, content):
-        counts[str(place.url)] += 1
-        return read(place, content)
+    def counted(found, name):
+        counts[name] += 1
+        return read(found, name)
 
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(output, "read", counted)
+    monkeypatch.setattr(FinishedOutput, "read", counted)
     done = CliRunner().invoke(main, command)
     refused = name == "export" and not folder.name.startswith(
         "dpmeans"
     )  # not nearest centers of rows
     assert done.exit_code == (2 if refused else 0), done.output
     assert counts
-    assert {place: count for place, count in counts.items() if count > 1} == {}
+    assert {name: count for name, count in counts.items() if count > 1} == {}

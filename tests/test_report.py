@@ -1,6 +1,7 @@
 """A run as a page: what it says, that nothing in it runs or is loaded, and that its commands make the run again."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -635,7 +636,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing(folder, tmp_path, monkey
     def fail(*_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="the disk is full"):
         report.report(folder / "fit-run", tmp_path / "out.html", data=False)
     assert list(tmp_path.iterdir()) == []

@@ -1,26 +1,18 @@
 """Dry runs: the cost of a fit, from the metadata of its input and a few rows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal
-
-import numpy as np
 
 from dask_dpmeans.api import description
 from dask_dpmeans.api import job as runs
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.checks import format_count
-from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.engine.occ import settle
 from dask_dpmeans.engine.plan import Reduction, power_of_two
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.methods.dpmeans.search_state import State
-from dask_dpmeans.methods.dpmeans.starts import OPTIMISM
-from dask_dpmeans.methods.dpmeans.trials import SHARES
+from dask_dpmeans.methods.dpmeans.sample import ClusterSample, SampleClusters
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
     Columns,
@@ -42,19 +34,11 @@ from dask_dpmeans.sources import (
     why_processes,
 )
 from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.output import removable
+from dask_dpmeans.storage.output import removable_files
 from dask_dpmeans.storage.run_store import RunStore
 
 SAMPLE_BLOCKS = 8
 """Blocks of the first shard that are read and scanned, at most."""
-SEARCH_ROWS = 2**14
-"""Most of these rows that are searched."""
-SEARCH_STEPS = 20
-"""Steps of that search; of sift, at a penalty that ends with 929 clusters, 18 steps gave 917."""
-SEARCH_PRODUCTS = 2**31
-"""Multiplications of a step, about, at which the search stops: 1,024 clusters of d = 128."""
-SEARCH_COLUMNS = 2**7
-"""Number of columns below which a step takes no less time."""
 SMALL_CHUNK = 2**18
 """Bytes; chunks of 256 KB (d = 64, zstd) took 1.5 times as long to read as 4 MB, 64 KB 2.1."""
 GOOD_CHUNK = 2**22
@@ -63,9 +47,8 @@ FEW_CHUNKS = 16
 """Chunks of a shard, of which no size is too small."""
 MOST_DECODES = 1.1
 """Times that a chunk is decoded, on average, before the advice names it."""
-TINY = float(np.finfo(np.float64).tiny)
-"""The least price."""
 
+Method = batch.Method | search.Method
 Target = Literal["new", "refused", "removed", "resumed"]
 """The way of a fit with the run that is there, if any."""
 
@@ -75,14 +58,17 @@ class Sample:
     """The work on the first rows by one thread."""
 
     n_rows: int
-    n_clusters: int
-    """Number of centers of the pass."""
-    clusters_are: str
-    """Words for these clusters."""
+    found: SampleClusters
+    """The centers of the pass."""
     read_seconds: float
     """Seconds of reading and decoding."""
     scan_seconds: float
     """Seconds of one pass in memory."""
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of centers of the pass."""
+        return len(self.found.centers)
 
 
 @dataclass(frozen=True)
@@ -134,7 +120,8 @@ class Estimate:
 class Sampling:
     """The job of reading, clustering and scanning the first rows."""
 
-    method: batch.Method | search.Method
+    method: Method
+    cluster: ClusterSample
     n_rows: int
     scale: Float64Array | str | None
 
@@ -144,84 +131,18 @@ class Sampling:
         shard = layout.first(self.n_rows)
         read_seconds = perf_counter() - started
         rows = layout.held(shard, self.scale)
-        centers, clusters_are = CENTERS_OF[self.method.name](rows, self.method, layout.plan.n_rows)
-        reduction: Reduction[Any] = self.method.reduction(centers)
+        found = self.cluster(rows, self.method, layout.plan.n_rows)
+        reduction: Reduction[Any] = self.method.reduction(found.centers)
         started = perf_counter()
         rows.fold(reduction)
-        return Sample(
-            self.n_rows, len(centers), clusters_are, read_seconds, perf_counter() - started
-        )
-
-
-def open_centers(rows: InMemoryRows, method: batch.Method, n_rows: int) -> tuple[Float64Array, str]:
-    """Return the first centers and those that the first rows open, (k, d), and words for them."""
-    first = method.kernel_centers(method.first_centers(rows))
-    swept = settle(rows, batch.Openings(method.price), first, gradually=True)
-    method.objective(swept.answer.moments.inertia, len(swept.state))  # it must be finite
-    return swept.state.values, (
-        f"the first centers and those that the first {format_count(rows.plan.n_rows, 'row')} open; "
-        "all rows may open more, and a pass then takes longer"
-    )
-
-
-def search_centers(
-    rows: InMemoryRows, method: search.Method, n_rows: int
-) -> tuple[Float64Array, str]:
-    """Return the centers, (k, d), of a search of some of the first rows, and words for them.
-
-    Squared error grows with the number of rows, so a cluster of some rows costs their share of the
-    penalty.  It also costs the optimism of their squared error, as on a coreset.
-    """
-    every = -(-rows.plan.n_rows // SEARCH_ROWS)
-    weights = (
-        None
-        if rows.weights is None or not rows.weights[::every].any()
-        else rows.weights[::every].copy()
-    )
-    some = InMemoryRows(rows.rows[::every].copy(), weights, rows.scale)
-    count, d = some.rows.shape
-    most, share = SEARCH_PRODUCTS // (count * max(d, SEARCH_COLUMNS)), count / n_rows
-    price = max(method.penalty * share, TINY)
-    found = _apply_moves(some, method, price, most)
-    if count < n_rows:
-        price += OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
-        found = _apply_moves(some, method, price, most)
-    method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
-    which, end = f"a search of {format_count(count, 'row')}", "ends"
-    if count < n_rows:
-        which, end = (
-            f"{which}, a cluster at their share of the penalty,",
-            "ends; all rows may have more",
-        )
-    if len(found.centers) > most:
-        return (
-            found.centers,
-            f"at which {which} was stopped; all rows may have many more, and a pass then takes longer",
-        )
-    return found.centers, f"with which {which} {end}"
-
-
-def _apply_moves(rows: InMemoryRows, method: search.Method, price: float, most: int) -> State:
-    """Return the state after a few steps of the search, or at more than `most` clusters."""
-    alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
-    start = replace(alone.init(rows), share=len(SHARES))
-    for step in iterate(rows, alone, start):
-        if len(step.state.centers) > most:
-            break
-    return step.state
-
-
-CENTERS_OF: dict[str, Callable[[InMemoryRows, Any, int], tuple[Float64Array, str]]] = {
-    batch.Method.name: open_centers,
-    search.Method.name: search_centers,
-}
-"""Functions that return centers of a sample and words for them, by the algorithm."""
+        return Sample(self.n_rows, found, read_seconds, perf_counter() - started)
 
 
 def dry_run(
     data: Any,
     run: AnyPlace,
-    method: batch.Method | search.Method,
+    method: Method,
+    cluster: ClusterSample,
     *,
     seed: int | None,
     sample_weight: Any = None,
@@ -253,7 +174,7 @@ def dry_run(
         request = description.request_of(method, seed, layout, scaled=scaled, weighted=weighted)
         runs.check_resumable(store, request)
     target = _target(store, resume=resume, force=force)
-    job = Sampling(method, sample_rows(layout), columns.scale)
+    job = Sampling(method, cluster, sample_rows(layout), columns.scale)
     sample = executor.run([job], layout, "estimate")[0]
     found = estimate_from(layout, sample, method, store.shown, target)
     free = isinstance(executor, Threads) and compute.threads is None
@@ -272,7 +193,7 @@ def sample_rows(layout: Layout) -> int:
 
 
 def estimate_from(
-    layout: Layout, sample: Sample, method: batch.Method | search.Method, run: str, target: Target
+    layout: Layout, sample: Sample, method: Method, run: str, target: Target
 ) -> Estimate:
     """Return the estimate that follows from a layout and a sample."""
     plan, resources, storage = layout.plan, layout.resources, Storage.of(layout.rows)
@@ -306,7 +227,7 @@ def estimate_from(
         load_seconds=load_seconds,
         pass_seconds=pass_seconds,
         basis=(
-            f"one pass at {format_count(sample.n_clusters, 'cluster')}, {sample.clusters_are}; the first "
+            f"one pass at {format_count(sample.n_clusters, 'cluster')}, {sample.found.words}; the first "
             f"{format_count(sample.n_rows, 'row')} were read, then scanned, on one thread, and the "
             f"time scaled by rows to a shard, then by {format_count(plan.n_shards, 'shard')} / "
             f"{format_count(resources.threads, 'thread')}, rounded up"
@@ -334,14 +255,14 @@ def rows_in_memory(layout: Layout) -> int:
 
 
 def advice(
-    layout: Layout, storage: Storage | None, sample: Sample, method: batch.Method | search.Method
+    layout: Layout, storage: Storage | None, sample: Sample, method: Method
 ) -> tuple[str, ...]:
     """Return advice on an input that makes a fit slower or less safe than it could be."""
     found: list[str] = []
     if storage is not None:
         found += _on_chunks(layout, storage) + _on_codecs(layout, storage, sample)
     most = method.max_clusters
-    if method.name == batch.Method.name and most is not None and sample.n_clusters > most:
+    if sample.found.fit_has_more and most is not None and sample.n_clusters > most:
         found.append(
             f"the first {format_count(sample.n_rows, 'row')} alone open "
             f"{format_count(sample.n_clusters, 'cluster')}, more than "
@@ -351,18 +272,12 @@ def advice(
 
 
 def _on_chunks(layout: Layout, storage: Storage) -> list[str]:
-    plan, d, height, width = (
-        layout.plan,
-        layout.stored_columns,
-        storage.chunk_rows,
-        storage.chunk_columns,
-    )
+    plan, d = layout.plan, layout.stored_columns
+    height, width = storage.chunk_rows, storage.chunk_columns
     shard_rows = min(plan.shard_rows, plan.n_rows)
     good = min(plan.shard_rows, power_of_two(GOOD_CHUNK // layout.row_bytes))
-    size, count = (
-        height * width * layout.stored_dtype.itemsize,
-        -(-shard_rows // height) * -(-d // width),
-    )
+    size = height * width * layout.stored_dtype.itemsize
+    count = -(-shard_rows // height) * -(-d // width)
     decodes = decoded_rows(plan, height) / plan.n_rows
     when = "while rows are loaded" if layout.resident else "in each pass"
     found = []
@@ -410,9 +325,10 @@ def _on_codecs(layout: Layout, storage: Storage, sample: Sample) -> list[str]:
 
 def _target(store: RunStore, *, resume: bool, force: bool) -> Target:
     if force:
-        if removable(store, run_array_names()):
-            return "removed"
-        return "new"
+        if store.kind() is None:
+            return "new"
+        removable_files(store, run_array_names())
+        return "removed"
     if store.kind() is None or (store.empty() and not (resume and store.begun())):
         return "new"
     if resume:

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.storage.location import AnyPlace
-from dask_dpmeans.storage.outfile import checked_target, write_whole
+from dask_dpmeans.storage.location import AnyPlace, Location
+from dask_dpmeans.storage.outfile import checked_target
 
 FORMAT = "dask_dpmeans model"
 VERSION = 1
@@ -28,7 +28,7 @@ VERSION = 1
 
 
 def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write the clusters of a run to a file, as `as_json` returns them.
+    """Write the clusters of a run to a file, as `as_json` returns them; return its absolute path.
 
     Parameters
     ----------
@@ -36,17 +36,13 @@ def export(run: AnyPlace, out: str | os.PathLike[str], *, force: bool = False) -
     out : path of a file on this machine
     force : write over the file, if it is one of these
 
-    Returns
-    -------
-    The absolute path of the file.
-
     Raises
     ------
     InputError
         The run is of a method that labels rows otherwise, or another file is at `out`.
     """
     target = checked_target(out, run, "model", _is_ours, force=force)
-    write_whole(target, as_json(load(run)) + "\n")
+    Location.at(target).write(f"{as_json(load(run))}\n".encode())
     return target
 
 
@@ -75,7 +71,7 @@ def as_json(model: Any) -> str:
         "version": VERSION,
         "method": type(model).__name__,
         "parameters": parameters if drawn is None else parameters | {"random_state": drawn},
-        "metric": parameters.get("metric", "euclidean"),
+        "metric": model.description().metric,
         "penalty": model.penalty,
         "n_columns": model.n_features_in_,
         "column_names": None if names is None else names.tolist(),
@@ -110,15 +106,14 @@ def as_pipeline(model: Any) -> Pipeline:
         )
     if scale is not None:
         steps.append(_divider(scale))
-    if model.get_params().get("metric") == "cosine":
+    if model.description().metric == "cosine":
         steps.append(Normalizer())
     return make_pipeline(*steps, _kmeans(model.cluster_centers_))
 
 
 def _check_nearest(model: Any) -> None:
     """Refuse a model whose labels do not follow from its centers alone."""
-    description = getattr(model, "description", Description)
-    if not description().nearest_centers:
+    if not description_of(model).nearest_centers:
         raise InputError(
             f"{type(model).__name__} does not label a row by the nearest of its centers alone, which is what an export "
             "can say: use predict, of load(run) or of the command line, or export a run of DPMeans"

@@ -11,8 +11,8 @@ from dask_dpmeans.engine.history import Record
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
-from dask_dpmeans.registry import can_dry_run, spec_of
-from dask_dpmeans.sources import Columns, Compute, Reading, check_option_names
+from dask_dpmeans.registry import sample_clusters_of, spec_of
+from dask_dpmeans.sources import Columns, Compute, InputArrays, Reading, check_option_names
 from dask_dpmeans.storage.location import AnyPlace, Location, check_options
 
 AnyModel = TypeVar("AnyModel", bound=ClustersMixin)
@@ -67,23 +67,15 @@ def fit(
     check_option_names("fit", options, FitOptions)
     spec = spec_of(method)
     spec.check_arguments({"groups": groups, "sample_weight": sample_weight, **options})
-    check_options(
-        options.get("storage_options"),
-        data,
-        run,
-        groups,
-        sample_weight,
-        getattr(method, "init", None),
-    )
+    places = data, run, groups, sample_weight, *method._paths()
+    check_options(options.get("storage_options"), *places)
     algorithm = method.method()
     job.fit(
-        spec.read(data),
+        InputArrays(spec.read(data), sample_weight, groups),
         run,
         algorithm,
         estimator=describe_estimator(method, spec.parameters(method, algorithm)),
         seed=_seed_of(method),
-        groups=groups,
-        sample_weight=sample_weight,
         feature_map=method._feature_map(),
         center_names=method._center_names(),
         resume=resume,
@@ -123,7 +115,8 @@ def dry_run(
     Estimate
     """
     check_option_names("dry_run", options, Reading)
-    if not can_dry_run(method):
+    cluster = sample_clusters_of(method)
+    if cluster is None:
         raise InputError(
             f"method: a dry run tells what DPMeans costs, not what {type(method).__name__} costs"
         )
@@ -131,6 +124,7 @@ def dry_run(
         data,
         run,
         method.method(),
+        cluster,
         seed=_seed_of(method),
         sample_weight=sample_weight,
         center_names=method._center_names(),

@@ -12,7 +12,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.api.description import fingerprint, request_of, sources_of
 from dask_dpmeans.api.loading import run_array_names
 from dask_dpmeans.engine.history import Record
-from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, Sampler, drive
+from dask_dpmeans.engine.loop import Algorithm, NamedArrays, Progress, drive
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
@@ -37,19 +37,17 @@ from dask_dpmeans.storage.run_store import RunStore
 
 
 def fit(
-    data: Any,
+    arrays: InputArrays,
     run: AnyPlace,
     method: Algorithm[Any],
     *,
     estimator: EstimatorDescription,
     seed: int | None,
-    groups: Any = None,
-    sample_weight: Any = None,
-    feature_map: FeatureMap | None = None,
-    center_names: Names | None = None,
-    resume: bool = False,
-    force: bool = False,
-    on_step: Callable[[int, Record, int], None] = lambda number, record, n_rows: None,
+    feature_map: FeatureMap | None,
+    center_names: Names | None,
+    resume: bool,
+    force: bool,
+    on_step: Callable[[int, Record, int], None],
     columns: Columns,
     compute: Compute,
 ) -> None:
@@ -57,7 +55,7 @@ def fit(
 
     Parameters
     ----------
-    data, groups, sample_weight : as `as_source` takes them
+    arrays : the input
     run : path or URL of the store
     method : parameters and steps
     estimator : name and parameters of the estimator, as `describe_estimator` gives them
@@ -83,47 +81,47 @@ def fit(
         raise InputError(f"on_step must be a function, got {checks.describe_value(on_step)}")
     store = RunStore.at(run, columns.storage_options)
     if feature_map is not None:
-        feature_map.check_weights(sample_weight)
-    inputs = [data, groups, sample_weight]
+        feature_map.check_weights(arrays.sample_weight)
+    inputs = [arrays.data, arrays.groups, arrays.sample_weight]
     store.check_target("run", inputs, force=force, resume=resume)
     with only_job(store.location) as lock:
         # Again: another job may have finished meanwhile.
         store.check_target("run", inputs, force=force, resume=resume)
-        arrays, needs = (
-            InputArrays(data, sample_weight, groups),
-            Requirements(method.features, method.sparse),
-        )
+        needs = Requirements(method.features, method.sparse)
         source = open_source(arrays, columns, needs, compute)
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
-        request = request_of(
-            method,
-            seed,
-            source,
-            scaled=source.scale is not None,
-            weighted=sample_weight is not None,
-            feature_map=feature_map,
-        )
-        summary = source.summary
-        digest = fingerprint(summary)
-        request = replace(
-            request,
-            estimator=estimator,
-            input=replace(request.input, fingerprint=digest, n_groups=summary.n_groups),
-            sources=sources_of(data, groups, sample_weight),
-        )
+        request = _request(method, seed, source, arrays, estimator, feature_map)
         if resume:
             check_resumable(store, request)  # before the work
             request = replace(request, column_names=_resumed_names(store, source.column_names))
             if _is_complete(store, method):
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
-        converged = _fit(
-            store, lock, request, learned, _scale_of(source, learned), method, resume, on_step
-        )
-    if not (converged or isinstance(method, Sampler)):
+        scale = _scale_of(source, learned)
+        converged = _fit(store, lock, request, learned, scale, method, resume, on_step)
+    if not (converged or method.draws):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
+
+
+def _request(
+    method: Algorithm[Any],
+    seed: int,
+    source: RowSource,
+    arrays: InputArrays,
+    estimator: EstimatorDescription,
+    feature_map: FeatureMap | None,
+) -> Manifest:
+    """Return the request of a run."""
+    weight, summary = arrays.sample_weight, source.summary
+    scaled, weighted = source.scale is not None, weight is not None
+    request = request_of(
+        method, seed, source, scaled=scaled, weighted=weighted, feature_map=feature_map
+    )
+    digest, found = fingerprint(summary), sources_of(arrays.data, arrays.groups, weight)
+    read = replace(request.input, fingerprint=digest, n_groups=summary.n_groups)
+    return replace(request, estimator=estimator, input=read, sources=found)
 
 
 @dataclass(frozen=True)
@@ -195,12 +193,10 @@ def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:
 
     With a feature map there may be another number of features than columns.
     """
+    if source.scale is None:
+        return {}
     same = learned.source.prepare.features is None and learned.rows is None
-    return (
-        {}
-        if source.scale is None
-        else {"feature_scale": (source.scale, ("feature" if same else "column",))}
-    )
+    return {"feature_scale": (source.scale, ("feature" if same else "column",))}
 
 
 def seed_for(store: Output, seed: int | None, resume: bool) -> int:

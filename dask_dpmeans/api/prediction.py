@@ -1,6 +1,6 @@
 """Labels of new rows by a finished run, from a store to a store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -8,8 +8,9 @@ import numpy as np
 
 from dask_dpmeans.api.description import versions
 from dask_dpmeans.api.loading import read_run, unfitted_run
+from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources import Opening, as_source, check_option_names
+from dask_dpmeans.sources import Opening, RowSource, Stored, as_source, check_option_names
 from dask_dpmeans.storage.array_spec import ArraySpec
 from dask_dpmeans.storage.arrays import Writer
 from dask_dpmeans.storage.location import AnyPlace, check_options
@@ -67,9 +68,9 @@ def predict(
     """
     check_option_names("predict", where, Opening)
     check_options(storage_options, run, data, out, groups)
-    result = read_run(run, storage_options)
+    stored: Stored = {"storage_options": storage_options, **where}
     return predict_with(
-        result, data, out, groups=groups, force=force, storage_options=storage_options, **where
+        read_run(run, storage_options), data, out, groups=groups, force=force, **stored
     )
 
 
@@ -80,11 +81,11 @@ def predict_with(
     *,
     groups: Any = None,
     force: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    **where: Unpack[Opening],
+    **where: Unpack[Stored],
 ) -> Predicted:
     """Label rows with the clusters of a run that was read; parameters as `predict` takes them."""
-    target, inputs = Output.at(out, storage_options), [result.store.location, data, groups]
+    target = Output.at(out, where.get("storage_options"))
+    inputs = [result.store.location, data, groups]
     target.check_target("predictions", inputs, force=force)
     run = unfitted_run(result)
     if run.spec.takes_groups and groups is None:
@@ -102,22 +103,28 @@ def predict_with(
         centers=result.arrays.get("cluster_centers"),
         stored_columns=result.manifest.input.shape[1],
         column_names=result.manifest.column_names or (),
-        storage_options=storage_options,
         **where,
     )
+    beyond = _write(result, source, kernel, target, inputs, force)
+    return Predicted(source.plan.n_rows, beyond)
+
+
+def _write(
+    result: Result,
+    source: RowSource,
+    kernel: Kernel,
+    target: Output,
+    inputs: Sequence[Any],
+    force: bool,
+) -> int:
+    """Write the predictions, and return the number of rows beyond every radius."""
     attributes = {"run": result.store.shown, "versions": versions()}
-    names = [spec.name for spec in PREDICTED]
+    kinds = {spec.name: spec.dtype for spec in PREDICTED}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     with new_output(
-        target.location, "predictions", attributes, names, force=force, inputs=inputs
+        target.location, "predictions", attributes, kinds, force=force, inputs=inputs
     ) as new:
-        arrays = {
-            spec.name: new.create_rows(spec.name, (n,), chunk_rows, spec.dtype)
-            for spec in PREDICTED
-        }
+        arrays = {name: new.create_rows(name, (n,), chunk_rows, kinds[name]) for name in kinds}
         new.write_digests(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
-    beyond = arrays["beyond"]
-    starts = range(0, n, chunk_rows)
-    return Predicted(
-        n, sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts)
-    )
+    beyond, starts = arrays["beyond"], range(0, n, chunk_rows)
+    return sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts)

@@ -83,26 +83,14 @@ def penalty_command(
     The first answer comes from farthest-first traversal (Kulis & Jordan 2012, section 6.1). With
     --fit or --search, fits give a second answer.
     """
-    flags = (
-        ("--full", full),
-        ("--seed", seed is not None),
-        ("--checkpoint", checkpoint is not None),
-    )
-    unused = [name for name, given in flags if given]
+    flags = {"--full": full, "--seed": seed is not None, "--checkpoint": checkpoint is not None}
     fitted = fitted or search
-    if unused and not fitted:
-        raise click.UsageError(f"{unused[0]} is an option for fits: give --fit or --search too")
-    store = None
-    if checkpoint is not None:
-        store = Location.at(checkpoint, how["storage_options"])
-        RunStore.at(store).check_target("penalty", [data, how["weights"]], force=False, resume=True)
+    for name, given in flags.items():
+        if given and not fitted:
+            raise click.UsageError(f"{name} is an option for fits: give --fit or --search too")
+    store = _target(checkpoint, "penalty", [data, how["weights"]], how, resume=True)
+    options: dict[str, Any] = {"search": search, "full": full, "random_state": seed}
     by_fits = None
-    options: dict[str, Any] = {
-        "search": search,
-        "full": full,
-        "random_state": seed,
-        "checkpoint": store,
-    }
     with (
         resumable(store, "the same command"),
         open_inputs(data, **how) as rows,
@@ -111,20 +99,34 @@ def penalty_command(
         rows["on_pass"] = shown.watch
         found = farthest_first(k=clusters, **rows)
         if fitted:
-            by_fits = penalty_for(n_clusters=clusters, **options, **rows)
+            by_fits = penalty_for(n_clusters=clusters, checkpoint=store, **options, **rows)
     if as_json:
         click.echo(json.dumps(_penalty_event(found, by_fits)))
         return
-    click.echo(
-        f"farthest-first  {found.penalty:.9g} for {format_count(clusters, 'cluster')}, as a radius"
-    )
-    if by_fits is None:
-        click.echo(f"next            {next_command(data, found.penalty)}")
-        return
-    click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
-    click.echo(
-        f"next            {next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)}"
-    )
+    wanted = format_count(clusters, "cluster")
+    click.echo(f"farthest-first  {found.penalty:.9g} for {wanted}, as a radius")
+    following = next_command(data, found.penalty)
+    if by_fits is not None:
+        click.echo(f"by fits         {_penalty_line(by_fits, 'price' if search else 'radius')}")
+        following = next_command(data, by_fits.penalty, search=search, seed=by_fits.random_state)
+    click.echo(f"next            {following}")
+
+
+def _target(
+    place: str | None,
+    kind: str,
+    inputs: list[str | None],
+    how: dict[str, Any],
+    *,
+    force: bool = False,
+    resume: bool = False,
+) -> Location | None:
+    """Return the place of an output, if one is given, after a check that it can be written."""
+    if place is None:
+        return None
+    target = Location.at(place, how["storage_options"])
+    RunStore.at(target).check_target(kind, inputs, force=force, resume=resume)
+    return target
 
 
 def _penalty_event(found: FarthestFirst, by_fits: PenaltyFor | None) -> dict[str, Any]:
@@ -191,10 +193,6 @@ def path_command(
     resume: bool,
     force: bool,
     as_json: bool,
-    search: bool,
-    full: bool,
-    halvings: int,
-    summary_rows: int | None,
     max_clusters: int | None,
     **how: Any,
 ) -> None:
@@ -211,28 +209,20 @@ def path_command(
         raise click.UsageError(
             "--resume goes on with what is there, --force removes it: give one of them"
         )
-    options: dict[str, Any] = {
-        "search": search,
-        "full": full,
-        "halvings": halvings,
-        "summary_rows": summary_rows,
+    options: dict[str, Any] = {"penalties": penalties} | {
+        name: how.pop(name) for name in ("search", "full", "halvings", "summary_rows")
     }
-    target = None
-    if out is not None:
-        target = Location.at(out, how["storage_options"])
-        store = RunStore.at(target)
-        store.check_target("path", [data, how["weights"]], force=force, resume=resume)
-        if resume and store.finished():
-            found = _finished_path(target, options | {"penalties": penalties}, seed)
-            say_path(found, out, as_json, _next_command(found, data))
-            return
-    options |= {"penalties": penalties, "max_clusters": max_clusters, "random_state": seed}
-    with resumable(target), open_inputs(data, **how) as rows, progress(as_json) as shown:
-        rows["on_pass"] = shown.watch
-        if target is None:
-            found = penalty_path(**options, **rows)
-        else:
-            found = stored_path(out=target, resume=resume, force=force, **options, **rows)
+    target = _target(out, "path", [data, how["weights"]], how, force=force, resume=resume)
+    if resume and target is not None and RunStore.at(target).finished():
+        found = _finished_path(target, options, seed)
+    else:
+        options |= {"max_clusters": max_clusters, "random_state": seed}
+        with resumable(target), open_inputs(data, **how) as rows, progress(as_json) as shown:
+            rows["on_pass"] = shown.watch
+            if target is None:
+                found = penalty_path(**options, **rows)
+            else:
+                found = stored_path(out=target, resume=resume, force=force, **options, **rows)
     say_path(found, out, as_json, _next_command(found, data))
 
 
@@ -296,22 +286,14 @@ def _finished_path(target: Location, asked: dict[str, Any], seed: int | None) ->
     JSON,
 )
 def tree_command(
-    run: str,
-    out: str | None,
-    penalties: list[float] | None,
-    storage_options: dict[str, Any],
-    force: bool,
-    as_json: bool,
+    run: str, out: str | None, penalties: list[float] | None, force: bool, as_json: bool, **how: Any
 ) -> None:
     """Cluster the clusters of RUN, level by level, up to one cluster.
 
     With OUT, the tree is also written there, as a Zarr group.
     """
-    target = None
-    if out is not None:
-        target = Location.at(out, storage_options)
-        RunStore.at(target).check_target("tree", [run], force=force)
-    found = cluster_tree(load(Location.at(run, storage_options)), penalties, run=run)
+    target = _target(out, "tree", [run], how, force=force)
+    found = cluster_tree(load(Location.at(run, how["storage_options"])), penalties, run=run)
     if target is not None:
         write_tree(found, target, force=force)
     say_tree(found, out, as_json)

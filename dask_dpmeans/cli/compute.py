@@ -12,6 +12,7 @@ from dask_dpmeans.sources import (
     InputArrays,
     OpenedPath,
     Requirements,
+    Stored,
     connect,
     lay_out,
     own_threads,
@@ -37,67 +38,59 @@ class ComputeOptions(TypedDict):
 
 @contextmanager
 def open_rows(
-    data: str,
-    fill_missing: bool,
-    sparse: bool,
-    scheduler: str | None,
-    scheduler_file: str | None,
-    workers: int | None,
-    threads: int | None,
-    memory_limit: int | None,
-    worker_timeout: float,
-    tls_ca_file: str | None,
-    tls_cert: str | None,
-    tls_key: str | None,
-    storage_options: dict[str, Any],
+    data: str, fill_missing: bool, sparse: bool, **compute: Unpack[ComputeOptions]
 ) -> Iterator[tuple[str | OpenedPath, dict[str, Any]]]:
     """Yield the rows and the compute options of `as_source`.
 
     Without options, worker processes are used if threads would read `data` slowly.  The rows are
     then already open.
     """
-    own, cluster = workers or threads or memory_limit, scheduler or scheduler_file
-    if cluster and own:
-        raise click.UsageError(
-            "--scheduler names a running cluster: --workers, --threads and --memory-limit cannot change it"
-        )
-    if scheduler and scheduler_file:
-        raise click.UsageError(
-            "--scheduler and --scheduler-file both name a scheduler: give one of them"
-        )
-    if not (cluster or own):
-        cluster = scheduler = scheduler_address()
-    tls = _tls(tls_ca_file, tls_cert, tls_key, is_remote=bool(cluster))
-    stored: dict[str, Any] = {"fill_missing": fill_missing, "storage_options": storage_options}
+    scheduler, file = _scheduler(compute)
+    tls = _tls(compute, is_remote=bool(scheduler or file))
+    workers, threads = compute["workers"], compute["threads"]
+    memory_limit, timeout = compute["memory_limit"], compute["worker_timeout"]
+    stored = Stored(fill_missing=fill_missing, storage_options=compute["storage_options"])
     rows: str | OpenedPath = data
-    if not cluster and workers is None and threads is None:
+    if not (scheduler or file) and workers is None and threads is None:
         threads = own_threads()
-        compute = Compute(threads=threads, memory_limit=memory_limit)
-        layout, _ = lay_out(
-            InputArrays(data), Columns(**stored), Requirements(sparse=sparse), compute
-        )
+        given = Compute(threads=threads, memory_limit=memory_limit)
+        needs = Requirements(sparse=sparse)
+        layout, _ = lay_out(InputArrays(data), Columns.of(stored), needs, given)
         rows = OpenedPath(data, layout.rows)
         reason = why_processes(layout)
         if reason is not None:
-            click.echo(
-                f"{reason}; working in {threads} processes, --threads {threads} keeps to threads",
-                err=True,
-            )
+            keep = f"working in {threads} processes, --threads {threads} keeps to threads"
+            click.echo(f"{reason}; {keep}", err=True)
             workers, threads, memory_limit = threads, 1, layout.resources.thread_memory
-    with connect(
-        scheduler, workers, threads, memory_limit, worker_timeout, tls, scheduler_file
-    ) as client:
+    with connect(scheduler, workers, threads, memory_limit, timeout, tls, file) as client:
         if client is None:
             yield rows, {"threads": threads, "memory_limit": memory_limit, **stored}
         else:
-            yield rows, {"client": client, "worker_timeout": worker_timeout, **stored}
+            yield rows, {"client": client, "worker_timeout": timeout, **stored}
 
 
-def _tls(
-    ca_file: str | None, cert: str | None, key: str | None, *, is_remote: bool
-) -> tuple[str, str, str] | None:
+def _scheduler(compute: ComputeOptions) -> tuple[str | None, str | None]:
+    """Return the scheduler, or the file with its address, if the work is for a running cluster."""
+    scheduler, file = compute["scheduler"], compute["scheduler_file"]
+    own = compute["workers"] or compute["threads"] or compute["memory_limit"]
+    if own and (scheduler or file):
+        raise click.UsageError(
+            "--scheduler names a running cluster: --workers, --threads and --memory-limit cannot change it"
+        )
+    if scheduler and file:
+        raise click.UsageError(
+            "--scheduler and --scheduler-file both name a scheduler: give one of them"
+        )
+    if not (own or scheduler or file):
+        scheduler = scheduler_address()
+    return scheduler, file
+
+
+def _tls(compute: ComputeOptions, *, is_remote: bool) -> tuple[str, str, str] | None:
     """Return the files for TLS, which are given all together or not at all."""
-    if not (ca_file or cert or key):
+    files = compute["tls_ca_file"], compute["tls_cert"], compute["tls_key"]
+    ca_file, cert, key = files
+    if not any(files):
         return None
     if not (ca_file and cert and key and is_remote):
         raise click.UsageError(

@@ -61,9 +61,8 @@ def demo_command(folder: str) -> None:
     penalty = 160.0
     data, run = f"{folder}/demo-blobs.zarr", f"{folder}/demo-run.zarr"
     blobs = Synthetic("blobs", n_rows=1_000_000, n_features=16, n_centers=100, seed=0)
-    click.echo(
-        f"{blobs.n_rows:,} rows of {blobs.n_features} columns around {blobs.n_centers} centers: {data}/rows"
-    )
+    size = f"{blobs.n_rows:,} rows of {blobs.n_features} columns"
+    click.echo(f"{size} around {blobs.n_centers} centers: {data}/rows")
     write_synthetic(blobs, data, force=True)
     click.echo(f"dask-dpmeans fit {data}/rows {run} --penalty {penalty:g}")
     with progress(False) as shown:
@@ -72,6 +71,5 @@ def demo_command(folder: str) -> None:
     say_result(Location.at(run), False)
     truth = blobs.centers[np.newaxis] - model.cluster_centers_[:, np.newaxis]
     farthest = float(np.sqrt((truth**2).sum(axis=2).min(axis=0).max()))
-    click.echo(
-        f"the farthest of the {blobs.n_centers} true centers lies {farthest:.3f} from the nearest one found"
-    )
+    away = f"lies {farthest:.3f} from the nearest one found"
+    click.echo(f"the farthest of the {blobs.n_centers} true centers {away}")

@@ -71,10 +71,8 @@ class Progress:
     def step(self, number: int, record: Record, n_rows: int) -> None:
         """Report a committed step."""
         with self._lock:
-            self.last_result, self.output_time = (
-                self.pace.describe(record, n_rows, number),
-                monotonic(),
-            )
+            self.last_result = self.pace.describe(record, n_rows, number)
+            self.output_time = monotonic()
             self.say_step(number, record)
 
     def watch(self, found: Pass) -> None:

@@ -79,11 +79,9 @@ def run_table(run: LoadedRun) -> str:
 def _shape(row: str, shape: Sequence[int]) -> str:
     """Return the size of the input."""
     n, columns = shape
-    return (
-        format_count(n, row)
-        if row == "node"
-        else f"{format_count(n, row)} x {format_count(columns, 'column')}"
-    )
+    if row == "node":
+        return format_count(n, row)
+    return f"{format_count(n, row)} x {format_count(columns, 'column')}"
 
 
 def _weights(weights: Float64Array, unit: str | None) -> list[str]:
@@ -130,13 +128,8 @@ def _path_table(found: PenaltyPath, following: str | None) -> str:
     """Return a path as text for people."""
     columns = (found.penalties, found.n_clusters, found.objectives, found.inertias)
     names = ("penalty", "n_clusters", "objective", "inertia")
-    table = [
-        HEADER,
-        *(
-            LINE.format(**dict(zip(names, line, strict=True)))
-            for line in zip(*columns, strict=True)
-        ),
-    ]
+    rows = (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
+    table = [HEADER, *(LINE.format(**row) for row in rows)]
     if found.stability is not None:
         stability = ["stability", *(f"{index:.2f}" for index in found.stability)]
         table = [f"{line}{text:>11}" for line, text in zip(table, stability, strict=True)]
@@ -195,10 +188,8 @@ def _estimate_table(found: Estimate) -> str:
         columns = f"{found.n_features:,} of {columns}"
     kept, loading = "read again in each pass", ""
     if found.resident:
-        kept, loading = (
-            "read once and kept in memory",
-            f", after {_duration(found.load_seconds)} to load the rows",
-        )
+        kept = "read once and kept in memory"
+        loading = f", after {_duration(found.load_seconds)} to load the rows"
     shards = f"{format_count(found.n_shards, 'shard')} of {found.shard_rows:,}"
     memory = f"{format_bytes(found.worker_memory)} a worker, {format_bytes(found.thread_memory)} a thread"
     lines = {

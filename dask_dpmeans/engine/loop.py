@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class Algorithm(Protocol[AnyState]):
     """Name of the method in a run store."""
     state: ClassVar[type[Any]]
     """The class of its states, a dataclass of arrays and numbers."""
+    draws: ClassVar[bool]
+    """Whether its states are draws: every state is committed, and none converges."""
 
     @property
     def max_iter(self) -> int:
@@ -59,15 +61,6 @@ class Algorithm(Protocol[AnyState]):
 
     def result(self, source: Source, state: AnyState) -> NamedArrays:
         """Return the arrays of the stored result by name, each with the names of its dimensions."""
-
-
-@runtime_checkable
-class Sampler(Protocol):
-    """A method whose states are draws: every state is committed, and none converges."""
-
-    @property
-    def draws(self) -> Literal[True]:
-        """Marks the method as a sampler."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ def iterate(
     """Step until the method has converged or `max_iter` is reached, and yield each committed state.
 
     A step that does not lower the objective is rejected: the state before it is yielded once more,
-    as the end, with the rows that the step read.  Every state of a `Sampler` is committed.
+    as the end, with the rows that the step read.  Every draw of a sampler is committed.
 
     Parameters
     ----------
@@ -127,7 +120,7 @@ def iterate(
         started = perf_counter()
         after = method.step(source, before)
         seconds = perf_counter() - started
-        if not (after.objective < before.objective or isinstance(method, Sampler)):
+        if not (after.objective < before.objective or method.draws):
             yield Step(replace(before, rows_read=after.rows_read), True, seconds, committed=False)
             return
         converged = bool(method.done(before, after))  # JSON cannot hold a bool of NumPy

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks, errors
+from dask_dpmeans import checks, errors, sources, storage
 from dask_dpmeans.engine.history import History
-from dask_dpmeans.engine.loop import Algorithm, Progress, Sampler, drive
+from dask_dpmeans.engine.loop import Algorithm, Progress, drive
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
@@ -30,25 +30,14 @@ from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch
-from dask_dpmeans.sources import (
-    Names,
-    RowSource,
-    as_source,
-    check_names,
-    is_lazy,
-    known_rows,
-    lazy_map,
-    names_of,
-    open_groups,
-    opened_rows,
-    refused_table,
-    unwrap,
-)
-from dask_dpmeans.storage.arrays import Writer
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.storage import Result
 
 RandomState = int | np.random.RandomState | None
 """The types of `random_state`."""
+NO_SCORE = "estimator must be one of this package with centers and a score, got {}"
 MOST_SEED = 2**32 - 1
 """The largest seed of NumPy's `RandomState`, and so of scikit-learn."""
 
@@ -64,7 +53,21 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         """Return the map that is fitted to the rows first; None to use the rows."""
         return None
 
-    def _center_names(self) -> Names | None:
+    def _paths(self) -> tuple[object, ...]:
+        """Return the parameters that may be paths or URLs."""
+        return ()
+
+    def _price(self) -> float:
+        """Return the price of a cluster among new rows.
+
+        Raises
+        ------
+        InputError
+            The objective of new rows is not their inertia plus a price for each cluster.
+        """
+        raise InputError(NO_SCORE.format(type(self).__name__))
+
+    def _center_names(self) -> "Names | None":
         """Return the names of the columns of the first centers, if they are known."""
         return None
 
@@ -93,7 +96,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
 
         end = drive(source, method, [tasks.steps(attributes)])
         note(self, end)
-        if not (end.converged or end.stopped or isinstance(method, Sampler)):
+        if not (end.converged or end.stopped or method.draws):
             message = errors.NOT_CONVERGED.format(method.max_iter)
             warnings.warn(message, ConvergenceWarning, stacklevel=frames + FRAMES + 1)
 
@@ -108,7 +111,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         self.n_passes_ = last.passes
         self.history_ = history
 
-    def _restore(self, result: Result) -> None:
+    def _restore(self, result: "Result") -> None:
         """Set the fitted attributes from a run."""
         arrays = result.arrays
         self._set_fitted(arrays["cluster_weights"], arrays["cluster_inertias"], result.history)
@@ -131,7 +134,8 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        return Description(**rows_as_fitted(self.features_, self.feature_scale_))
+        fitted = rows_as_fitted(self.features_, self.feature_scale_)
+        return Description(centers=vars(self).get("cluster_centers_"), **fitted)
 
     def predict(self, X: object) -> Any:
         """Return the number of the nearest center of each row, (n,) int32; lazy if X is."""
@@ -150,6 +154,10 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
         return -batch.inertia_of(source, centers.values, centers.divergence)
 
+    def _price(self) -> float:
+        price: float = self.method().penalty
+        return price
+
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""
         return Centers(self.cluster_centers_)
@@ -161,29 +169,31 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         dtype: npt.DTypeLike,
         width: int | None = None,
         groups: object = None,
-        names: Names | None = None,
+        names: "Names | None" = None,
     ) -> Any:
         """Return the answers of a kernel on the rows of X, (n,) or (n, width); lazy if X is."""
         rows = checked_rows(self, X, reset=False, names=names)
         if groups is not None:
-            rows = known_rows(rows)
-            groups = open_groups(groups, rows.shape[0])
-        if is_lazy(rows):
+            rows = sources.known_rows(rows)
+            groups = sources.open_groups(groups, rows.shape[0])
+        if sources.is_lazy(rows):
             columns, scale = self.feature_columns_, self.feature_scale_
-            return lazy_map(rows, kernel, columns, scale, dtype, width, groups, self.features_)
+            return sources.lazy_map(
+                rows, kernel, columns, scale, dtype, width, groups, self.features_
+            )
         source = self._source(rows, groups=groups)
         shape: tuple[int, ...] = rows.shape[:1]
         if width is not None:
             shape = (rows.shape[0], width)
         answer = np.empty(shape, np.dtype(dtype))
-        source.map(kernel, Writer((answer,)), "predict")
+        source.map(kernel, storage.Writer((answer,)), "predict")
         return answer
 
     def _source(
         self, rows: object, sample_weight: object = None, groups: object = None
-    ) -> RowSource:
+    ) -> "RowSource":
         """Return rows with the columns, the scale and the features of the fit."""
-        return as_source(
+        return sources.as_source(
             rows,
             sample_weight,
             groups=groups,
@@ -214,7 +224,7 @@ class RowFit:
     groups: Any
 
     @property
-    def source(self) -> RowSource:
+    def source(self) -> "RowSource":
         """The rows as the method sees them."""
         return self.mapped.source
 
@@ -270,28 +280,23 @@ class CentersMixin(NearestCenterMixin):
         groups: object = None,
         sample_weight: object = None,
     ) -> None:
-        """Fit, and set the fitted attributes.
-
-        Only for `fit` itself: a warning points at its caller.
-        """
+        """Fit, and set the fitted attributes; for `fit` alone: a warning points at its caller."""
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
         given = RowFit(method, mapped, rows, groups)
-        self._drive(
-            mapped.source,
-            method,
-            tasks,
-            lambda model, progress: model._note(given, progress),
-            frames=3,
-        )
+
+        def note(model: Self, progress: Progress[Any]) -> None:
+            model._note(given, progress)
+
+        self._drive(mapped.source, method, tasks, note, frames=3)
 
     def _map_rows(
         self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object
     ) -> MappedRows:
         """Return the rows as the method sees them."""
         feature_map = self._feature_map()
-        source = as_source(rows, sample_weight, groups=groups, features=method.features)
+        source = sources.as_source(rows, sample_weight, groups=groups, features=method.features)
         if feature_map is None:
             return MappedRows(source)
         return feature_map.fit(source, self.random_state_)
@@ -305,22 +310,21 @@ class CentersMixin(NearestCenterMixin):
         self.n_passes_ += given.mapped.passes
         self._set_centers(given.method, source, state)
         kernel = given.method.labels(source, state)
-        if is_lazy(given.rows):
+        if sources.is_lazy(given.rows):
             groups, features = given.groups, self.features_
-            self.labels_ = lazy_map(
+            self.labels_ = sources.lazy_map(
                 given.rows, kernel, None, None, np.int32, None, groups, features
             )
         else:
             self.labels_ = np.empty(given.rows.shape[0], np.int32)
-            source.map(kernel, Writer((self.labels_,)), "label")
+            source.map(kernel, storage.Writer((self.labels_,)), "label")
             self.n_passes_ += 1.0
 
-    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
+    def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         """Set the centers of a state."""
         self.cluster_centers_ = state.centers
 
-    def _restore(self, result: Result) -> None:
-        """Set the fitted attributes from a run."""
+    def _restore(self, result: "Result") -> None:
         super()._restore(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
 
@@ -336,7 +340,7 @@ def seed_of(random_state: object) -> int:
 
 
 def checked_rows(
-    model: BaseEstimator, X: object, *, reset: bool, names: Names | None = None
+    model: BaseEstimator, X: object, *, reset: bool, names: "Names | None" = None
 ) -> Any:
     """Return X as rows, (n, d), after a check of its columns against the fit.
 
@@ -351,12 +355,12 @@ def checked_rows(
         advice = "fill or drop the masked entries first, as X.filled(0) does"
         raise InputError(f"X is a masked array: {advice}")
     name = type(model).__name__
-    rows = opened_rows(unwrap(X, "X"), name)
+    rows = sources.opened_rows(sources.unwrap(X, "X"), name)
     if names is None:
-        names = names_of(rows)
+        names = sources.names_of(rows)
     if not reset:
-        check_names(names, getattr(model, "feature_names_in_", None), name)
-    if not is_lazy(rows):
+        sources.check_names(names, getattr(model, "feature_names_in_", None), name)
+    if not sources.is_lazy(rows):
         rows = _array_of(model, rows)
     if rows.ndim != 2:
         raise InputError(f"X must have 2 dimensions, got shape {rows.shape}")
@@ -379,7 +383,7 @@ def _array_of(model: BaseEstimator, X: object) -> Any:
         if rows.dtype.kind == "O":
             rows = rows.astype(np.float64)
     except (TypeError, ValueError) as error:
-        refused = refused_table(X, "X")
+        refused = sources.refused_table(X, "X")
         if refused is None:
             raise
         raise refused from error

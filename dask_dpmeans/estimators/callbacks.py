@@ -24,7 +24,7 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 Attributes = Mapping[str, Any]
 
 
-def with_callbacks(fit: Fit) -> Fit:
+def managed(fit: Fit) -> Fit:
     """Return a fit after which callbacks are torn down, also if it fails."""
     return fit
 
@@ -32,7 +32,14 @@ def with_callbacks(fit: Fit) -> Fit:
 if FOUND:
     from sklearn import callback
 
-    CallbackSupport, with_callbacks = callback.CallbackSupportMixin, callback.with_callbacks
+    CallbackSupport, managed = callback.CallbackSupportMixin, callback.with_callbacks
+
+
+def with_callbacks(fit: Fit) -> Fit:
+    """Return a fit that manages callbacks, and that Python's errors do not name by its mixin."""
+    fit.__qualname__ = fit.__name__
+    return managed(fit)
+
 
 FRAMES = int(FOUND)
 """Stack frames that the decorator adds between a fit and its caller."""

@@ -36,6 +36,10 @@ class Description:
     """Units of the rows as the fit sees them."""
     center_columns: str | None = None
     """Name of a column of the centers, before its number; None if it is a column of the rows."""
+    metric: str = "euclidean"
+    """Metric of the rows."""
+    centers: Float64Array | None = None
+    """(k, d), the centers of a fit, if its clusters have any."""
     nearest_centers: bool = False
     """Whether the label of a row is the nearest of the centers among the rows, and nothing else."""
     has_end: bool = True
@@ -58,6 +62,12 @@ class Description:
     """Pictures that a page adds: "profile" of the centers, "sharing" of data sets."""
 
 
+def description_of(model: Any) -> Description:
+    """Return the description of an estimator, or the usual one of a model of another package."""
+    found: Description = getattr(model, "description", Description)()
+    return found
+
+
 def rows_as_fitted(features: Features | None, scale: Float64Array | None) -> dict[str, Any]:
     """Return the fields `units`, `center_columns` and `learned_rows` of a fit with centers.
 
@@ -77,13 +87,19 @@ def rows_as_fitted(features: Features | None, scale: Float64Array | None) -> dic
     return {"units": "units of the data" if scale is None else "standard deviations"}
 
 
-def radius_or_price(penalty: float, metric: str, *, search: bool) -> str:
-    """Return the note on a penalty: ", a price", ", a radius of 2", or an angle for "cosine"."""
+def radius_or_price(
+    penalty: float, *, search: bool, metric: str = "euclidean"
+) -> tuple[float | None, str]:
+    """Return the radius, None of a price, and the penalty with a note on it.
+
+    The note is ", a price", ", a radius of 2", or an angle for "cosine".
+    """
     if search:
-        return ", a price"
-    if metric == "euclidean":
-        return f", a radius of {penalty**0.5:g}"
-    # An angle beyond 180 degrees says nothing: every row lies within.
-    if penalty > 4:
-        return ""
-    return f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees"
+        return None, f"{penalty:g}, a price"
+    radius, note = math.sqrt(penalty), f", a radius of {penalty**0.5:g}"
+    if metric != "euclidean":
+        # An angle beyond 180 degrees says nothing: every row lies within.
+        note = ""
+        if penalty <= 4:
+            note = f", an angle of {math.degrees(math.acos(1 - penalty / 2)):.4g} degrees"
+    return radius, f"{penalty:g}{note}"

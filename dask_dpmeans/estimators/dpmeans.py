@@ -1,36 +1,37 @@
 """The scikit-learn estimator of DP-means."""
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks
-from dask_dpmeans.engine.plan import Kernel
+from dask_dpmeans import checks, sources, storage
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, NearestCenterMixin, RandomState
 from dask_dpmeans.estimators.description import Description, radius_or_price
-from dask_dpmeans.estimators.spec import CENTERS, ArrayParameter, MethodSpec
-from dask_dpmeans.kernels.assign import Predictions
+from dask_dpmeans.estimators.spec import CENTERS, ArrayParameter, MethodSpec, nearest_centers
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.methods.dpmeans import batch, search
-from dask_dpmeans.sources import Names, check_centers, names_of
+from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.location import Location
-from dask_dpmeans.storage.run_store import Result, RunStore
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import Names
+    from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
     False: batch.Method,
     True: search.Method,
 }
 """Algorithms by `search`."""
+SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
+"""How the first rows are clustered, by `search`."""
 
 
 class DPMeans(CentersMixin, BaseEstimator):
@@ -146,23 +147,26 @@ class DPMeans(CentersMixin, BaseEstimator):
         self.random_state = random_state
 
     def _check_fit(self, sample_weight: object) -> None:
-        check_centers(center_names(self.init), getattr(self, "feature_names_in_", None), None)
+        sources.check_centers(
+            center_names(self.init), getattr(self, "feature_names_in_", None), None
+        )
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        read = radius_or_price(self.penalty, self.metric, search=self.search)
-        radius = None
-        if not self.search:
-            radius = math.sqrt(self.penalty)
+        radius, read = radius_or_price(self.penalty, search=self.search, metric=self.metric)
         return replace(
             super().description(),
             radius=radius,
-            settings={"metric": self.metric, "penalty": f"{self.penalty:g}{read}"},
+            metric=self.metric,
+            settings={"metric": self.metric, "penalty": read},
             pictures=("profile",),
             nearest_centers=True,
         )
 
-    def _center_names(self) -> Names | None:
+    def _paths(self) -> tuple[object, ...]:
+        return (self.init,)
+
+    def _center_names(self) -> "Names | None":
         return center_names(self.init)
 
     def _centers(self) -> Centers:
@@ -189,13 +193,12 @@ def first_centers(init: object) -> Float64Array | None:
     """Return first centers, (k, d), in the units of the input; None for the mean of all rows."""
     if _is_mean(init):
         return None
-    if isinstance(init, str | os.PathLike | Location):
+    if isinstance(init, str | os.PathLike | storage.Location):
         result = earlier_run(init)
         if result.manifest.learned_features:
             raise InputError(LEARNED)
-        return in_input_units(
-            result.arrays.get("cluster_centers"), result.arrays.get("feature_scale"), init
-        )
+        centers, scale = map(result.arrays.get, ("cluster_centers", "feature_scale"))
+        return in_input_units(centers, scale, init)
     checks.no_matrix("init", init)
     if isinstance(init, NearestCenterMixin):
         check_is_fitted(init)
@@ -212,11 +215,11 @@ def center_names(init: object) -> tuple[str, ...] | None:
     """Return the names of the columns of first centers, if they are known."""
     if _is_mean(init):
         return None
-    if isinstance(init, str | os.PathLike | Location):
+    if isinstance(init, str | os.PathLike | storage.Location):
         manifest = earlier_run(init).manifest
         return _chosen(manifest.column_names, manifest.input.columns)
     if not isinstance(init, NearestCenterMixin):
-        return names_of(init)
+        return sources.names_of(init)
     return _chosen(getattr(init, "feature_names_in_", None), init.feature_columns_)
 
 
@@ -231,10 +234,10 @@ def _chosen(names: Sequence[str] | None, columns: Sequence[int] | None) -> tuple
     return tuple(str(names[column]) for column in columns or range(len(names)))
 
 
-def earlier_run(init: str | os.PathLike[str] | Location) -> Result:
+def earlier_run(init: "str | os.PathLike[str] | storage.Location") -> "Result":
     """Return the finished run at a path."""
     try:
-        return RunStore.at(init).result(lambda manifest: CENTERS)
+        return storage.RunStore.at(init).result(lambda manifest: CENTERS)
     except InputError as error:
         raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
 
@@ -252,12 +255,6 @@ def in_input_units(
     return np.array(centers * scale)
 
 
-def _predictor(result: Result) -> Kernel:
-    parameters = result.manifest.parameters
-    centers = Centers(result.arrays["cluster_centers"], metric_of(parameters["metric"]).general)
-    return Predictions(centers, parameters["penalty"])
-
-
 def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:
     """Return the parameters that a run stores; first centers are an array of the run."""
     init: str | ArrayParameter = ArrayParameter("first_centers")
@@ -270,9 +267,8 @@ FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
 
 SPEC = MethodSpec(
     DPMeans,
-    tuple(METHODS.values()),
-    _predictor,
+    nearest_centers,
     arrays=(*CENTERS, FIRST_CENTERS),
     parameters=_parameters,
-    dry_run=True,
+    cluster_sample=lambda model: SAMPLES[checks.switch("search", model.search)],
 )

@@ -1,7 +1,7 @@
 """The rows of Y: eigenvectors of the affinity matrix of the rows, as a feature map."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ from scipy.sparse import diags_array, issparse, sparray
 from sklearn.neighbors import kneighbors_graph
 from threadpoolctl import threadpool_limits
 
+from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
@@ -21,14 +22,9 @@ from dask_dpmeans.methods.spectral.relaxation import (
     of_matrix,
     symmetric,
 )
-from dask_dpmeans.sources import (
-    RowSource,
-    Threads,
-    as_source,
-    format_bytes,
-    one_blas_thread,
-    source_of_features,
-)
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import RowSource
 
 GATHERED_BYTES = 2**31
 """Most bytes of rows in float64 that are gathered in memory."""
@@ -49,27 +45,27 @@ class Eigenvectors:
         """Refuse weights for an affinity that cannot use them."""
         self.spectrum.check_weights(sample_weight)
 
-    def fit(self, source: RowSource, seed: int) -> MappedRows:
+    def fit(self, source: "RowSource", seed: int) -> MappedRows:
         """Return the rows of Y, as a projection of each row or gathered in memory."""
-        with one_blas_thread():
+        with sources.one_blas_thread():
             embedding = _embedding(source, self.spectrum, seed)
         if embedding.projection is not None:
-            return _mapped_rows(embedding, source_of_features(source, embedding.projection))
+            return _mapped_rows(embedding, sources.source_of_features(source, embedding.projection))
         executor, threads = source.executor, None
-        if isinstance(executor, Threads):
+        if isinstance(executor, sources.Threads):
             threads = executor.threads
-        rows = as_source(embedding.rows, threads=threads, on_pass=executor.on_pass)
+        rows = sources.as_source(embedding.rows, threads=threads, on_pass=executor.on_pass)
         return _mapped_rows(embedding, rows)
 
     def fit_matrix(self, matrix: npt.NDArray[Any] | sparray, seed: int) -> MappedRows:
         """Return the rows of Y of an affinity matrix, (n, n), in memory, NumPy or scipy.sparse."""
-        as_source(matrix, sparse=issparse(matrix))  # names what is no number
-        with one_blas_thread():
+        sources.as_source(matrix, sparse=issparse(matrix))  # names what is no number
+        with sources.one_blas_thread():
             embedding = of_matrix(symmetric(matrix), self.spectrum, seed, passes=0)
-        return _mapped_rows(embedding, as_source(embedding.rows))
+        return _mapped_rows(embedding, sources.as_source(embedding.rows))
 
 
-def _mapped_rows(embedding: Embedding, source: RowSource) -> MappedRows:
+def _mapped_rows(embedding: Embedding, source: "RowSource") -> MappedRows:
     arrays: dict[str, tuple[Float64Array, tuple[str, ...]]] = {}
     arrays["eigenvalues"] = embedding.eigenvalues, ("component",)
     if embedding.projection is not None:
@@ -82,7 +78,7 @@ def _mapped_rows(embedding: Embedding, source: RowSource) -> MappedRows:
     return MappedRows(source, embedding.passes, arrays, figures, embedding.rows)
 
 
-def _embedding(source: RowSource, asked: Spectrum, seed: int) -> Embedding:
+def _embedding(source: "RowSource", asked: Spectrum, seed: int) -> Embedding:
     if asked.affinity == "linear":
         return linear(source, asked)
     if asked.affinity == "rbf":
@@ -95,11 +91,11 @@ def _embedding(source: RowSource, asked: Spectrum, seed: int) -> Embedding:
     return of_matrix(neighbor_affinity(rows, asked.n_neighbors), asked, seed, passes=1)
 
 
-def _gather(source: RowSource, asked: Spectrum) -> Float64Array:
+def _gather(source: "RowSource", asked: Spectrum) -> Float64Array:
     """Return all rows, (n, d), in memory."""
     n, columns = source.plan.n_rows, source.n_features
     if 8 * n * columns > GATHERED_BYTES:
-        most = f"{format_bytes(GATHERED_BYTES)} of them ({GATHERED_BYTES // (8 * columns):,} rows"
+        most = f"{sources.format_bytes(GATHERED_BYTES)} of them ({GATHERED_BYTES // (8 * columns):,} rows"
         raise InputError(
             f"affinity={asked.affinity!r} needs all rows in one place, at most {most} of "
             f"{columns:,} columns), got {n:,} rows: use affinity='linear' or 'rbf', which read "

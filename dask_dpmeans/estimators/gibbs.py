@@ -1,11 +1,13 @@
 """The scikit-learn estimator of the Dirichlet process mixture, a baseline for DP-means."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from dask_dpmeans import sources
 from dask_dpmeans.engine.history import History
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import Progress, follow
@@ -16,20 +18,14 @@ from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.methods.gibbs import Method, State, gather_rows, limit_concentration
-from dask_dpmeans.sources import as_source
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import Result
 
 __all__ = ["GibbsMixture", "State", "limit_concentration"]
 
-PARAMETERS = (
-    "variance",
-    "concentration",
-    "mean_variance",
-    "variance_prior",
-    "concentration_prior",
-    "max_iter",
-)
+PARAMETERS = [each.name for each in fields(Method) if each.name != "seed"]
 
 
 class GibbsMixture(ClustersMixin, BaseEstimator):
@@ -142,7 +138,6 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
         return self
 
     def _note(self, progress: Progress[State]) -> None:
-        """Set the fitted attributes."""
         state = progress.state
         self.labels_ = state.labels
         self.cluster_centers_ = state.centers
@@ -167,12 +162,11 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
 
     def _rows(self, X: object) -> InMemoryRows:
         """Return the rows in memory, and draw the seed."""
-        rows = gather_rows(as_source(checked_rows(self, X, reset=True)))
+        rows = gather_rows(sources.as_source(checked_rows(self, X, reset=True)))
         self.random_state_ = seed_of(self.random_state)
         return InMemoryRows(rows, None)
 
-    def _restore(self, result: Result) -> None:
-        """Set the fitted attributes from a run."""
+    def _restore(self, result: "Result") -> None:
         super()._restore(result)
         self.cluster_centers_ = result.arrays["cluster_centers"]
         self.variance_ = float(result.arrays["variance"][0])
@@ -190,18 +184,19 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
             objective_name="objective, minus the log joint density",
             objective_parts="-log of the joint density",
             has_end=False,
+            centers=vars(self).get("cluster_centers_"),
             settings={"mixture": mixture},
             clusters=clusters,
         )
 
     def method(self) -> Method:
         """Return the checked parameters as an algorithm."""
-        return Method(**parameters_of(self.get_params()))
+        return Method(**parameters_of(self))
 
 
-def parameters_of(given: Mapping[str, object]) -> dict[str, Any]:
+def parameters_of(model: GibbsMixture) -> dict[str, Any]:
     """Return the parameters of the model and of the chain, in Python's own types."""
-    return {name: _plain(given[name]) for name in PARAMETERS}
+    return {name: _plain(getattr(model, name)) for name in PARAMETERS}
 
 
 def _plain(value: object) -> object:
@@ -213,19 +208,17 @@ def _plain(value: object) -> object:
     return value
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     raise InputError(
         "the clusters of the run are a draw given its own rows, whose labels are in it"
     )
 
 
 def _parameters(model: GibbsMixture, method: Method) -> dict[str, Any]:
-    return {**parameters_of(model.get_params(deep=False)), "random_state": model.random_state}
+    return {**parameters_of(model), "random_state": model.random_state}
 
 
 DRAWN = (ArraySpec("variance", ("draw",)), ArraySpec("concentration", ("draw",)))
 """sigma and alpha of the last draw."""
 
-SPEC = MethodSpec(
-    GibbsMixture, (Method,), _predictor, arrays=(*CENTERS, *DRAWN), parameters=_parameters
-)
+SPEC = MethodSpec(GibbsMixture, _predictor, arrays=(*CENTERS, *DRAWN), parameters=_parameters)

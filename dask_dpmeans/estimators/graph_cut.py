@@ -1,13 +1,13 @@
 """The scikit-learn estimator of graph cuts: clusters of the nodes of a graph."""
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
@@ -16,9 +16,10 @@ from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
-from dask_dpmeans.sources import as_source, unwrap, working_dtype
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import Result
 
 UNITS = {"normalized": "link end", "ratio": "node"}
 """Unit of the weights of clusters by `cut`."""
@@ -145,18 +146,17 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         method = self.method()
         tasks = Tasks.of(self, X, y, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
-        source = as_source(as_graph(X), sparse=True)
+        source = sources.as_source(as_graph(X), sparse=True)
         self.n_features_in_ = source.plan.n_rows
         self._drive(source, method.seeded(self.random_state_), tasks, GraphCutDPMeans._note)
         tasks.end()
         return self
 
     def _note(self, progress: Progress[Any]) -> None:
-        """Set the fitted attributes."""
         state = progress.state
         self.labels_ = state.labels
         self._set_fitted(state.weights, state.inertias, progress.history)
-        if isinstance(state, sweep.State):
+        if METHODS[self.init] is sweep.Method:
             self.sigma_ = state.sigma
 
     def __sklearn_tags__(self) -> Tags:
@@ -169,8 +169,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         """The cut, the sum of `cluster_inertias_`."""
         return self.inertia_
 
-    def _restore(self, result: Result) -> None:
-        """Set the fitted attributes from a run."""
+    def _restore(self, result: "Result") -> None:
         super()._restore(result)
         if "sigma" in result.arrays:
             self.sigma_ = float(result.arrays["sigma"][0])
@@ -205,14 +204,14 @@ def as_graph(graph: Any) -> Any:
     """Return a graph as rows of its adjacency matrix, in a form that `as_source` takes."""
     if hasattr(graph, "edges") and hasattr(graph, "is_directed"):
         return _adjacency(graph)
-    graph = unwrap(graph, "graph")
+    graph = sources.unwrap(graph, "graph")
     if isinstance(graph, np.ma.MaskedArray) or not isinstance(graph, np.ndarray | list):
         return graph
     try:
         array = np.asarray(graph)
     except ValueError as error:
         raise InputError(f"graph is no array of numbers: {error}") from error
-    working_dtype(array.dtype, "graph")
+    sources.working_dtype(array.dtype, "graph")
     if array.ndim != 2:
         raise InputError(f"the graph must be a square matrix, n x n, got shape {array.shape}")
     return csr_array(array)
@@ -237,7 +236,7 @@ def _adjacency(graph: Any) -> csr_array:
     return csr_array((values, (rows, columns)), shape=(len(numbers),) * 2)
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     raise InputError(
         "the clusters of the run are of the nodes of its graph, whose labels are in it"
     )
@@ -247,7 +246,6 @@ WEIGHTS = "a graph: its links have weights themselves"
 
 SPEC = MethodSpec(
     GraphCutDPMeans,
-    (multilevel.Method, sweep.Method),
     _predictor,
     arrays=(*CLUSTERS, ArraySpec("sigma", ("kernel",))),
     read=as_graph,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
@@ -29,19 +29,11 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.hdp import GroupPredictions, HDPPrices, PredictedLabels, Sharing
 from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp import search as hdp_search
-from dask_dpmeans.sources import (
-    Names,
-    RowSource,
-    concatenate_tables,
-    is_lazy,
-    known_rows,
-    names_of,
-    open_groups,
-    opened_rows,
-    unwrap,
-)
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
     False: batch.Method,
@@ -84,8 +76,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         Parameters of an approximation, see `KernelDPMeans`.  Without one, all but `n_components`
         are an `InputError`.
     max_iter : int, default 300
-        The most sweeps, or steps of the search.  At the limit, a
-        `sklearn.exceptions.ConvergenceWarning`.
+        See `DPMeans`.
     tol : float, default 1e-4
         The fit has converged when a sweep opens nothing and lowers the objective by less than
         ``tol`` times it, and tying local clusters anew would not lower it more.  0 goes on until
@@ -189,13 +180,13 @@ class HDPMeans(CentersMixin, BaseEstimator):
         table, groups, names = data_sets(X, groups)
         tasks = Tasks.of(self, table, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
-        rows = known_rows(checked_rows(self, table, reset=True, names=names))
+        rows = sources.known_rows(checked_rows(self, table, reset=True, names=names))
         if groups is None:
             groups = np.zeros(rows.shape[0], np.int64)
         self._n_sets = 0
         if isinstance(X, list | tuple) and table is not X:
             self._n_sets = len(X)  # the last of which may be empty
-        groups = open_groups(groups, rows.shape[0])
+        groups = sources.open_groups(groups, rows.shape[0])
         self._fit_rows(rows, method.seeded(self.random_state_), tasks, groups, sample_weight)
         tasks.end()
         return self
@@ -214,7 +205,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         no groups: they use the distances to all centers.
         """
         check_is_fitted(self)
-        X, groups, names = data_sets(unwrap(X, "X"), groups)
+        X, groups, names = data_sets(sources.unwrap(X, "X"), groups)
         if groups is None:
             return super().predict(X)
         uses = self.local_clusters_.tocoo()
@@ -239,12 +230,10 @@ class HDPMeans(CentersMixin, BaseEstimator):
             return words
         n_sets, n_local = self.local_clusters_.shape[0], self.n_local_clusters_
         local = f"{n_local:,} local ones of {format_count(n_sets, 'data set')}, {n_local / n_sets:.2f} each"
-        return replace(
-            words,
-            clusters=f"{self.n_clusters_:,} global; {local}",
-            facts={"local clusters, of all data sets": f"{n_local:,}"},
-            cluster_columns={"data sets": (self.local_clusters_ > 0).sum(axis=0)},
-        )
+        clusters = f"{self.n_clusters_:,} global; {local}"
+        facts = {"local clusters, of all data sets": f"{n_local:,}"}
+        columns = {"data sets": (self.local_clusters_ > 0).sum(axis=0)}
+        return replace(words, clusters=clusters, facts=facts, cluster_columns=columns)
 
     def method(self) -> batch.Method | hdp_search.Method:
         """Return the checked parameters as an algorithm."""
@@ -261,12 +250,18 @@ class HDPMeans(CentersMixin, BaseEstimator):
     def _feature_map(self) -> Approximation | None:
         return approximation_of(self)
 
-    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
+    def _price(self) -> float:
+        raise InputError(
+            "estimator must have one penalty: HDPMeans also has a price for the clusters of each data set, which a "
+            "score does not know"
+        )
+
+    def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         super()._set_centers(method, source, state)
         n_groups = max(source.summary.n_groups, self._n_sets)
         self._set_uses(state.local.groups, state.local.centers, state.local.weights, n_groups)
 
-    def _restore(self, result: Result) -> None:
+    def _restore(self, result: "Result") -> None:
         super()._restore(result)
         groups, centers, weights = (result.arrays[spec.name] for spec in LOCAL_ARRAYS)
         self._set_uses(groups, centers, weights, result.manifest.input.n_groups)
@@ -279,7 +274,7 @@ class HDPMeans(CentersMixin, BaseEstimator):
         self.n_local_clusters_ = len(groups)
 
 
-def data_sets(X: object, groups: object) -> tuple[Any, Any, Names | None]:
+def data_sets(X: object, groups: object) -> "tuple[Any, Any, Names | None]":
     """Return the rows of a list of tables as one table, with groups and column names.
 
     Anything else than a list of tables is returned as given.
@@ -289,17 +284,17 @@ def data_sets(X: object, groups: object) -> tuple[Any, Any, Names | None]:
     if groups is not None:
         raise InputError("X is a list of data sets, which says what groups says: leave groups out")
     names = _shared_names(X)
-    tables = [_table(unwrap(item, "X")) for item in X]
+    tables = [_table(sources.unwrap(item, "X")) for item in X]
     widths = sorted({int(table.shape[1]) for table in tables})
     if len(widths) > 1:
         raise InputError(f"the data sets of X must have the same columns, got {widths}")
-    rows, heights = concatenate_tables(tables)
+    rows, heights = sources.concatenate_tables(tables)
     return rows, np.repeat(np.arange(len(tables)), heights), names
 
 
-def _shared_names(tables: Sequence[object]) -> Names | None:
+def _shared_names(tables: Sequence[object]) -> "Names | None":
     """Return the names of the columns, which all tables must share."""
-    first, *others = map(names_of, tables)
+    first, *others = map(sources.names_of, tables)
     for number, names in enumerate(others, 1):
         if names != first:
             got = f"{_shown_names(first)} in set 0 and {_shown_names(names)} in set {number}"
@@ -308,7 +303,7 @@ def _shared_names(tables: Sequence[object]) -> Names | None:
     return first
 
 
-def _shown_names(names: Names | None) -> str:
+def _shown_names(names: "Names | None") -> str:
     if names is None:
         return "no names"
     return str(list(names))
@@ -316,13 +311,13 @@ def _shown_names(names: Names | None) -> str:
 
 def _table(item: Any) -> Any:
     """Return one data set of a list."""
-    if is_lazy(item):
+    if sources.is_lazy(item):
         return item
     if isinstance(item, np.ma.MaskedArray):
         advice = "fill or drop the masked entries first, as .filled(0) does"
         raise InputError(f"a data set of X is a masked array: {advice}")
     if issparse(item):
-        return opened_rows(item)
+        return sources.opened_rows(item)
     return np.asarray(item)
 
 
@@ -334,7 +329,7 @@ def _dimensions(item: npt.ArrayLike) -> int:
         return 0
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     told, arrays = result.manifest.parameters, result.arrays
     uses = arrays["local_groups"], arrays["local_centers"]
     sharing = Sharing.of(arrays["cluster_centers"], *uses, result.manifest.input.n_groups)
@@ -350,7 +345,6 @@ LOCAL_ARRAYS = (
 
 SPEC = MethodSpec(
     HDPMeans,
-    tuple(METHODS.values()),
     _predictor,
     restored_features,
     arrays=(*CENTERS, *LOCAL_ARRAYS, *FEATURE_ARRAYS),

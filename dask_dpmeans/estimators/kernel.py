@@ -1,9 +1,8 @@
 """The scikit-learn estimator of kernel DP-means: clusters in the space of a kernel function."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,16 +15,15 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, checked_rows
 from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.kernel_maps import (
     FEATURE_ARRAYS,
     Approximation,
     approximation_of,
     restored_features,
 )
-from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
-from dask_dpmeans.kernels.assign import Predictions
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec, nearest_centers
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.kernel_centers import (
     ImplicitCenters,
     ImplicitDistances,
@@ -36,9 +34,11 @@ from dask_dpmeans.kernels.kernel_centers import (
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.kernel import batch as kernel
 from dask_dpmeans.methods.kernel import search as kernel_search
-from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import RowSource
+    from dask_dpmeans.storage import Result
 
 NO_DISTANCES = (
     "kernel='precomputed': a matrix of similarities to the fitted rows does not tell "
@@ -51,11 +51,6 @@ EXACT: dict[bool, type[kernel.Method] | type[kernel_search.Method]] = {
     True: kernel_search.Method,
 }
 """Algorithms of the exact form by `search`."""
-APPROXIMATE: dict[bool, type[batch.Method] | type[search.Method]] = {
-    False: batch.Method,
-    True: search.Method,
-}
-"""Algorithms on the features of an approximation by `search`."""
 
 
 class KernelDPMeans(CentersMixin, BaseEstimator):
@@ -99,31 +94,18 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         in `DPMeans`.  In the exact form the sweeps of Algorithm 1 come first, and the search is
         never above them.  Then rows move alone, and clusters are cut into pieces that move, merge
         and split, by their exact effect on the objective.
-    max_iter : int, default 300
-        The most sweeps.  At the limit, a `sklearn.exceptions.ConvergenceWarning`.
-    tol : float, default 1e-4
-        The fit has converged when a sweep opens nothing and lowers the objective by less than
-        ``tol`` times it.  0 goes on until the clusters repeat.
-    max_clusters : int, optional
-        More clusters are a `TooManyClustersError`.
+    max_iter, tol, max_clusters
+        See `DPMeans`.
     random_state : int, RandomState instance or None, default None
         Seed of an approximation and of the search, drawn once and stored in `random_state_`.
 
     Attributes
     ----------
-    labels_ : (n,) int32
-        The nearest center of each row, the lowest number among equals.  A lazy Dask array if the
-        input is one, or a ``zarr.Array``.
-    cluster_weights_ : (k,) float64
-        Sum of the weights of the rows of each cluster.
+    labels_, cluster_weights_, n_clusters_, inertia_, objective_
+        See `DPMeans`.
     cluster_inertias_ : (k,) float64
         Weighted sum of squared distances of the rows of each cluster to its center, in the space
         of the kernel.
-    n_clusters_ : int
-    inertia_ : float
-        Sum of `cluster_inertias_`.
-    objective_ : float
-        ``inertia_ + penalty * n_clusters_``.
     implicit_centers_ : dask_dpmeans.kernels.kernel_centers.ImplicitCenters
         The centers of the exact form, as rows, weights and labels.
     cluster_centers_ : (k, n_components) float64
@@ -180,16 +162,12 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        read = radius_or_price(self.penalty, "euclidean", search=self.search)
-        name, radius = f"{self.kernel}", None
+        radius, read = radius_or_price(self.penalty, search=self.search)
+        name = f"{self.kernel}"
         if self.approximation is not None:
             name += f", by {self.approximation}"
-        if not self.search:
-            radius = math.sqrt(self.penalty)
         words = replace(
-            super().description(),
-            radius=radius,
-            settings={"kernel": name, "penalty": f"{self.penalty:g}{read}"},
+            super().description(), radius=radius, settings={"kernel": name, "penalty": read}
         )
         if getattr(self, "implicit_centers_", None) is None:
             return words
@@ -204,7 +182,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
             "max_clusters": self.max_clusters,
         }
         if self._feature_map() is not None:
-            return APPROXIMATE[searches](self.penalty, **limits)
+            return METHODS[searches](self.penalty, **limits)
         settings = self.gamma, self.degree, self.coef0
         return EXACT[searches](self.penalty, self.kernel, *settings, **limits)
 
@@ -242,15 +220,16 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
         return -source.fold(ImplicitInertia(self._measurable_centers()), name="score")
 
-    def _set_centers(self, method: Algorithm[Any], source: RowSource, state: Any) -> None:
+    def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         self.implicit_centers_ = None
-        if isinstance(method, kernel.Parameters):
-            self.implicit_centers_ = method.centers(source, state)
+        if self.approximation is None:
+            exact: Any = method
+            self.implicit_centers_ = exact.centers(source, state)
             self.__dict__.pop("cluster_centers_", None)  # of an earlier fit
         else:
             super()._set_centers(method, source, state)
 
-    def _restore(self, result: Result) -> None:
+    def _restore(self, result: "Result") -> None:
         self.implicit_centers_ = None
         if self._feature_map() is not None:
             super()._restore(result)
@@ -276,15 +255,14 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         return self.implicit_centers_
 
 
-def _exact_method(result: Result) -> kernel.Method | kernel_search.Method:
+def _exact_method(result: "Result") -> kernel.Method | kernel_search.Method:
     manifest = result.manifest
     return kernel_search.EXACT[manifest.method](**manifest.parameters)
 
 
-def _predictor(result: Result) -> Kernel:
-    told = result.manifest.parameters
+def _predictor(result: "Result") -> Kernel:
     if result.manifest.learned_features:
-        return Predictions(Centers(result.arrays["cluster_centers"]), told["penalty"])
+        return nearest_centers(result)
     method = _exact_method(result)
     if method.precomputed:
         raise InputError(
@@ -309,7 +287,6 @@ that are centers themselves, and the rows.
 
 SPEC = MethodSpec(
     KernelDPMeans,
-    (*EXACT.values(), *APPROXIMATE.values()),
     _predictor,
     restored_features,
     arrays=(*CENTERS, *IMPLICIT_ARRAYS, *FEATURE_ARRAYS),

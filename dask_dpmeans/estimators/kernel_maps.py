@@ -6,13 +6,13 @@ Rows become features, whose inner products approximate the values of the kernel.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
@@ -21,9 +21,11 @@ from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.kernel_functions import SIMILARITIES, unit
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.kernel.kernel_checks import checked_kernel
-from dask_dpmeans.sources import RowSource, one_blas_thread, source_of_features
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import RowSource
+    from dask_dpmeans.storage import Result
 
 OVERFLOW_ADVICE = "divide the data by a constant first, or choose another kernel"
 TILE_ROWS = 2**10
@@ -141,12 +143,14 @@ class Approximation:
     def check_weights(self, sample_weight: object) -> None:
         """Accept any weights: they go to the method."""
 
-    def fit(self, source: RowSource, seed: int) -> MappedRows:
+    def fit(self, source: "RowSource", seed: int) -> MappedRows:
         """Return the features of the rows, after passes for the sample and column statistics."""
         features = self.features(source, seed)
-        return MappedRows(source_of_features(source, features), passes=2, arrays=features.arrays)
+        return MappedRows(
+            sources.source_of_features(source, features), passes=2, arrays=features.arrays
+        )
 
-    def features(self, source: RowSource, seed: int) -> KernelFeatures:
+    def features(self, source: "RowSource", seed: int) -> KernelFeatures:
         """Return the features, fitted to rows drawn by global numbers: the same for any chunks."""
         n = source.plan.n_rows
         drawn = stream(seed, Stream.FEATURE_SAMPLE, n).choice(
@@ -155,7 +159,7 @@ class Approximation:
         sample = source.fold(Gather(np.sort(drawn)), name="sample").rows.astype(np.float64)
         transformer = self._transformer(len(sample), sample.shape[1], seed)
         try:
-            with one_blas_thread(), np.errstate(all="ignore"):
+            with sources.one_blas_thread(), np.errstate(all="ignore"):
                 transformer.fit(_scaled_rows(transformer, sample))
         except ValueError as error:  # of what decomposes the matrix of the kernel
             raise InputError(
@@ -215,7 +219,7 @@ def approximation_of(model: BaseEstimator) -> Approximation | None:
     return None
 
 
-def restored_features(result: Result) -> Features | None:
+def restored_features(result: "Result") -> Features | None:
     """Return the features that a run of an approximation keeps; None without an approximation."""
     parameters = result.manifest.parameters
     if not result.manifest.learned_features:

@@ -5,14 +5,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.methods.dpmeans.sample import ClusterSample
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import Result
 
 CLUSTERS = (ArraySpec("cluster_weights", ("cluster",)), ArraySpec("cluster_inertias", ("cluster",)))
 """Arrays of the result of every method."""
@@ -33,7 +38,14 @@ def as_given(data: Any) -> Any:
     return data
 
 
-def no_features(result: Result) -> Features | None:
+def nearest_centers(result: "Result") -> Kernel:
+    """Return the kernel that labels rows by the nearest center of a run of DP-means."""
+    told = result.manifest.parameters
+    centers = Centers(result.arrays["cluster_centers"], metric_of(told["metric"]).general)
+    return Predictions(centers, told["penalty"])
+
+
+def no_features(result: "Result") -> Features | None:
     """Return None, for a method that learns no features."""
     return None
 
@@ -46,17 +58,14 @@ def plain_parameters(model: Any, method: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method: its estimator, its algorithms, its arrays, and how its runs predict."""
+    """A method: its estimator, its arrays, and how its runs predict."""
 
     estimator: type[Any]
     """The scikit-learn estimator.  `load` makes one with the parameters that the run keeps."""
-    algorithms: tuple[type[Algorithm[Any]], ...]
-    """Classes of the values that `estimator.method()` may return; their names are stored in
-    runs."""
-    predictor: Callable[[Result], Kernel]
+    predictor: "Callable[[Result], Kernel]"
     """The kernel of a map that labels new rows with the clusters of a run; `InputError` if that
     cannot be."""
-    learned_features: Callable[[Result], Features | None] = no_features
+    learned_features: "Callable[[Result], Features | None]" = no_features
     """Features that a run learned from its rows; None if it learned none."""
     arrays: tuple[ArraySpec, ...] = CENTERS
     """Arrays that `Algorithm.result`, and features that were learned, add to a run.  Other arrays
@@ -68,8 +77,9 @@ class MethodSpec:
     """Turns the data of a job into what `dask_dpmeans.sources.as_source` takes."""
     sparse: bool = False
     """Whether the rows are CSR rows of a graph."""
-    dry_run: bool = False
-    """Whether `dask_dpmeans.dry_run` can tell the cost of a fit."""
+    cluster_sample: Callable[[Any], ClusterSample] | None = None
+    """Returns, for an estimator, how `dask_dpmeans.dry_run` clusters the first rows; None if a dry
+    run cannot tell the cost of a fit."""
     takes_groups: bool = False
     """Whether rows come from several data sets, with `groups`."""
     refuses: Mapping[str, str] = field(default_factory=dict)

@@ -1,8 +1,7 @@
 """The scikit-learn estimator of the spectral relaxation: DP-means on eigenvectors."""
 
-import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,25 +10,25 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks
+from dask_dpmeans import checks, sources
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm, Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, RandomState, RowFit
 from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.embedding import Eigenvectors
-from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
+from dask_dpmeans.estimators.spec import CENTERS, MethodSpec, nearest_centers
 from dask_dpmeans.estimators.transform import MappedRows
-from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Block, Float64Array
-from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.features import Projection
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.spectral.relaxation import Spectrum, relaxed_objective
-from dask_dpmeans.sources import is_lazy, lazy_rows
 from dask_dpmeans.storage.array_spec import ArraySpec
-from dask_dpmeans.storage.run_store import Result
+
+if TYPE_CHECKING:
+    from dask_dpmeans.storage import Result
 
 
 def _inductive(model: "SpectralDPMeans") -> bool:
@@ -70,13 +69,6 @@ class _NewRowsMixin:
     def score(self: Any, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return minus the inertia of the rows of Y."""
         return CentersMixin.score(self, X, y, sample_weight)
-
-
-METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
-    False: batch.Method,
-    True: search.Method,
-}
-"""Algorithms by `search`."""
 
 
 class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
@@ -220,10 +212,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        read = radius_or_price(self.threshold, "euclidean", search=self.search)
-        radius = None
-        if not self.search:
-            radius = math.sqrt(self.threshold)
+        radius, read = radius_or_price(self.threshold, search=self.search)
         words = replace(
             super().description(),
             penalty_name="threshold",
@@ -232,7 +221,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
             units="along eigenvectors",
             center_columns="eigenvector",
             learned_rows=True,
-            settings={"metric": "euclidean", "threshold": f"{self.threshold:g}{read}"},
+            settings={"metric": "euclidean", "threshold": read},
         )
         if not hasattr(self, "eigenvalues_"):
             return words
@@ -267,7 +256,7 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
     def _map_rows(
         self, rows: Any, method: Algorithm[Any], groups: object, sample_weight: object
     ) -> MappedRows:
-        if self.affinity == "precomputed" and not is_lazy(rows):
+        if self.affinity == "precomputed" and not sources.is_lazy(rows):
             return self._feature_map().fit_matrix(rows.astype(np.float64), self.random_state_)
         return super()._map_rows(rows, method, groups, sample_weight)
 
@@ -277,11 +266,11 @@ class SpectralDPMeans(_NewRowsMixin, CentersMixin, BaseEstimator):
         eigenvalues, _ = mapped.arrays["eigenvalues"]
         self._set_embedding(eigenvalues, mapped.figures["affinity_trace"], mapped.rows)
 
-    def _restore(self, result: Result) -> None:
+    def _restore(self, result: "Result") -> None:
         super()._restore(result)
         values, rows = result.arrays["eigenvalues"], None
         if "projection" not in result.arrays:
-            rows = lazy_rows(result.open_rows("embedding", len(values)))
+            rows = sources.lazy_rows(result.open_rows("embedding", len(values)))
         self._set_embedding(values, result.manifest.figures["affinity_trace"], rows)
 
     def _set_embedding(
@@ -305,18 +294,16 @@ def embedded_rows(block: Block) -> tuple[Float64Array]:
     return (block.rows.astype(np.float64),)
 
 
-def _predictor(result: Result) -> Kernel:
+def _predictor(result: "Result") -> Kernel:
     if "projection" not in result.arrays:
         raise InputError(
             "the clusters of the run are of the rows that were fitted, whose labels are in it: "
             "for new rows fit with affinity linear or rbf"
         )
-    return Predictions(
-        Centers(result.arrays["cluster_centers"]), result.manifest.parameters["penalty"]
-    )
+    return nearest_centers(result)
 
 
-def _projection(result: Result) -> Projection | None:
+def _projection(result: "Result") -> Projection | None:
     """Return the projection of rows on the eigenvectors of a run, if it has one."""
     if "projection" not in result.arrays:
         return None
@@ -341,10 +328,4 @@ EMBEDDING_ARRAYS = (
 The matrix multiplies rows or their kernel with landmarks; otherwise the embedding is stored.
 """
 
-SPEC = MethodSpec(
-    SpectralDPMeans,
-    tuple(METHODS.values()),
-    _predictor,
-    _projection,
-    arrays=(*CENTERS, *EMBEDDING_ARRAYS),
-)
+SPEC = MethodSpec(SpectralDPMeans, _predictor, _projection, arrays=(*CENTERS, *EMBEDDING_ARRAYS))

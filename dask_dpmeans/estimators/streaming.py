@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from sklearn.base import BaseEstimator
 
+from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
@@ -14,7 +15,6 @@ from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.streaming import online, split_merge
-from dask_dpmeans.sources import as_source
 
 AnyState = TypeVar("AnyState", bound=Any)
 
@@ -76,7 +76,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         self
         """
         method, task = self.method(), Tasks.of(self, X, y)
-        source = as_source(checked_rows(self, X, reset=True))
+        source = sources.as_source(checked_rows(self, X, reset=True))
         state = source.carry(method.take, method.init(source.n_features), "stream")
         clusters = method.clusters(state)
         inertia = batch.inertia_of(source, clusters.centers)
@@ -110,7 +110,7 @@ class _Stream(NearestCenterMixin, BaseEstimator):
         method, task = self.method(), Tasks.of(self, X, y)
         first = not hasattr(self, "state_")
         rows = checked_rows(self, X, reset=first)
-        source = as_source(rows, centers=getattr(self, "cluster_centers_", None))
+        source = sources.as_source(rows, centers=getattr(self, "cluster_centers_", None))
         before = method.init(source.n_features) if first else self.state_
         state = source.carry(method.take, before, "stream")
         self._set_state(state, method.clusters(state))
@@ -209,17 +209,10 @@ class SplitMergeDPMeans(_Stream):
     cluster_weights_ : (k,) float64
         Weight of each cluster in the pass.  A split divides it by range, so it may be fractional.
         `labels_`, made after the pass, differ.
-    n_clusters_ : int
-    labels_ : (n,) int32
-        The nearest center of each row, the lowest number among equals; lazy if the input is.
-        After `fit` only.
-    inertia_ : float
-        Sum of squared distances of the rows to their nearest centers.  After `fit` only.
-    objective_ : float
-        ``inertia_ + penalty * n_clusters_``.  After `fit` only.
     state_ : dask_dpmeans.methods.streaming.split_merge.State
         The clusters before the merge, from which `partial_fit` goes on.
-    n_features_in_ : int
+    n_clusters_, labels_, inertia_, objective_, n_features_in_
+        See `OnlineDPMeans`.
 
     Examples
     --------
@@ -240,4 +233,4 @@ class SplitMergeDPMeans(_Stream):
 
     def method(self) -> split_merge.Method:
         """Return the checked parameters as a method of one pass."""
-        return split_merge.Method(self.penalty, self.merge, self.max_clusters)
+        return split_merge.Method(self.penalty, self.max_clusters, self.merge)

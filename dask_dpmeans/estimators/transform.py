@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.sources import RowSource
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import RowSource
 
 
 @dataclass(frozen=True)
 class MappedRows:
     """The rows as a method sees them, and what a run stores of the map."""
 
-    source: RowSource
+    source: "RowSource"
     passes: int = 0
     """Passes over the rows that fitted the map."""
     arrays: NamedArrays = field(default_factory=dict)
@@ -34,5 +36,5 @@ class FeatureMap(Protocol):
     def check_weights(self, sample_weight: object) -> None:
         """Refuse weights that the map cannot use."""
 
-    def fit(self, source: RowSource, seed: int) -> MappedRows:
+    def fit(self, source: "RowSource", seed: int) -> MappedRows:
         """Fit the map to the rows, and return them mapped."""

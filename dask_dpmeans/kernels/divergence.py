@@ -40,6 +40,11 @@ class Divergence(ABC):
     farthest: ClassVar[float] = math.inf
     """Greatest cost of a row at another row."""
 
+    @property
+    def spherical(self) -> bool:
+        """Whether rows and centers have unit length, and a center is the direction of a sum."""
+        return self.vanishing > 0
+
     @abstractmethod
     def costs(self, rows: Rows, centers: Float64Array, labels: IndexArray) -> Float64Array:
         """Return the cost of each row at the center of its label, (n,) float64 >= 0.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.numba_support import compile_loop
 
@@ -56,7 +57,7 @@ def reseat(
     offers *= -seats.half_precision
     offers += _gumbel(random, offers.shape)
     labels, counts = labels.copy(), np.bincount(labels, minlength=k)
-    columns = np.ascontiguousarray(seats.rows.T)
+    loop = _reseat_rows_compiled if numba_support.AVAILABLE else _reseat_rows
     done = 0
     while done < n:
         more = max(MORE_ROOM, k // 2)
@@ -65,8 +66,8 @@ def reseat(
         offers = np.concatenate([offers, noise], axis=1)
         means = np.concatenate([means, np.empty((more, means.shape[1]))])
         counts = np.concatenate([counts, np.zeros(more, np.int64)])
-        given = columns, seats.fresh, opening, logs, seats.half_precision
-        done, k = _reseat_rows(done, k, *given, labels, means, counts, offers)
+        given = seats.rows, seats.fresh, opening, logs, seats.half_precision
+        done, k = loop(done, k, *given, labels, means, counts, offers)
     return labels, means[:k], counts[:k]
 
 
@@ -75,19 +76,10 @@ def _gumbel(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float6
     return -np.log(random.standard_exponential(shape))
 
 
-def squared_to_means(rows: Float64Array, centers: Float64Array) -> Float64Array:
-    """Return squared distances, (n, k), of rows, (n, d), to centers, (k, d), by definition."""
-    squared = np.zeros((len(rows), len(centers)))
-    for values, middles in zip(rows.T, centers.T, strict=True):
-        squared += np.square(values[:, np.newaxis] - middles)
-    return squared
-
-
-@compile_loop
 def _reseat_rows(
     done: int,
     k: int,
-    columns: Float64Array,
+    rows: Float64Array,
     fresh: Float64Array,
     opening: Float64Array,
     logs: Float64Array,
@@ -99,28 +91,71 @@ def _reseat_rows(
 ) -> tuple[int, int]:
     """Reseat rows in place from number `done` on; return the numbers of rows done and of clusters.
 
-    `columns`, (d, n), belong to the rows.  `offers`, (n, room), are log densities with noise of the
-    k clusters, then noise alone.  Labels, (n,), means, (room, d), and counts, (room,), change in
-    place.  It ends early if the room is used up.
+    `offers`, (n, room), are log densities with noise of the k clusters, then noise alone.  Labels,
+    (n,), means, (room, d), and counts, (room,), change in place.  It ends early if the room is used
+    up.
     """
-    (n, room), sizes = offers.shape, logs[counts]
+    n, room = offers.shape
     for i in range(done, n):
         if k == room:
             return i, k
-        own = labels[i]
-        counts[own] -= 1
-        sizes[own] = logs[counts[own]]
-        weights = offers[i, :k] + sizes[:k]
+        counts[labels[i]] -= 1
+        weights = offers[i, :k] + logs[counts[:k]]
         best = int(weights.argmax())
         if opening[i] > weights[best]:
             best = k
             means[k] = fresh[i]
-            squared = np.zeros(n - i - 1)
-            for j in range(len(columns)):
-                squared += np.square(columns[j, i + 1 :] - fresh[i, j])
+            squared = squared_to_means(rows[i + 1 :], means[k : k + 1])[:, 0]
             offers[i + 1 :, k] -= half_precision * squared
             k += 1
         labels[i] = best
         counts[best] += 1
-        sizes[best] = logs[counts[best]]
+    return n, k
+
+
+def squared_to_means(rows: Float64Array, centers: Float64Array) -> Float64Array:
+    """Return squared distances, (n, k), of rows, (n, d), to centers, (k, d), by definition."""
+    squared = np.zeros((len(rows), len(centers)))
+    for values, middles in zip(rows.T, centers.T, strict=True):
+        squared += np.square(values[:, np.newaxis] - middles)
+    return squared
+
+
+@compile_loop
+def _reseat_rows_compiled(
+    done: int,
+    k: int,
+    rows: Float64Array,
+    fresh: Float64Array,
+    opening: Float64Array,
+    logs: Float64Array,
+    half_precision: float,
+    labels: Int64Array,
+    means: Float64Array,
+    counts: Int64Array,
+    offers: Float64Array,
+) -> tuple[int, int]:
+    """Compiled twin of `_reseat_rows`."""
+    n, room = offers.shape
+    for i in range(done, n):
+        if k == room:
+            return i, k
+        counts[labels[i]] -= 1
+        best, most = 0, -np.inf
+        for c in range(k):
+            weight = offers[i, c] + logs[counts[c]]
+            if weight > most:
+                best, most = c, weight
+        if opening[i] > most:
+            best = k
+            means[k] = fresh[i]
+            for later in range(i + 1, n):
+                squared = 0.0
+                for j in range(rows.shape[1]):
+                    difference = rows[later, j] - fresh[i, j]
+                    squared += difference * difference
+                offers[later, k] -= half_precision * squared
+            k += 1
+        labels[i] = best
+        counts[best] += 1
     return n, k

@@ -10,8 +10,8 @@ prior on sigma and a gamma prior on alpha, drawn after Escobar & West 1995.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -20,64 +20,46 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array, Labels
+from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.gibbs import Seats, reseat
 from dask_dpmeans.kernels.graph import GivenLabels
-from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.common import BaseMethod, BaseState
 from dask_dpmeans.methods.dpmeans.batch import clusters_of
 
 Prior = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class State:
-    """A draw: the chain after a number of sweeps."""
+@dataclass(frozen=True, kw_only=True)
+class State(BaseState):
+    """A draw: the chain after a number of sweeps.
 
-    step: int
-    """Sweeps done."""
+    The objective is minus the logarithm of the joint density of rows, labels, sigma and alpha.  The
+    means are integrated out, so that draws of any number of clusters compare.  Fixed sigma or alpha
+    do not count.
+    """
+
     labels: Labels
     """(n,), the cluster of each row; clusters are numbered in the order in which they opened."""
     centers: Float64Array
     """(k, d), the drawn means of the clusters."""
-    weights: Float64Array
-    """(k,), rows of the clusters."""
-    inertias: Float64Array
-    """(k,), squared error of the clusters about these means, in squared units of the rows."""
     variance: float
     """Sigma, in squared units of the rows."""
     concentration: float
     """Alpha."""
-    objective: float
-    """Minus the logarithm of the joint density of rows, labels, sigma and alpha.
-
-    The means are integrated out, so that draws of any number of clusters compare.  Fixed sigma or
-    alpha do not count."""
-    births: int
+    births: int = 0
     """Clusters opened in this sweep."""
-    deaths: int
-    """Clusters that lost their last row in this sweep."""
-    rows_read: int
-    """Rows of all passes since the start."""
 
 
-class Sums(NamedTuple):
-    """Sums over the rows of clusters."""
-
-    counts: Float64Array
-    """(k,)."""
-    sums: Float64Array
-    """(k, d)."""
-    squares: Float64Array
-    """(k,), squared error about the clusters' averages."""
-
-    @classmethod
-    def of(cls, rows: Float64Array, labels: Int64Array, k: int) -> "Sums":
-        """Return the sums of rows, (n, d), by labels, (n,)."""
-        counts = np.bincount(labels, minlength=k).astype(np.float64)
-        sums = np.column_stack([total(labels, column, k) for column in rows.T])
-        return cls(counts, sums, squares_about(sums / counts[:, np.newaxis], rows, labels))
+def moments_of(rows: Float64Array, labels: Int64Array, k: int) -> Moments:
+    """Return the moments of k clusters of rows, (n, d), by labels, (n,), about their averages."""
+    counts = np.bincount(labels, minlength=k)
+    weights = counts.astype(np.float64)
+    sums = np.column_stack([total(labels, column, k) for column in rows.T])
+    squares = squares_about(sums / weights[:, np.newaxis], rows, labels)
+    return Moments(counts, weights, sums, squares)
 
 
 def squares_about(centers: Float64Array, rows: Float64Array, labels: Int64Array) -> Float64Array:
@@ -87,12 +69,12 @@ def squares_about(centers: Float64Array, rows: Float64Array, labels: Int64Array)
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(BaseMethod):
     """Gibbs sampling, with the parameters of the model."""
 
     name: ClassVar[str] = "gibbs"
     state: ClassVar[type[State]] = State
-    draws: ClassVar[Literal[True]] = True
+    draws: ClassVar[bool] = True
 
     variance: float = 1.0
     """Sigma of each column, in squared units of the rows; its start if it has a prior."""
@@ -118,64 +100,43 @@ class Method:
                 object.__setattr__(self, name, _checked_prior(name, prior, second))
         object.__setattr__(self, "max_iter", checks.integer("max_iter", self.max_iter))
 
-    @property
-    def sparse(self) -> bool:
-        """Return False: kernels see dense rows."""
-        return False
-
-    @property
-    def features(self) -> Features | None:
-        """Return None: kernels see the rows as given."""
-        return None
-
-    def seeded(self, seed: int) -> "Method":
-        """Return the same sampler with another seed."""
-        return replace(self, seed=seed)
-
     def init(self, source: Source) -> State:
         """Return the state with all rows in one cluster, at their mean."""
         if (source.fold(Gather(columns=False), name="gather").weights != 1).any():
             raise InputError("the mixture is of rows that count once each: leave sample_weight out")
         rows = gather_rows(source)
         n = len(rows)
-        labels, found = np.zeros(n, np.int64), Sums.of(rows, np.zeros(n, np.int64), 1)
+        found = moments_of(rows, np.zeros(n, np.int64), 1)
         return State(
-            step=0,
-            labels=labels.astype(np.int32),
+            labels=np.zeros(n, np.int32),
             centers=found.sums / n,
-            weights=found.counts,
-            inertias=found.squares,
-            variance=float(self.variance),
-            concentration=float(self.concentration),
+            weights=found.weights,
+            inertias=found.inertias,
+            variance=self.variance,
+            concentration=self.concentration,
             objective=self.objective(found, self.variance, self.concentration),
-            births=0,
-            deaths=0,
             rows_read=3 * n,
         )
 
     def step(self, source: Source, state: State) -> State:
         """Return the state after a sweep: labels one by one, then means, sigma and alpha."""
         random = stream(self.seed, Stream.GIBBS_SWEEP, state.step + 1)
-        rows = gather_rows(source)
-        labels, means, counts = reseat(
-            self.seats(rows, state.variance, state.concentration, random),
-            state.labels.astype(np.int64),
-            state.centers,
-            random,
-        )
+        rows, before = gather_rows(source), state.labels.astype(np.int64)
+        seats = self.seats(rows, state.variance, state.concentration, random)
+        labels, means, counts = reseat(seats, before, state.centers, random)
         alive = counts > 0
         labels = (np.cumsum(alive) - 1)[labels]
-        found = Sums.of(rows, labels, int(np.count_nonzero(alive)))
+        found = moments_of(rows, labels, int(np.count_nonzero(alive)))
         centers = self.draw_means(found, state.variance, random)
         inertias = squares_about(centers, rows, labels)
         variance = self.draw_variance(inertias, rows.size, state.variance, random)
-        k, n = len(centers), len(rows)
-        concentration = self.draw_concentration(k, n, state.concentration, random)
+        numbers = len(centers), len(rows)
+        concentration = self.draw_concentration(*numbers, state.concentration, random)
         return State(
             step=state.step + 1,
             labels=labels.astype(np.int32),
             centers=centers,
-            weights=found.counts,
+            weights=found.weights,
             inertias=inertias,
             variance=variance,
             concentration=concentration,
@@ -200,9 +161,11 @@ class Method:
         means = shrunk * rows + spread * random.standard_normal((n, d))
         return Seats(rows, means, opening, 1 / (2 * variance))
 
-    def draw_means(self, found: Sums, variance: float, random: np.random.Generator) -> Float64Array:
+    def draw_means(
+        self, found: Moments, variance: float, random: np.random.Generator
+    ) -> Float64Array:
         """Draw means, (k, d), from N(rho sum / (sigma + rho n), sigma rho / (sigma + rho n) I)."""
-        precision = (variance + self.mean_variance * found.counts)[:, np.newaxis]
+        precision = (variance + self.mean_variance * found.weights)[:, np.newaxis]
         middles = self.mean_variance * found.sums / precision
         noise = random.standard_normal(middles.shape)
         drawn: Float64Array = middles + np.sqrt(variance * self.mean_variance / precision) * noise
@@ -233,9 +196,9 @@ class Method:
         """Return False: a chain has no end of its own."""
         return False
 
-    def objective(self, found: Sums, variance: float, concentration: float) -> float:
+    def objective(self, found: Moments, variance: float, concentration: float) -> float:
         """Return minus the logarithm of the joint density; see `State.objective`."""
-        density = log_partition(found.counts, concentration)
+        density = log_partition(found.weights, concentration)
         density += log_likelihood(found, variance, self.mean_variance)
         if self.variance_prior is not None:
             density += log_inverse_gamma(variance, *self.variance_prior)
@@ -245,7 +208,7 @@ class Method:
 
     def score(self, source: Source, state: State) -> float:
         """Return the objective of a state on these rows, from one pass."""
-        found = Sums.of(gather_rows(source), state.labels.astype(np.int64), len(state.centers))
+        found = moments_of(gather_rows(source), state.labels.astype(np.int64), len(state.centers))
         return self.objective(found, state.variance, state.concentration)
 
     def labels(self, source: Source, state: State) -> Kernel:
@@ -302,12 +265,12 @@ def log_partition(counts: Float64Array, concentration: float) -> float:
     return float(weights + gammaln(concentration) - gammaln(concentration + n))
 
 
-def log_likelihood(found: Sums, variance: float, mean_variance: float) -> float:
+def log_likelihood(found: Moments, variance: float, mean_variance: float) -> float:
     """Return the log density of rows given their clusters, the means integrated out."""
-    counts, d = found.counts, found.sums.shape[1]
+    counts, d = found.weights, found.sums.shape[1]
     shrinkage = variance / (variance + mean_variance * counts)
     averages = np.einsum("ij,ij->i", found.sums, found.sums) / counts
-    exponents = (found.squares + shrinkage * averages) / (2 * variance)
+    exponents = (found.inertias + shrinkage * averages) / (2 * variance)
     scales = d / 2 * (counts * math.log(2 * math.pi * variance) - np.log(shrinkage))
     return -math.fsum(exponents + scales)
 

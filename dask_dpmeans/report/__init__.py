@@ -11,7 +11,7 @@ from dask_dpmeans.report.origin import locate
 from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage import outfile
-from dask_dpmeans.storage.location import AnyPlace
+from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.output import Output, with_article
 
 __all__ = ["checked_target", "input_of", "page", "report", "run_with_rows"]
@@ -52,7 +52,7 @@ def report(
         Something in the store is missing or does not match its checksum.
     """
     target = checked_target(out, _location(store), force)
-    outfile.write_whole(target, html(page(store, data=data, **where)))
+    Location.at(target).write(html(page(store, data=data, **where)).encode())
 
 
 def page(store: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:

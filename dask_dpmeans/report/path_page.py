@@ -23,18 +23,15 @@ SHADED = "; the longest interval with the same number of clusters is shaded"
 def page(store: AnyPlace) -> Page:
     """Return the contents of the page of a stored path."""
     path = read_path(store)
-    request = commands.path_request(path)
+    request, caption = commands.path_request(path), f"{CAPTION}{SHADED * path.search}."
     intervals = [_intervals(path)] if path.intervals else []
-    caption = f"{CAPTION}{SHADED * path.search}."
+    facts = {"Result": _result(path), "Parameters": _parameters(path)}
+    facts["Input"] = origin.rows(request)
     return Page(
         store=Output.at(store).shown,
         headline=_headline(path),
         warnings=[*warnings_of(path), *origin.warnings(request)],
-        facts={
-            "Result": _result(path),
-            "Parameters": _parameters(path),
-            "Input": origin.rows(request),
-        },
+        facts=facts,
         pictures=[Picture.of("Path", caption, lambda: plot.path(path))],
         tables=[*intervals, _penalties(path)],
         call=call(path),

@@ -68,7 +68,9 @@ def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]
 
 def _names(model: Model) -> list[str]:
     """Return the names of the columns of the centers; none without centers."""
-    return plot_data.feature_names(model) if hasattr(model, "cluster_centers_") else []
+    if model.description().centers is None:
+        return []
+    return plot_data.feature_names(model)
 
 
 # Result
@@ -122,7 +124,7 @@ def cluster_table(model: Model, names: list[str]) -> Table:
 
 def _center_columns(model: Model, shown: Int64Array) -> list[list[str]]:
     """Return the columns of the centers, if they are few, in units of the data."""
-    centers = getattr(model, "cluster_centers_", None)
+    centers = model.description().centers
     if centers is None or centers.shape[1] > MOST_FEATURES:
         return []
     if plot_data.columns_of(model) is not None and model.feature_scale_ is not None:
@@ -224,20 +226,16 @@ def _changed(result: Result, model: Model, source: RowSource) -> bool:
 
 
 def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
-    """Return warnings about rows near or beyond the radius, in one pass.
-
-    There are none without radius or centers.
-    """
+    """Return warnings about rows near or beyond the radius, if there is one, in one pass."""
     words = model.description()
-    if words.radius is None or not hasattr(model, "cluster_centers_"):
+    if words.radius is None or words.centers is None:
         return []
     penalty, name = result.manifest.parameters["penalty"], words.penalty_name
     near, beyond = plot_data.edge(source, spec_of(model).predictor(result), penalty)
     found = []
     if beyond:
-        found.append(
-            f"{format_count(beyond, 'row')} of weight 1 or more beyond the radius of every cluster."
-        )
+        rows = format_count(beyond, "row")
+        found.append(f"{rows} of weight 1 or more beyond the radius of every cluster.")
     if near:
         share = near / source.plan.n_rows
         found.append(
@@ -248,7 +246,7 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
 
 
 def _density(model: Model, source: RowSource, names: list[str]) -> list[Picture]:
-    if not hasattr(model, "cluster_centers_"):
+    if model.description().centers is None:
         return []
     caption = "The rows and the centers. The heaviest centers have their numbers, if there is room."
     draw = partial(plot.density, source, model, feature_names=names)
@@ -268,15 +266,12 @@ def _graph_parts(model: Model, source: RowSource) -> RowParts:
 
 def pictures(model: Model, names: list[str]) -> list[Picture]:
     """Return the pictures that need no rows."""
-    words, k = model.description(), model.n_clusters_
-    caption = (
-        f"Objective, number of clusters and changes over {format_count(model.n_iter_, 'step')}."
-    )
+    words, k, steps = model.description(), model.n_clusters_, format_count(model.n_iter_, "step")
+    caption = f"Objective, number of clusters and changes over {steps}."
+    sizes = f"Sizes of {format_count(k, 'cluster')}."
     found = [
         Picture.of("Fit", caption, lambda: plot.history(model)),
-        Picture.of(
-            "Clusters", f"Sizes of {format_count(k, 'cluster')}.", lambda: plot.sizes(model)
-        ),
+        Picture.of("Clusters", sizes, lambda: plot.sizes(model)),
     ]
     if "profile" in words.pictures and k > 1:
         caption = "Features in which clusters differ: + and - mark scores above 1 and below -1."
@@ -284,7 +279,7 @@ def pictures(model: Model, names: list[str]) -> list[Picture]:
     if "sharing" in words.pictures:
         caption = "Shares of the global centers in the weight of each data set."
         found.append(Picture.of("Sharing", caption, lambda: plot.sharing(model)))
-    if hasattr(model, "cluster_centers_") and k > 1:
+    if words.centers is not None and k > 1:
         found.append(_tree(model))
     return found
 

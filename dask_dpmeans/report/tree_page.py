@@ -21,10 +21,10 @@ CAPTION = "The price at which clusters join: DP-means on their centers, by weigh
 def page(store: AnyPlace) -> Page:
     """Return the contents of the page of a stored tree."""
     tree = read_tree(store)
-    clusters, levels = (
-        format_count(tree.leaves.n_clusters, "cluster"),
-        format_count(len(tree.levels), "level"),
-    )
+    clusters = format_count(tree.leaves.n_clusters, "cluster")
+    levels, unknown = format_count(len(tree.levels), "level"), None
+    if not tree.asked["run"]:
+        unknown = "model is the fitted estimator: the tree has no path to a run"
     return Page(
         store=Output.at(store).shown,
         headline=f"A tree of {clusters} in {levels}",
@@ -33,9 +33,7 @@ def page(store: AnyPlace) -> Page:
         pictures=[drawn_tree(tree)],
         tables=[_levels(tree), _members(tree)],
         call=call(tree),
-        unknown=None
-        if tree.asked["run"]
-        else "model is the fitted estimator: the tree has no path to a run",
+        unknown=unknown,
         command=command(tree),
         versions=tree.asked["versions"],
     )

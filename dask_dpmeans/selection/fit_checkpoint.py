@@ -50,23 +50,21 @@ def locked_checkpoint(
     inputs: Sequence[object],
     *,
     resume: bool,
-    force: bool = False,
+    force: bool | None = None,
 ) -> Iterator[FitCheckpoint | None]:
     """Hold the lock of a checkpoint, or yield None without one.
 
-    Raises
-    ------
-    InputError
-        The store is finished and `force` is not set, or it holds something else.
+    With `force` any output of this kind is replaced, by default an unfinished one, with False none.
     """
     if place is None:
         yield None
         return
     store = Output.at(place, name="checkpoint")
-    store.check_target(kind, inputs, force=True, resume=resume)
+    overwrite = force is not False
+    store.check_target(kind, inputs, force=overwrite, resume=resume)
     with only_job(store.location) as lock:
         # Again: another job may have finished meanwhile.
-        store.check_target(kind, inputs, force=True, resume=resume)
+        store.check_target(kind, inputs, force=overwrite, resume=resume)
         if store.finished() and not force:
             raise InputError(
                 f"{store.path} holds {with_article(kind)}: --force removes it first, read_path reads it"

@@ -11,6 +11,7 @@ from sklearn.metrics import mutual_info_score
 
 from dask_dpmeans.checks import short_repr
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.base import NO_SCORE
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.group_sums import GroupSums
@@ -209,18 +210,12 @@ def objective_score(
     >>> float(found.best_score_), found.best_estimator_.n_clusters_
     (-121.5, 3)
     """
-    kind = type(estimator)
-    if not hasattr(kind, "method") or hasattr(kind, "cut_") or not hasattr(estimator, "score"):
-        raise InputError(
-            f"estimator must be one of this package with centers and a score, got {kind.__name__}"
-        )
-    own = getattr(estimator.method(), "penalty", None)
-    if own is None:
-        raise InputError(
-            "estimator must have one penalty: HDPMeans also has a price for the clusters of each data set, which a "
-            "score does not know"
-        )
-    price = own if penalty is None else checked_penalty(penalty)
+    ask_price = getattr(estimator, "_price", None)
+    if ask_price is None:
+        raise InputError(NO_SCORE.format(type(estimator).__name__))
+    price = ask_price()
+    if penalty is not None:
+        price = checked_penalty(penalty)
     squared: float = -estimator.score(X, sample_weight=sample_weight)
     return -(squared + price * int(estimator.n_clusters_))
 
@@ -350,10 +345,8 @@ def _counted(
 
 
 def _table(counted: LabelPairs) -> Contingency:
-    (classes, of_classes), (clusters, of_clusters) = (
-        rank_numbers(counted.first),
-        rank_numbers(counted.second),
-    )
+    classes, of_classes = rank_numbers(counted.first)
+    clusters, of_clusters = rank_numbers(counted.second)
     shape = len(classes), len(clusters)
     return Contingency(
         csr_array((counted.counts, (of_classes, of_clusters)), shape=shape), classes, clusters

@@ -29,7 +29,7 @@ from dask_dpmeans.selection.trial_fits import (
     RandomState,
     TrialFits,
     seed_of_job,
-    trial_method,
+    trial_fits,
 )
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
@@ -272,11 +272,17 @@ def find_path(
     parameters = PathParameters.checked(penalties, options)
     sample_weight = options.get("sample_weight")
     seed = seed_of_job(checkpoint, options.get("random_state"))
-    method = trial_method(
-        search=parameters.search, metric=parameters.metric, max_clusters=parameters.max_clusters
-    )
     reading: Any = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
-    trial = TrialFits.of(X, sample_weight, method, seed, parameters.summary_rows, reading)
+    trial: TrialFits = trial_fits(
+        X,
+        sample_weight,
+        reading,
+        seed,
+        search=parameters.search,
+        metric=parameters.metric,
+        summary_rows=parameters.summary_rows,
+        max_clusters=parameters.max_clusters,
+    )
     asked = trial.describe(X, sample_weight, parameters.describe())
     trial = trial.saved_in(checkpoint, "path", asked)
     if parameters.penalties and parameters.summary_rows is None and parameters.fits_see_summary:
@@ -287,7 +293,7 @@ def find_path(
     jobs: list[Callable[..., Any]] = [fits, *halvings]
     found, *indices = trial.source.run(jobs, trial.rows, "path")
     if parameters.full and not trial.whole:
-        found = trial.refit_all_rows(fits, found)
+        found = trial.refit_all_rows(fits.penalties, found)
     return _path_of(trial, parameters, fits, found, indices, asked)
 
 
@@ -318,7 +324,7 @@ def _path_of(
         stability=np.mean(indices, axis=0) if indices else None,
         search=parameters.search,
         full=exact,
-        rows_used=trial.source.plan.n_rows if exact else len(trial.rows.rows),
+        rows_used=trial.rows_used(exact=exact),
         crowded=float(penalties[rows_seen < FEW_ROWS * numbers].max(initial=0.0)),
         random_state=trial.seed,
         asked=asked,

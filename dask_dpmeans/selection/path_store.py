@@ -10,9 +10,9 @@ from dask_dpmeans import checks
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.selection.fit_checkpoint import ENDS, FIGURES, PATH_ARRAYS, locked_checkpoint
 from dask_dpmeans.selection.path import PathOptions, PenaltyPath, find_path, warn_if_crowded
-from dask_dpmeans.storage.location import AnyPlace, Location, check_options
+from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.manifest import FORMAT
-from dask_dpmeans.storage.output import NewArrays, Output, new_output
+from dask_dpmeans.storage.output import NewArrays, new_output, open_output
 
 ATTRIBUTES = ("search", "full", "rows_used", "crowded", "random_state", "asked")
 """Fields of a `PenaltyPath` that are stored as attributes."""
@@ -42,11 +42,9 @@ def stored_path(
     PenaltyPath
     """
     inputs = [X, options.get("sample_weight")]
-    Output.at(out).check_target("path", inputs, force=force, resume=resume)
-    with locked_checkpoint(out, "path", inputs, resume=resume, force=force) as kept:
+    place, force = Location.at(out), checks.switch("force", force)
+    with locked_checkpoint(place, "path", inputs, resume=resume, force=force) as kept:
         assert kept is not None
-        # Again: another job may have finished meanwhile.
-        kept.store.check_target("path", inputs, force=force, resume=resume)
         path = find_path(kept, X, penalties, options)
         new = NewArrays(kept.store)
         _write_arrays(new, path)
@@ -83,9 +81,9 @@ def write_path(
         Something else is there.
     """
     checks.instance("path", path, PenaltyPath, "penalty_path")
-    check_options(storage_options, out)
-    at, attributes = Location.at(out, storage_options), _attributes(path)
-    with new_output(at, "path", attributes, PATH_ARRAYS, force=force) as new:
+    with new_output(
+        out, "path", _attributes(path), PATH_ARRAYS, force=force, storage_options=storage_options
+    ) as new:
         _write_arrays(new, path)
 
 
@@ -95,18 +93,14 @@ def _attributes(path: PenaltyPath) -> dict[str, Any]:
 
 
 def _write_arrays(new: NewArrays, path: PenaltyPath) -> None:
-    numbers = np.array([each.n_clusters for each in path.intervals], np.int64)
-    ends = np.array([[each.low, each.high] for each in path.intervals]).reshape(-1, 2)
-    figures = dict(
-        zip(FIGURES, (path.penalties, path.n_clusters, path.inertias, path.objectives), strict=True)
-    )
-    if path.stability is not None:
-        figures["stability"] = path.stability
-    for name, values in figures.items():
-        new.write(name, values, ("penalty",))
+    figures = (path.penalties, path.n_clusters, path.inertias, path.objectives, path.stability)
+    for name, values in zip((*FIGURES, "stability"), figures, strict=True):
+        if values is not None:
+            new.write(name, values, ("penalty",))
     new.write("cluster_centers", np.concatenate(path.centers), ("center", "feature"))
-    for name, values in zip(ENDS, (numbers, ends[:, 0], ends[:, 1]), strict=True):
-        new.write(name, values, ("interval",))
+    intervals = np.array(path.intervals, np.float64).reshape(-1, 3).T
+    for name, values, dtype in zip(ENDS, intervals, (np.int64, float, float), strict=True):
+        new.write(name, values.astype(dtype), ("interval",))
 
 
 def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = None) -> PenaltyPath:
@@ -128,9 +122,7 @@ def read_path(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
     CorruptStoreError
         An array is missing or does not match its checksum.
     """
-    check_options(storage_options, path)
-    store = Output.at(path, storage_options)
-    with store.open("path") as found:
+    with open_output(path, "path", storage_options) as found:
         names = (*FIGURES, "stability") if found.attributes["stability"] else FIGURES
         penalties, numbers, inertias, objectives, *stability = found.read_equally_long(names)
         [centers] = found.read_equally_long(["cluster_centers"], int(numbers.sum()))

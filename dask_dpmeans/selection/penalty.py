@@ -19,7 +19,7 @@ from dask_dpmeans.selection.trial_fits import (
     TrialFits,
     rows_and_mean,
     seed_of_job,
-    trial_method,
+    trial_fits,
 )
 from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
@@ -194,21 +194,21 @@ def penalty_for(
     """
     search, full = checks.switch("search", search), checks.switch("full", full)
     n_clusters = checks.integer("n_clusters", n_clusters)
-    fits_see_summary = search or not full
+    sees_summary = search or not full
+    parameters: dict[str, object] = {
+        "n_clusters": n_clusters,
+        "search": search,
+        "full": full,
+        "metric": metric,
+    }
     with locked_checkpoint(checkpoint, "penalty", [X, sample_weight], resume=True) as kept:
         seed = seed_of_job(kept, random_state)
-        trial = TrialFits.of(
-            X, sample_weight, trial_method(search=search, metric=metric), seed, summary_rows, where
+        trial: TrialFits = trial_fits(
+            X, sample_weight, where, seed, search=search, metric=metric, summary_rows=summary_rows
         )
-        parameters = {
-            "n_clusters": n_clusters,
-            "search": search,
-            "full": full,
-            "metric": metric,
-            "summary_rows": None if summary_rows is None else int(summary_rows),
-        }
+        parameters["summary_rows"] = None if summary_rows is None else int(summary_rows)
         trial = trial.saved_in(kept, "penalty", trial.describe(X, sample_weight, parameters))
-        if summary_rows is None and fits_see_summary:
+        if summary_rows is None and sees_summary:
             trial = trial.with_rows_for(n_clusters)
         found = trial.bisect(n_clusters, on_all_rows=full and not trial.whole)
         if kept is not None:
@@ -216,13 +216,11 @@ def penalty_for(
             kept.remove_fits()
     if kept is not None:
         kept.store.location.remove_empty()
-    if fits_see_summary and trial.seen < FEW_ROWS * n_clusters:
+    if sees_summary and trial.seen < FEW_ROWS * n_clusters:
         few = f"fits saw a summary of fewer than {FEW_ROWS} rows a cluster"
         warnings.warn(
             f"{few}: the penalty may be far off; raise summary_rows", UserWarning, stacklevel=2
         )
-    exact = full or trial.whole
-    rows_used = trial.source.plan.n_rows if exact else len(trial.rows.rows)
-    return PenaltyFor(
-        found.penalty, found.solution.k, n_clusters, found.tried, exact, rows_used, seed
-    )
+    k, exact = found.solution.k, full or trial.whole
+    rows_used = trial.rows_used(exact=exact)
+    return PenaltyFor(found.penalty, k, n_clusters, found.tried, exact, rows_used, seed)

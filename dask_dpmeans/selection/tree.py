@@ -5,6 +5,7 @@ mu_ij ~ N(nu_i, sigma I) with nu_i ~ N(0, rho I).  This module does not fit that
 keeps the clusters of the level below as they are, and a meta cluster never changes them.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,13 +20,14 @@ from dask_dpmeans.checks import short_repr
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
-from dask_dpmeans.storage.location import AnyPlace, Location, check_options, shown_path
-from dask_dpmeans.storage.output import Output, new_output
+from dask_dpmeans.storage.location import AnyPlace, shown_path
+from dask_dpmeans.storage.output import new_output, open_output
 
 FIGURES = ("penalty", "n_clusters", "inertia", "objective")
 CLUSTER_FIGURES = ("cluster_centers", "cluster_weights", "cluster_inertias")
@@ -134,16 +136,17 @@ def cluster_tree(
     >>> [(level.n_clusters, level.inertia, level.clusters.tolist()) for level in tree.levels]
     [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]
     """
-    if not all(hasattr(model, f"cluster_{name}_") for name in ("centers", "weights", "inertias")):
+    words, inertias = description_of(model), getattr(model, "cluster_inertias_", None)
+    centers = words.centers
+    if centers is None or inertias is None:
         needed = "a tree needs centers, weights and squared errors of clusters"
         raise InputError(
             f"{needed}, and {type(model).__name__} has not all of them: fit it, or use another method"
         )
-    weights, inertias = model.cluster_weights_, model.cluster_inertias_
-    numbers = np.arange(len(weights), dtype=np.int32)
-    leaves = Level(0.0, numbers, np.asarray(model.cluster_centers_), weights, inertias)
-    seed = int(getattr(model, "random_state_", 0))
-    clustering = _Clustering(getattr(model, "metric", "euclidean"), seed)
+    numbers = np.arange(len(centers), dtype=np.int32)
+    leaves = Level(0.0, numbers, np.asarray(centers), model.cluster_weights_, inertias)
+    seed = model.random_state_
+    clustering = _Clustering(words.metric, seed)
     given = None if penalties is None else _rising(penalties)
     levels = clustering.doubling(leaves) if given is None else clustering.at(leaves, given)
     asked = {"run": shown_path(run), "penalties": given, "versions": versions()}
@@ -262,20 +265,18 @@ def write_tree(
         Something else is there.
     """
     checks.instance("tree", tree, ClusterTree, "cluster_tree")
-    check_options(storage_options, out)
     levels = (tree.leaves, *tree.levels)
     names = (*FIGURES, "clusters", *CLUSTER_FIGURES)
     attributes = {name: getattr(tree, name) for name in ATTRIBUTES}
     with new_output(
-        Location.at(out, storage_options), "tree", attributes, names, force=force
+        out, "tree", attributes, names, force=force, storage_options=storage_options
     ) as new:
-        for name in FIGURES:
-            new.write(name, np.array([getattr(level, name) for level in levels]), ("level",))
-        new.write("clusters", np.array([level.clusters for level in levels]), ("level", "leaf"))
+        for name in (*FIGURES, "clusters"):
+            values = np.array([getattr(level, name) for level in levels])
+            new.write(name, values, ("level", "leaf")[: values.ndim])
         for name in CLUSTER_FIGURES:
-            values = np.concatenate(
-                [getattr(level, name.removeprefix("cluster_")) for level in levels]
-            )
+            parts = [getattr(level, name.removeprefix("cluster_")) for level in levels]
+            values = np.concatenate(parts)
             new.write(name, values, ("cluster", "feature")[: values.ndim])
 
 
@@ -298,20 +299,13 @@ def read_tree(path: AnyPlace, *, storage_options: Mapping[str, Any] | None = Non
     CorruptStoreError
         An array is missing or does not match its checksum.
     """
-    check_options(storage_options, path)
-    store = Output.at(path, storage_options)
-    with store.open("tree") as found:
-        penalties, numbers, clusters = found.read_equally_long(
-            ("penalty", "n_clusters", "clusters")
-        )
+    with open_output(path, "tree", storage_options) as found:
+        names = ("penalty", "n_clusters", "clusters")
+        penalties, numbers, clusters = found.read_equally_long(names)
         ends = np.cumsum(numbers)[:-1]
-        each = [
-            np.split(values, ends)
-            for values in found.read_equally_long(CLUSTER_FIGURES, int(numbers.sum()))
-        ]
-        leaves, *levels = (
-            Level(*parts) for parts in zip(penalties.tolist(), clusters, *each, strict=True)
-        )
-        return ClusterTree(
-            leaves, tuple(levels), **{name: found.attributes[name] for name in ATTRIBUTES}
-        )
+        stacked = found.read_equally_long(CLUSTER_FIGURES, int(numbers.sum()))
+        each = [np.split(values, ends) for values in stacked]
+        parts = zip(penalties.tolist(), clusters, *each, strict=True)
+        leaves, *levels = itertools.starmap(Level, parts)
+        kept = {name: found.attributes[name] for name in ATTRIBUTES}
+        return ClusterTree(leaves, tuple(levels), **kept)

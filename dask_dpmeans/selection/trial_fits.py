@@ -1,8 +1,9 @@
 """Fits at trial penalties, on all rows or on a summary of them in memory."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,8 +16,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.divergence import metric_of
-from dask_dpmeans.methods.dpmeans import batch, starts
-from dask_dpmeans.methods.dpmeans import search as search_algorithm
+from dask_dpmeans.methods.dpmeans import batch, search, starts
 from dask_dpmeans.methods.dpmeans.bisection import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
 from dask_dpmeans.methods.dpmeans.path import Prices, Radii, Solution, best_at_each, summary_of
@@ -38,11 +38,10 @@ USUAL_PENALTIES, USUAL_CLUSTERS = 40, 50
 """Number of default penalties, and about how many clusters the lowest of them gives."""
 
 RandomState = int | np.integer[Any] | np.random.RandomState | None
-Method = batch.Method | search_algorithm.Method
 
 
 @dataclass(frozen=True)
-class TrialFits:
+class TrialFits(ABC):
     """The rows, the rows in memory that the fits use, and the method."""
 
     source: RowSource
@@ -54,29 +53,18 @@ class TrialFits:
     """All rows of positive weight, or a summary."""
     whole: bool
     """Whether `rows` are all of them."""
-    method: Method
+    method: batch.Method | search.Method
+    """The method; its penalty is replaced at each trial."""
     seed: int
-
-    @classmethod
-    def of(
-        cls,
-        X: ArrayLike | AnyPlace,
-        sample_weight: ArrayLike | AnyPlace | None,
-        method: Method,
-        seed: int,
-        summary_rows: int | None,
-        reading: Reading,
-    ) -> "TrialFits":
-        """Return the fits of some rows; `summary_rows` is None for the default size."""
-        size = SUMMARY_ROWS if summary_rows is None else summary_rows
-        checks.integer("summary_rows", size, or_none=" or None")
-        source, mean = rows_and_mean(X, sample_weight, method.metric, reading)
-        return cls(source, mean, size, *summary_of(source, size, seed), method.seeded(seed), seed)
 
     @property
     def seen(self) -> float:
         """Rows of the summary that the fits see; infinity if they see all rows."""
         return math.inf if self.whole else len(self.rows.rows)
+
+    def rows_used(self, *, exact: bool) -> int:
+        """Return the number of rows that the last fits saw: all if they are exact."""
+        return self.source.plan.n_rows if exact else len(self.rows.rows)
 
     def describe(
         self, X: object, sample_weight: object, parameters: dict[str, object]
@@ -90,9 +78,7 @@ class TrialFits:
         kept = {name: job[name] for name in ("input", "column_names", "checksummed", "versions")}
         return {"parameters": parameters, "sources": sources_of(X, None, sample_weight), **kept}
 
-    def saved_in(
-        self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]
-    ) -> "TrialFits":
+    def saved_in(self, checkpoint: FitCheckpoint | None, kind: str, asked: dict[str, Any]) -> Self:
         """Return these fits with a checkpoint, which saves finished fits for a later start."""
         if checkpoint is None:
             return self
@@ -102,7 +88,7 @@ class TrialFits:
         store = checkpoint.store.steps.checkpoints(checkpoint.lock.holder)
         return replace(self, source=replace(self.source, checkpoints=store))
 
-    def with_rows_for_penalty(self, lowest: float) -> "TrialFits":
+    def with_rows_for_penalty(self, lowest: float) -> Self:
         """Return these fits with a summary of enough rows for the lowest penalty."""
         if self.whole:
             return self
@@ -110,7 +96,7 @@ class TrialFits:
         larger = self.with_rows_for(found[0].k)
         return self if larger is self else larger.with_rows_for_penalty(lowest)
 
-    def with_rows_for(self, k: int) -> "TrialFits":
+    def with_rows_for(self, k: int) -> Self:
         """Return these fits with a summary of enough rows for k clusters, within `MOST_BYTES`."""
         size = min(ROWS_A_CLUSTER * k, MOST_BYTES // (8 * self.source.n_features))
         if self.whole or size <= self.size:
@@ -123,64 +109,116 @@ class TrialFits:
         for penalty in penalties:
             # Raises if no row can open a cluster at this penalty.
             replace(self.method, penalty=penalty)
-        if isinstance(self.method, batch.Method):
-            return Radii(self.method, penalties)
-        return Prices(self.method, penalties, 0.0 if self.whole else starts.OPTIMISM)
+        return self._fits(penalties)
 
     def default_penalties(self) -> tuple[float, ...]:
         """Return penalties from about `USUAL_CLUSTERS` clusters, or all possible, to one."""
         most = traverse(self.rows, self.mean, USUAL_CLUSTERS, fewer=True).squared
         if not len(most):
             raise InputError("all rows are equal: there is one cluster at any penalty")
-        if isinstance(self.method, batch.Method):
-            low, high = float(most[-1]), min(float(most[0]), self.method.divergence.farthest)
-        else:
-            high = float(self.source.summary.squares.sum())
-            low = min(high, self.bisect(len(most), on_all_rows=False).penalty)
-        return tuple(np.unique(np.geomspace(low, high, USUAL_PENALTIES)).tolist())
+        return tuple(np.unique(np.geomspace(*self._ends(most), USUAL_PENALTIES)).tolist())
 
     def bisect(self, wanted: int, *, on_all_rows: bool) -> Aimed:
         """Return the penalty that gives `wanted` clusters, of the rows in memory or of all rows."""
-        fits = self.fits(())
-        job: RadiusFor | PriceFor
-        if isinstance(fits, Prices):
-            job = PriceFor(fits, wanted)
-        else:
-            job = RadiusFor(fits, wanted, tuple(self.mean[0].tolist()))
-            if on_all_rows:
-                return self.source.here(job, "aim")
         n_rows = len(self.rows.rows)
         if wanted > n_rows and not self.whole:
             raise InputError(
                 f"{wanted:,} clusters are more than the {n_rows:,} rows of the summary: raise summary_rows"
             )
         traverse(self.rows, self.mean, wanted)  # raises if fewer rows differ
-        found = self.source.run([job], self.rows, "aim")[0]
+        return self.source.run([self._fits_for(wanted)], self.rows, "aim")[0]
+
+    @abstractmethod
+    def refit_all_rows(self, penalties: tuple[float, ...], found: list[Solution]) -> list[Solution]:
+        """Fit all rows, (p,) results."""
+
+    @abstractmethod
+    def _fits(self, penalties: tuple[float, ...]) -> Prices | Radii: ...
+
+    @abstractmethod
+    def _fits_for(self, wanted: int) -> RadiusFor | PriceFor:
+        """Return the job that finds the penalty of a number of clusters."""
+
+    @abstractmethod
+    def _ends(self, most: Float64Array) -> tuple[float, float]:
+        """Return the lowest and the highest default penalty.
+
+        `most` are the squared distances, falling, of a traversal.
+        """
+
+
+@dataclass(frozen=True)
+class RadiusFits(TrialFits):
+    """Fits by Algorithm 1; each penalty is fitted anew."""
+
+    method: batch.Method
+
+    def bisect(self, wanted: int, *, on_all_rows: bool) -> Aimed:
+        if on_all_rows:
+            return self.source.here(self._fits_for(wanted), "aim")
+        return super().bisect(wanted, on_all_rows=False)
+
+    def refit_all_rows(self, penalties: tuple[float, ...], found: list[Solution]) -> list[Solution]:
+        return self.source.here(self._fits(penalties), "path")
+
+    def _fits(self, penalties: tuple[float, ...]) -> Radii:
+        return Radii(self.method, penalties)
+
+    def _fits_for(self, wanted: int) -> RadiusFor:
+        return RadiusFor(self._fits(()), wanted, tuple(self.mean[0].tolist()))
+
+    def _ends(self, most: Float64Array) -> tuple[float, float]:
+        return float(most[-1]), min(float(most[0]), self.method.divergence.farthest)
+
+
+@dataclass(frozen=True)
+class PriceFits(TrialFits):
+    """Fits by searches, each from clusters that are already known."""
+
+    method: search.Method
+
+    def bisect(self, wanted: int, *, on_all_rows: bool) -> Aimed:
+        found = super().bisect(wanted, on_all_rows=False)
         if not on_all_rows:
             return found
-        fits = replace(fits, penalties=(found.penalty,))
-        return replace(found, solution=self.refit_all_rows(fits, [found.solution])[0])
+        [solution] = self.refit_all_rows((found.penalty,), [found.solution])
+        return replace(found, solution=solution)
 
-    def refit_all_rows(self, fits: Prices | Radii, found: list[Solution]) -> list[Solution]:
+    def refit_all_rows(self, penalties: tuple[float, ...], found: list[Solution]) -> list[Solution]:
         """Fit all rows, (p,) results.
 
-        As a price, each different solution is the start of one fit, at the middle of the penalties
-        at which it is best.  As a radius, each penalty is fitted anew.
+        Each different solution is the start of one fit, at the middle of the penalties at which it
+        is best.
         """
-        if isinstance(fits, Radii):
-            return self.source.here(fits, "path")
-        ends = best_at_each(fits, found)
-        exact = replace(fits, optimism=0.0)
+        fits = self._fits(penalties)
+        ends, exact = best_at_each(fits, found), replace(fits, optimism=0.0)
         last_of = {id(end): number for number, end in enumerate(ends)}
         refitted = {}
         for number in sorted(last_of.values()):
             end = ends[number]
             best_at = [
-                penalty for penalty, other in zip(fits.penalties, ends, strict=True) if other is end
+                penalty for penalty, other in zip(penalties, ends, strict=True) if other is end
             ]
             middle = math.sqrt(best_at[0]) * math.sqrt(best_at[-1])
             refitted[id(end)] = exact.at(self.source, middle, end)
         return [refitted[id(end)] for end in ends]
+
+    def _fits(self, penalties: tuple[float, ...]) -> Prices:
+        return Prices(self.method, penalties, 0.0 if self.whole else starts.OPTIMISM)
+
+    def _fits_for(self, wanted: int) -> PriceFor:
+        return PriceFor(self._fits(()), wanted)
+
+    def _ends(self, most: Float64Array) -> tuple[float, float]:
+        high = float(self.source.summary.squares.sum())
+        return min(high, self.bisect(len(most), on_all_rows=False).penalty), high
+
+
+FITS: dict[bool, tuple[type[Any], type[RadiusFits] | type[PriceFits]]] = {
+    False: (batch.Method, RadiusFits),
+    True: (search.Method, PriceFits),
+}
+"""Methods and fits by `search`."""
 
 
 def seed_of_job(checkpoint: FitCheckpoint | None, random_state: RandomState) -> int:
@@ -192,10 +230,25 @@ def seed_of_job(checkpoint: FitCheckpoint | None, random_state: RandomState) -> 
     return seed_for(checkpoint.store, given, checkpoint.resume)
 
 
-def trial_method(*, search: bool, metric: str, max_clusters: int | None = None) -> Method:
-    """Return the method of trial fits; its penalty is replaced at each trial."""
-    kind = search_algorithm.Method if search else batch.Method
-    return kind(penalty=1.0, metric=metric, max_clusters=max_clusters)
+def trial_fits(
+    X: ArrayLike | AnyPlace,
+    sample_weight: ArrayLike | AnyPlace | None,
+    reading: Reading,
+    seed: int,
+    *,
+    search: bool,
+    metric: str,
+    summary_rows: int | None,
+    max_clusters: int | None = None,
+) -> RadiusFits | PriceFits:
+    """Return the fits of some rows; `summary_rows` is None for the default size."""
+    kind, fits = FITS[search]
+    method = kind(penalty=1.0, metric=metric, max_clusters=max_clusters)
+    size = SUMMARY_ROWS if summary_rows is None else summary_rows
+    checks.integer("summary_rows", size, or_none=" or None")
+    source, mean = rows_and_mean(X, sample_weight, method.metric, reading)
+    rows, whole = summary_of(source, size, seed)
+    return fits(source, mean, size, rows, whole, method.seeded(seed), seed)
 
 
 def rows_and_mean(

@@ -6,96 +6,79 @@ the rows into shards, and `inputs` (`as_source`) does all of this and the first 
 jobs on shards; `safety` holds the checks of stored bytes and of values.
 """
 
-from dask.utils import format_bytes, parse_bytes
+from typing import TYPE_CHECKING
 
-from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
-from dask_dpmeans.sources.dataset import RowSource
-from dask_dpmeans.sources.executors.process import one_blas_thread
-from dask_dpmeans.sources.executors.threads import Threads
-from dask_dpmeans.sources.formats.lazy import (
-    concatenate_tables,
-    is_lazy,
-    is_stored,
-    known_rows,
-    lazy_map,
-    lazy_rows,
-    opened_rows,
-)
-from dask_dpmeans.sources.formats.parquet import path_of
-from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
-from dask_dpmeans.sources.labels import label_pairs
-from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
-from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
-from dask_dpmeans.sources.opening import (
-    OpenedPath,
-    open_groups,
-    refused_table,
-    unwrap,
-    working_dtype,
-)
-from dask_dpmeans.sources.options import (
-    Columns,
-    Compute,
-    InputArrays,
-    Opening,
-    Reading,
-    Requirements,
-    Stored,
-    Where,
-    check_option_names,
-)
-from dask_dpmeans.sources.parallel_read_trial import why_processes
-from dask_dpmeans.sources.progress import Pass
-from dask_dpmeans.sources.shards import read_rows
-from dask_dpmeans.sources.stored_chunks import Storage, decoded_bytes, decoded_rows, stored_bytes
+from dask_dpmeans.lazy import lazy_names
 
-__all__ = [
-    "RESIDENT_SHARE",
-    "Columns",
-    "Compute",
-    "InputArrays",
-    "Layout",
-    "Names",
-    "OpenedPath",
-    "Opening",
-    "Pass",
-    "Reading",
-    "Requirements",
-    "RowSource",
-    "Storage",
-    "Stored",
-    "Threads",
-    "Where",
-    "as_source",
-    "check_centers",
-    "check_names",
-    "check_option_names",
-    "concatenate_tables",
-    "connect",
-    "decoded_bytes",
-    "decoded_rows",
-    "format_bytes",
-    "is_lazy",
-    "is_stored",
-    "known_rows",
-    "label_pairs",
-    "lay_out",
-    "lazy_map",
-    "lazy_rows",
-    "names_of",
-    "one_blas_thread",
-    "open_groups",
-    "open_source",
-    "opened_rows",
-    "own_threads",
-    "parse_bytes",
-    "path_of",
-    "read_rows",
-    "refused_table",
-    "scheduler_address",
-    "source_of_features",
-    "stored_bytes",
-    "unwrap",
-    "why_processes",
-    "working_dtype",
-]
+if TYPE_CHECKING:
+    from dask.utils import format_bytes, parse_bytes
+
+    from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
+    from dask_dpmeans.sources.dataset import RowSource
+    from dask_dpmeans.sources.executors.process import one_blas_thread
+    from dask_dpmeans.sources.executors.threads import Threads
+    from dask_dpmeans.sources.formats.lazy import (
+        concatenate_tables,
+        is_lazy,
+        is_stored,
+        known_rows,
+        lazy_map,
+        lazy_rows,
+        opened_rows,
+    )
+    from dask_dpmeans.sources.formats.parquet import path_of
+    from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
+    from dask_dpmeans.sources.labels import label_pairs
+    from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
+    from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
+    from dask_dpmeans.sources.opening import (
+        OpenedPath,
+        open_groups,
+        refused_table,
+        unwrap,
+        working_dtype,
+    )
+    from dask_dpmeans.sources.options import (
+        Columns,
+        Compute,
+        InputArrays,
+        Opening,
+        Reading,
+        Requirements,
+        Stored,
+        Where,
+        check_option_names,
+    )
+    from dask_dpmeans.sources.parallel_read_trial import why_processes
+    from dask_dpmeans.sources.progress import Pass
+    from dask_dpmeans.sources.shards import read_rows
+    from dask_dpmeans.sources.stored_chunks import (
+        Storage,
+        decoded_bytes,
+        decoded_rows,
+        stored_bytes,
+    )
+else:
+    # Dask and Zarr take long to load: importing an estimator loads none of them.
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "dask.utils": "format_bytes parse_bytes",
+            ".cluster": "connect own_threads scheduler_address",
+            ".dataset": "RowSource",
+            ".executors.process": "one_blas_thread",
+            ".executors.threads": "Threads",
+            ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows lazy_map lazy_rows opened_rows",
+            ".formats.parquet": "path_of",
+            ".inputs": "as_source open_source source_of_features",
+            ".labels": "label_pairs",
+            ".layout": "RESIDENT_SHARE Layout lay_out",
+            ".names": "Names check_centers check_names names_of",
+            ".opening": "OpenedPath open_groups refused_table unwrap working_dtype",
+            ".options": "Columns Compute InputArrays Opening Reading Requirements Stored Where check_option_names",
+            ".parallel_read_trial": "why_processes",
+            ".progress": "Pass",
+            ".shards": "read_rows",
+            ".stored_chunks": "Storage decoded_bytes decoded_rows stored_bytes",
+        },
+    )

@@ -93,13 +93,7 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
-    """Wait until there is a worker.
-
-    Raises
-    ------
-    NoWorkersError
-        There was none for `timeout` seconds.
-    """
+    """Wait until there is a worker; raise `NoWorkersError` after `timeout` seconds."""
     try:
         client.wait_for_workers(1, timeout=timeout)
     except TimeoutError as error:
@@ -110,13 +104,7 @@ def wait_for_worker(client: Client, timeout: float = WORKER_TIMEOUT) -> None:
 
 
 def check_versions(client: Client) -> None:
-    """Compare the packages of the scheduler and the workers with those that run here.
-
-    Raises
-    ------
-    VersionsDifferError
-        One of them has another version, or lacks a package.
-    """
+    """Refuse a scheduler or workers that lack a package, or have another version than here."""
     found: Any = client.get_versions(packages=PACKAGES)
     here, others = _versions(found["client"]), {"the scheduler": found["scheduler"]}
     others |= {f"worker {address}": info for address, info in found["workers"].items()}
@@ -194,15 +182,7 @@ def connect(
 def _client(
     scheduler: str | None, scheduler_file: str | None, timeout: float, security: Security | None
 ) -> Client:
-    """Return a client of a scheduler.
-
-    Raises
-    ------
-    InputError
-        The address or the certificates cannot be used.
-    NoWorkersError
-        No scheduler answers in time; it may still start.
-    """
+    """Return a client of a scheduler; `NoWorkersError` says that it may still start."""
     address = str(scheduler if scheduler_file is None else _address_in(scheduler_file, timeout))
     given = scheduler or scheduler_file
     named = f"{given} within {timeout:g} s"
@@ -219,13 +199,7 @@ def _client(
 
 
 async def _look(address: str, timeout: float, arguments: dict[str, Any]) -> None:
-    """Check that a scheduler is at an address: a client would wait forever for another server.
-
-    Raises
-    ------
-    OSError
-        Nothing answers in time, or the server is not a scheduler: the port may be wrong.
-    """
+    """Raise `OSError` unless a scheduler is at an address: a client would wait for it forever."""
     try:
         async with asyncio.timeout(2 * timeout):  # as `open_comm` takes up to `timeout` to connect
             comm = await open_comm(address, timeout=timeout, **arguments)
@@ -267,15 +241,7 @@ def _check_address(address: str, security: Security | None) -> dict[str, Any]:
 
 
 def _address_in(path: str, timeout: float) -> str:
-    """Wait for the file of a scheduler, and return the address in it.
-
-    Raises
-    ------
-    InputError
-        The file holds no address.
-    NoWorkersError
-        There is no file in time.
-    """
+    """Wait for the file of a scheduler, and return the address in it."""
     end = monotonic() + timeout
     while True:
         try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,15 @@ from dask_dpmeans.engine.occ import ReusableRound
 from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
-from dask_dpmeans.sources.executors.base import Executor, call_job
+from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.names import Names
 from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
+    from dask_dpmeans.sources.executors.threads import Threads
 
 PARTS = 8
 """Tasks of a fold of few shards, or up to twice as many; a cluster may have to copy the shard."""
@@ -28,20 +32,16 @@ MOST_KEPT = 2**14
 """Bytes that are kept of the answer of one shard, at most."""
 
 
-@dataclass(frozen=True)
-class LastPass:
-    """Answers of the last pass; shards whose answers still hold are not read again."""
+@dataclass
+class Ledger:
+    """The last pass, the one mutable part of a source; answers do not depend on it.
+
+    Shards whose answers still hold are not read again.
+    """
 
     reduction: Any = None
     kept: Mapping[int, Any] = field(default_factory=dict)
     """Kept answers of shards, by their first rows."""
-
-
-@dataclass
-class Ledger:
-    """The one mutable part of a source; answers do not depend on it."""
-
-    last: LastPass = LastPass()
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class RowSource:
     plan: Plan
     shards: tuple[Any, ...]
     """Shards as the executor takes them."""
-    executor: Executor
+    executor: "DaskTasks | Threads"
     prepare: Prepare
     summary: Summary
     """Column statistics of the rows as kernels see them."""
@@ -104,7 +104,7 @@ class RowSource:
         self, job: FoldJob[Answer], reduction: ReusableRound[Any, Answer], name: str
     ) -> Answer:
         """Reduce all rows, but read only shards whose answers may have changed."""
-        last, rule, standing = self.ledger.last, reduction.rule, {}
+        last, rule, standing = self.ledger, reduction.rule, {}
         before = last.reduction
         if isinstance(before, ReusableRound) and type(before.rule) is type(rule) and last.kept:
             with one_blas_thread():
@@ -116,7 +116,7 @@ class RowSource:
                 pieces[number] = shard, pieces[number][1]
         most_bytes = min(MOST_KEPT, KEPT_BYTES // self.plan.n_shards)
         answer, kept = self.executor.fold(KeepJob(job, reduction, most_bytes), pieces, name)
-        self.ledger.last = LastPass(reduction, standing | kept)
+        last.reduction, last.kept = reduction, standing | kept
         return answer
 
     def carry(

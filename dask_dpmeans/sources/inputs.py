@@ -47,47 +47,8 @@ def as_source(
         Number of each row's data set, from 0 on, in any order.
     groups_are : str
         Name of the argument that groups come from, for errors.
-    columns : sequence of int, optional
-        Columns to use, in order.
-    scale : "std" or (d,) array, optional
-        Divisors of the columns: their standard deviations, or the numbers given.
-    features : Features, optional
-        Map of each row after that; kernels see its answer only.
-    client : distributed.Client, optional
-        Cluster to work on.  By default the current client, unless `threads` or `memory_limit` is
-        given or the data is in this process's memory.
-    threads : int, optional
-        Threads of this process; by default all that it may use.
-    memory_limit : int, optional
-        Bytes that this process may use without a cluster.
-    centers : (k, d) array, optional
-        Centers whose squared distances to the rows must not overflow either.
-    stored_columns : int, optional
-        Number of columns that the data must have, as the fit had.
-    column_names : sequence of str, optional
-        Names of the columns in the fit, which are compared by scikit-learn's rule; empty if the
-        columns had no names.
-    worker_timeout : float
-        Seconds to wait for a worker whenever the cluster has none.
-    fill_missing : bool
-        Read a chunk that is not in a Zarr store as the fill value, as Zarr does.  By default a
-        missing chunk is an error, since it may have been lost.
-    storage_options : mapping, optional
-        Options of fsspec, if `data`, `sample_weight` or `groups` are URLs.
-    block_rows : int, optional
-        Rows of a block, a power of two; for tests: blocks are part of the answer.
-    sparse : bool
-        Let kernels see CSR rows as they are: ``Block.rows`` is then a ``csr_array`` of float64, and
-        there may be as many columns as rows.  The height of a block follows from the mean number of
-        stored values of a row, ``block_height(ceil(stored values / n))``, so that it depends on no
-        chunks.  The summary has two numbers a row, as in `SparseStatistics`.
-    on_pass : callable, optional
-        Called at the beginning and end of each pass, and up to four times a second in between, with
-        a `dask_dpmeans.sources.Pass`: its name and progress.
-
-    Returns
-    -------
-    RowSource
+    **options
+        The fields of `Compute`, `Columns` and `Requirements`, which say what they are.
 
     Raises
     ------

@@ -33,6 +33,6 @@ def _open(labels: object, name: str) -> RowArray:
         raise InputError(f"{name} is None: pass an array of integers, or its path")
     opened = Opener(name, 1).open(labels)
     if opened.dtype.kind not in "biu":
-        way = f"number them, for example with np.unique({name}, return_inverse=True)"
+        way = f"number them, for example with np.unique({name}, return_inverse=True)[1]"
         raise InputError(f"{name} must be integers, got {opened.dtype}: {way}")
     return opened

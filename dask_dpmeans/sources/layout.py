@@ -17,28 +17,13 @@ from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
+from dask_dpmeans.sources import opening
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
-from dask_dpmeans.sources.executors.base import Executor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
-from dask_dpmeans.sources.formats.csr import (
-    PARTS,
-    StoredCsr,
-    csr_row_bytes,
-    dask_values,
-    is_csr_dask,
-    stored_values,
-)
+from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.names import Names, check_names, names_of
-from dask_dpmeans.sources.opening import (
-    NpyFile,
-    Opener,
-    check_groups,
-    in_memory,
-    lazy_array,
-    working_dtype,
-)
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
 from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
@@ -100,7 +85,7 @@ class Layout:
     @property
     def checksummed(self) -> bool:
         """Whether all stored chunks have checksums, so that a flipped bit is found."""
-        if isinstance(self.rows, NpyFile | ParquetRows):
+        if isinstance(self.rows, opening.NpyFile | ParquetRows):
             return False
         return all(map(has_checksum, _stored_arrays(self.rows).values()))
 
@@ -109,7 +94,7 @@ class Layout:
         """Bytes of a decoded row; the mean for CSR rows."""
         if self.n_values is None:
             return self.stored_columns * self.stored_dtype.itemsize
-        return csr_row_bytes(self.rows.shape, self.n_values, self.stored_dtype)
+        return csr.csr_row_bytes(self.rows.shape, self.n_values, self.stored_dtype)
 
     @property
     def shard_bytes(self) -> int:
@@ -167,27 +152,22 @@ class Layout:
 
 def lay_out(
     arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute
-) -> tuple[Layout, Executor]:
-    """Open an input and plan the work on it, before any row is read.
-
-    Raises
-    ------
-    InputError
-        Options or metadata that tell that the input cannot be used.
-    """
+) -> tuple[Layout, DaskTasks | Threads]:
+    """Open an input and plan the work on it, before any row is read."""
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
     compute = compute.checked()
-    opened, weights, groups = _open(arrays, columns)
-    rows, weights, groups = _of_one_kind(opened, weights, groups)
-    _check_shapes(rows, weights, groups, arrays.groups_name)
-    n = rows.shape[0]
-    names = names_of(opened) if isinstance(opened, ParquetRows) else names_of(arrays.data)
+    opened = _open(arrays, columns)
+    given = _of_one_kind(opened)
+    _check_shapes(given)
+    rows, n = given.data, given.data.shape[0]
+    names = names_of(opened.data if isinstance(opened.data, ParquetRows) else arrays.data)
     prepare = _prepare_of(rows, columns, needs, names)
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)
-    n_values = _count_values(opened, client)
-    whole = Layout(rows, weights, groups, prepare, Plan(n, 1, 1), resources, False, n_values, names)
+    n_values, plan = _count_values(opened.data, client), Plan(n, 1, 1)
+    beside = given.sample_weight, given.groups
+    whole = Layout(rows, *beside, prepare, plan, resources, False, n_values, names)
     height = columns.block_rows or _block_height(whole)
     if needs.sparse:
         _check_sparse(whole, columns, needs)
@@ -198,7 +178,9 @@ def lay_out(
     most_rows = n if streams else max(1, whole.affordable_rows)
     blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
     layout = replace(whole, resident=resident, plan=Plan(n, height, blocks))
-    return layout, _executor(layout, client, compute)
+    if client is None and not isinstance(rows, da.Array):
+        return layout, Threads(resources.threads, compute.on_pass)
+    return layout, DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)
 
 
 def column_statistics(
@@ -208,9 +190,7 @@ def column_statistics(
 ) -> tuple[Summary, Prepare]:
     """Return the summary of the rows as kernels see them, and how to prepare the rows.
 
-    `scale` is (d,), "std" or None.
-
-    It takes one pass, and a second one if both a scale and features are asked for.
+    `scale` is (d,), "std" or None.  A scale and features together take a second pass.
     """
     limit, features = limit_of(layout.stored_dtype), layout.prepare.features
     if layout.prepare.sparse:
@@ -249,39 +229,37 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     return divisors
 
 
-def _open(
-    arrays: InputArrays, columns: Columns
-) -> tuple[RowArray, RowArray | None, RowArray | None]:
+def _open(arrays: InputArrays, columns: Columns) -> InputArrays:
     """Open the rows, weights and groups."""
     checks.switch("fill_missing", columns.fill_missing)
-    reading = columns.fill_missing, columns.storage_options
-    return (
-        Opener("data", 2, *reading).open(arrays.data),
-        Opener("sample_weight", 1, *reading).open_optional(arrays.sample_weight),
-        Opener(arrays.groups_name, 1, *reading).open_optional(arrays.groups),
-    )
+
+    def opened(name: str, dimensions: int, data: object) -> RowArray | None:
+        opener = opening.Opener(name, dimensions, columns.fill_missing, columns.storage_options)
+        return None if data is None else opener.open(data)
+
+    rows, weights = opened("data", 2, arrays.data), opened("sample_weight", 1, arrays.sample_weight)
+    groups = opened(arrays.groups_name, 1, arrays.groups)
+    return replace(arrays, data=rows, sample_weight=weights, groups=groups)
 
 
-def _of_one_kind(
-    rows: RowArray, *beside: RowArray | None
-) -> tuple[RowArray, RowArray | None, RowArray | None]:
+def _of_one_kind(opened: InputArrays) -> InputArrays:
     """Return rows, weights and groups as arrays that are cut alike: all of Dask, or none."""
-    weights, groups = beside
-    if any(isinstance(array, da.Array) for array in (rows, weights, groups)):
-        weights, groups = (each if each is None else lazy_array(each) for each in beside)
-        return lazy_array(rows), weights, groups
-    if in_memory(rows):
-        weights, groups = (each if each is None else np.asarray(each[:]) for each in beside)
-    return rows, weights, groups
+    rows, beside = opened.data, [opened.sample_weight, opened.groups]
+    if any(isinstance(array, da.Array) for array in (rows, *beside)):
+        rows = opening.lazy_array(rows)
+        beside = [each if each is None else opening.lazy_array(each) for each in beside]
+    elif opening.in_memory(rows):
+        beside = [each if each is None else np.asarray(each[:]) for each in beside]
+    return replace(opened, data=rows, sample_weight=beside[0], groups=beside[1])
 
 
 def _count_values(rows: RowArray, client: Client | None) -> int | None:
     """Return how many values CSR rows hold; None for dense rows."""
     if isinstance(rows, da.Array):
-        if is_csr_dask(rows):
-            return dask_values(rows, client)
+        if csr.is_csr_dask(rows):
+            return csr.dask_values(rows, client)
         return None
-    return stored_values(rows)
+    return csr.stored_values(rows)
 
 
 def _prepare_of(
@@ -289,11 +267,11 @@ def _prepare_of(
 ) -> Prepare:
     """Return how rows are prepared, after a check of the columns."""
     d = rows.shape[1]
-    if columns.names is not None:
-        check_names(names, columns.names or None, "the run")
+    if columns.column_names is not None:
+        check_names(names, columns.column_names or None, "the run")
     if needs.stored_columns not in (None, d):
         raise InputError(f"data has {d} columns, the run was fitted on {needs.stored_columns}")
-    chosen, dtype = _checked_columns(columns.columns, d), working_dtype(rows.dtype, "data")
+    chosen, dtype = _checked_columns(columns.columns, d), opening.working_dtype(rows.dtype, "data")
     prepare = Prepare(dtype, chosen, features=needs.features, sparse=needs.sparse)
     width = (needs.features and needs.features.n_features) or prepare.n_columns(d)
     if needs.centers is not None and needs.centers.shape[1] != width:
@@ -311,7 +289,7 @@ def _block_height(layout: Layout) -> int:
 def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, Resources]:
     """Return the cluster to work on, or None for this process, and its threads and memory."""
     stores = [plain_store(array) for array in _stored_arrays(rows).values()]
-    in_process = in_memory(rows) or any(isinstance(store, MemoryStore) for store in stores)
+    in_process = opening.in_memory(rows) or any(isinstance(store, MemoryStore) for store in stores)
     client = compute.client
     if client is not None and in_process:
         raise InputError(
@@ -329,28 +307,18 @@ def _choose_resources(rows: RowArray, compute: Compute) -> tuple[Client | None, 
     return client, cluster_resources(client, compute.worker_timeout)
 
 
-def _executor(layout: Layout, client: Client | None, compute: Compute) -> Executor:
-    threads = layout.resources.threads
-    if client is None and not isinstance(layout.rows, da.Array):
-        return Threads(threads, compute.on_pass)
-    return DaskTasks(client, threads, compute.worker_timeout, compute.on_pass)
-
-
-def _check_shapes(
-    rows: RowArray, weights: RowArray | None, groups: RowArray | None, groups_name: str
-) -> None:
-    n, d = rows.shape
-    if n < 1:
-        raise InputError(NO_ROWS.format("sample", rows.shape))
-    if d < 1:
-        raise InputError(NO_ROWS.format("feature", rows.shape))
+def _check_shapes(given: InputArrays) -> None:
+    (n, d), weights = given.data.shape, given.sample_weight
+    if n < 1 or d < 1:
+        missing = "sample" if n < 1 else "feature"
+        raise InputError(NO_ROWS.format(missing, given.data.shape))
     if weights is not None:
-        working_dtype(weights.dtype, "sample_weight")
+        opening.working_dtype(weights.dtype, "sample_weight")
         counts = f"{n:,} rows, but {weights.shape[0]:,} weights"
         if weights.shape[0] != n:
             raise InputError(f"sample_weight must hold one weight a row: {counts}")
-    if groups is not None:
-        check_groups(groups, groups_name, n)
+    if given.groups is not None:
+        opening.check_groups(given.groups, given.groups_name, n)
 
 
 def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] | None:
@@ -367,10 +335,10 @@ def _checked_columns(columns: Sequence[int] | None, d: int) -> tuple[int, ...] |
     return chosen
 
 
-def _stored_arrays(rows: RowArray) -> "dict[str, zarr.Array[Any]]":
+def _stored_arrays(rows: RowArray) -> dict[str, Any]:
     """Return the Zarr arrays that rows are read from, by their names in errors."""
-    if isinstance(rows, StoredCsr):
-        named = zip(PARTS, rows.arrays, strict=True)
+    if isinstance(rows, csr.StoredCsr):
+        named = zip(csr.PARTS, rows.arrays, strict=True)
         return {f"data: {rows.store_path}/{part}": array for part, array in named}
     if isinstance(rows, zarr.Array):
         return {"data": rows}
@@ -379,27 +347,22 @@ def _stored_arrays(rows: RowArray) -> "dict[str, zarr.Array[Any]]":
 
 def _check_chunks(rows: RowArray, resources: Resources) -> None:
     """Refuse stored chunks that are too large for a thread's memory."""
+    kind, arrays = "chunks", _stored_arrays(rows)
     if isinstance(rows, ParquetRows):
-        _check_chunk("data", rows, "row groups", resources)
-        return
-    for name, array in _stored_arrays(rows).items():
-        _check_chunk(name, array, "chunks", resources)
-
-
-def _check_chunk(
-    name: str, array: "zarr.Array[Any] | ParquetRows", kind: str, resources: Resources
-) -> None:
-    height = min(int(array.chunks[0]), array.shape[0])
-    size = height * math.prod(array.shape[1:]) * array.dtype.itemsize
+        kind, arrays = "row groups", {"data": rows}
     most = CHUNK_SHARE * resources.thread_memory
-    if size > most:
+    for name, array in arrays.items():
+        height = min(int(array.chunks[0]), array.shape[0])
+        size = height * math.prod(array.shape[1:]) * array.dtype.itemsize
         across = f"{height:,} numbers, {size:,} bytes"
         if array.ndim == 2:
             across = f"{height:,} rows, {size:,} bytes across its columns"
-        raise InputError(
-            f"{name} is stored in {kind} of {across}: more than {most:,.0f}, a quarter of the "
-            f"{resources.thread_memory:,} bytes that a thread has; rechunk it, or give more memory"
-        )
+        if size > most:
+            raise InputError(
+                f"{name} is stored in {kind} of {across}: more than {most:,.0f}, a quarter of the "
+                f"{resources.thread_memory:,} bytes that a thread has; rechunk it, or give more "
+                "memory"
+            )
 
 
 def _check_sparse(layout: Layout, columns: Columns, needs: Requirements) -> None:

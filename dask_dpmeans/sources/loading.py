@@ -12,7 +12,6 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.executors.base import Executor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.executors.threads import Threads
@@ -20,15 +19,15 @@ from dask_dpmeans.sources.formats.csr import csr_chunk, is_csr_dask, part_of
 from dask_dpmeans.sources.formats.parquet import ParquetRows
 from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout
 from dask_dpmeans.sources.opening import NpyFile, in_memory
-from dask_dpmeans.sources.row_array import Raw, RowArray
+from dask_dpmeans.sources.row_array import Raw
 from dask_dpmeans.sources.safety.checked_store import narrow_array
 from dask_dpmeans.sources.shards import Shard, StoredShard
 
 
-def shards_of(layout: Layout, executor: Executor) -> Sequence[Any]:
+def shards_of(layout: Layout, executor: DaskTasks | Threads) -> Sequence[Any]:
     """Return the rows cut into shards, as the executor takes them."""
     rows, bounds = layout.rows, layout.plan.shard_bounds()
-    beside = layout.weights, layout.groups
+    beside: Any = (layout.weights, layout.groups)
     if isinstance(rows, da.Array) and isinstance(executor, DaskTasks):
         dask_shards = _dask_shards(rows, beside, bounds)
         if layout.resident:
@@ -37,13 +36,14 @@ def shards_of(layout: Layout, executor: Executor) -> Sequence[Any]:
         return dask_shards
     if isinstance(rows, NpyFile) and isinstance(executor, Threads):
         rows = rows[:]
+        beside = [each if each is None else np.asarray(each[:]) for each in beside]
+    parts = [(a, b, [_needed(each, a, b) for each in (rows, *beside)]) for a, b in bounds]
     if in_memory(rows):
-        return [Shard(a, part_of(rows, a, b), *_read(beside, a, b)) for a, b in bounds]
-    arrays = rows, *beside
-    parts = [StoredShard(a, b, *(_needed(each, a, b) for each in arrays)) for a, b in bounds]
+        return [Shard(start, *arrays) for start, _, arrays in parts]
+    stored = [StoredShard(start, stop, *arrays) for start, stop, arrays in parts]
     if layout.resident:
-        return executor.load(parts)
-    return executor.wrap(parts)
+        return executor.load(stored)
+    return executor.wrap(stored)
 
 
 def _warn_of_recomputing(layout: Layout) -> None:
@@ -58,22 +58,14 @@ def _warn_of_recomputing(layout: Layout) -> None:
         )
 
 
-def _read(
-    beside: tuple[RowArray | None, RowArray | None], start: int, stop: int
-) -> tuple[Raw | None, Raw | None]:
-    """Return the weights and groups of rows in memory."""
-    weights, groups = (each if each is None else np.asarray(each[start:stop]) for each in beside)
-    return weights, groups
-
-
-def _needed(array: RowArray | None, start: int, stop: int) -> RowArray | None:
+def _needed(array: Any, start: int, stop: int) -> Any:
     """Return the smallest part of an array that some rows need."""
     if isinstance(array, ParquetRows):
         return array.narrowed(start, stop)
     if isinstance(array, zarr.Array):
         return narrow_array(array, start, stop)
-    if isinstance(array, np.ndarray):
-        return array[start:stop]
+    if in_memory(array):
+        return part_of(array, start, stop)
     return array
 
 
@@ -111,10 +103,9 @@ def _make_shard(
             f"the chunks of data hold {n:,} rows, but {stop - start:,} are declared, from row "
             f"{start:,} on: call compute_chunk_sizes() on the Dask array"
         )
-    if weights is not None:
-        check_dense(weights, "sample_weight")
-    if groups is not None:
-        check_dense(groups, "groups")
+    for name, values in (("sample_weight", weights), ("groups", groups)):
+        if values is not None:
+            check_dense(values, name)
     return Shard(start, rows, weights, groups)
 
 

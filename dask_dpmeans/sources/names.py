@@ -17,14 +17,8 @@ def names_of(data: Any) -> Names | None:
     """Return the names of the columns of a table; None if it has none, or if they are not text.
 
     Tables are data frames of any kind, tables of Arrow, Parquet rows, and xarray arrays whose
-    second dimension has coordinates.
-
-    Raises
-    ------
-    TypeError
-        Some names are text and others are not, as in scikit-learn.
-    InputError
-        Two columns have the same name.
+    second dimension has coordinates.  As in scikit-learn, a mixture of text and other names is a
+    `TypeError`.
     """
     names = _labels_of(data)
     kinds = sorted({type(name).__qualname__ for name in names})
@@ -60,13 +54,7 @@ def _labels_of(data: Any) -> tuple[Any, ...]:
 
 
 def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model: str) -> None:
-    """Compare the names of columns with the names of the fit; warn if only one has names.
-
-    Raises
-    ------
-    InputError
-        The names differ, or their order does.
-    """
+    """Refuse columns with other names than in the fit; warn if only one of the two has names."""
     if names is None and fitted is not None:
         _warn(f"X does not have valid feature names, but {model} was fitted with feature names")
     if names is not None and fitted is None:

@@ -14,15 +14,15 @@ from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
-from dask_dpmeans.sources.formats.csr import (
-    StoredCsr,
-    dask_csr,
-    from_scipy,
-    is_csr_dask,
-    lazy_csr,
-    stored_values,
+from dask_dpmeans.sources.formats import csr
+from dask_dpmeans.sources.formats.csr import StoredCsr
+from dask_dpmeans.sources.formats.csr_files import (
+    explained,
+    is_csr_group,
+    open_csr,
+    open_mtx,
+    open_npz,
 )
-from dask_dpmeans.sources.formats.csr_files import is_csr_group, open_csr, open_mtx, open_npz
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
 from dask_dpmeans.sources.names import names_of
 from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
@@ -78,24 +78,12 @@ class Opener:
     """Options of fsspec for URLs."""
 
     def open(self, data: object) -> RowArray:
-        """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read.
-
-        Raises
-        ------
-        InputError
-            Data that are no array of numbers, or have another number of dimensions.
-        """
+        """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read."""
         opened = self._array(data)
         if opened.ndim != self.dimensions:
             wanted = f"{self.dimensions} dimension{'s'[: self.dimensions - 1]}"
             raise InputError(f"{self.name} must have {wanted}, got shape {opened.shape}")
         return opened
-
-    def open_optional(self, data: object) -> RowArray | None:
-        """Return the data, (n, d) or (n,), as an array, or None for None."""
-        if data is None:
-            return None
-        return self.open(data)
 
     def _array(self, data: object) -> RowArray:
         if isinstance(data, OpenedPath):
@@ -114,8 +102,8 @@ class Opener:
             return table_rows(data, self.name)
         if isinstance(data, da.Array):
             known = known_chunks(data)
-            if is_csr_dask(data) and self.dimensions == 2:
-                return dask_csr(known)
+            if csr.is_csr_dask(data) and self.dimensions == 2:
+                return csr.dask_csr(known)
             return known
         if isinstance(data, zarr.Group):
             return self._group(data, None, data.__getitem__)
@@ -135,7 +123,7 @@ class Opener:
         if data.ndim != 2:
             raise InputError(f"{self.name} must have 2 dimensions, got shape {data.shape}")
         working_dtype(data.dtype, self.name)
-        return from_scipy(data, self.name)
+        return csr.from_scipy(data, self.name)
 
     def _at(self, place: Location) -> RowArray:
         """Open a path or URL: a Zarr array or group, a file, or columns of a table."""
@@ -144,7 +132,9 @@ class Opener:
             way = "copy it there, or write it to a Zarr array"
             raise InputError(f"{name}: {path} must be on a local disk: {way}")
         if path.endswith(".npy"):
-            return _open_npy(path, name)
+            with explained(f"{name}: {path} cannot be read as a .npy file"):
+                mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            return NpyFile(path, mapped.shape, mapped.dtype)
         if path.endswith(".npz") and self.dimensions == 2:
             return open_npz(path, name)
         if path.endswith((".mtx", ".mtx.gz")) and self.dimensions == 2:
@@ -200,14 +190,6 @@ class Opener:
             raise refused_table(data, name) or no_array from error
 
 
-def _open_npy(path: str, name: str) -> NpyFile:
-    try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{name}: {path} cannot be read as a .npy file: {error}") from error
-    return NpyFile(path, mapped.shape, mapped.dtype)
-
-
 def _reason(place: Location, error: Exception) -> str:
     """Return the reason why Zarr found nothing at a path or URL."""
     other = other_file(place)
@@ -221,11 +203,8 @@ def _reason(place: Location, error: Exception) -> str:
 def unwrap(data: object, name: str) -> Any:
     """Return the Dask array inside an array of xarray; other data as they are.
 
-    Raises
-    ------
-    InputError
-        A `numpy.matrix`, or an array in a store that this package cannot read in parts, such as an
-        array of h5py: NumPy would silently read all of it.
+    A `numpy.matrix` is refused, and an array in a store that this package cannot read in parts,
+    such as an array of h5py: NumPy would silently read all of it.
     """
     checks.no_matrix(name, data)
     if type(data).__module__.startswith("xarray."):
@@ -263,13 +242,7 @@ def known_chunks(array: da.Array) -> da.Array:
 
 
 def numeric_table(table: Any, name: str) -> Any:
-    """Return a Dask table as numbers of one type; nullable columns and booleans are converted.
-
-    Raises
-    ------
-    InputError
-        A column that holds no numbers.
-    """
+    """Return a Dask table as numbers of one type; nullable columns and booleans are converted."""
     if table.ndim == 1:
         return table
     kinds = [_number_type(kind) for kind in table.dtypes]
@@ -346,13 +319,13 @@ def in_memory(rows: object) -> bool:
     return isinstance(rows, np.ndarray) or issparse(rows)
 
 
-def lazy_array(array: RowArray) -> da.Array:
-    """Return an array, (n, ...), as a Dask array, in its own chunks or runs of rows."""
+def lazy_array(array: RowArray, chunks: object = "auto") -> da.Array:
+    """Return an array, (n, ...), as a Dask array; CSR rows in runs of rows."""
     if isinstance(array, da.Array):
         return array
-    if stored_values(array) is None:
-        return da.from_array(array)
-    return lazy_csr(array, read_rows(array))
+    if csr.stored_values(array) is None:
+        return da.from_array(array, chunks=chunks)
+    return csr.lazy_csr(array, read_rows(array))
 
 
 def open_groups(groups: object, n_rows: int) -> RowArray:
@@ -367,7 +340,7 @@ def check_groups(groups: RowArray, name: str, n_rows: int) -> None:
     if groups.dtype.kind not in "biu":
         raise InputError(
             f"{name} must be integers from 0 on, got {groups.dtype}: fill missing values, then "
-            f"number the {name}, for example with np.unique({name}, return_inverse=True)"
+            f"number the {name}, for example with np.unique({name}, return_inverse=True)[1]"
         )
     if groups.shape[0] != n_rows:
         counts = f"{n_rows:,} rows, but {groups.shape[0]:,} numbers"

@@ -68,24 +68,31 @@ def check_option_names(function: str, given: Mapping[str, object], known: type) 
 
 
 @dataclass(frozen=True)
-class Compute:
+class FromOptions:
+    """A value that is made of options."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the value of the options in a dictionary; others are ignored."""
+        known = cls.__dataclass_fields__
+        return cls(**{name: options[name] for name in known if name in options})
+
+
+@dataclass(frozen=True)
+class Compute(FromOptions):
     """Threads or cluster that do the work, and the observer of its progress."""
 
     client: Client | None = None
-    """The cluster; None for the current client, or for this process."""
+    """The cluster; None for the current client, or for this process if `threads` or `memory_limit`
+    is given or the data is in its memory."""
     threads: int | None = None
-    """Threads of this process."""
+    """Threads of this process; None for all that it may use."""
     memory_limit: int | None = None
     """Bytes that this process may use."""
     worker_timeout: float = WORKER_TIMEOUT
     """Seconds to wait for a worker whenever the cluster has none."""
     on_pass: OnPass | None = field(default=None, compare=False)
-    """Called while a pass runs."""
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return the value of the options in a dictionary; others are ignored."""
-        return cls(**{name: options[name] for name in Where.__annotations__ if name in options})
+    """Called at the beginning and end of each pass, and up to four times a second in between."""
 
     @property
     def local(self) -> bool:
@@ -93,13 +100,7 @@ class Compute:
         return self.threads is not None or self.memory_limit is not None
 
     def checked(self) -> Self:
-        """Return the same value with Python's integers, whose products do not overflow.
-
-        Raises
-        ------
-        InputError
-            A field that is of another kind.
-        """
+        """Return the same value with Python's integers, whose products do not overflow."""
         if not (self.client is None or isinstance(self.client, Client)):
             shown = checks.describe_value(self.client)
             raise InputError(f"client must be a distributed.Client or None, got {shown}")
@@ -119,48 +120,37 @@ def _limit(name: str, value: int | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(FromOptions):
     """Columns that are used of the input, and how they are read."""
 
     columns: Sequence[int] | None = None
     """Numbers of the columns, in order; None for all."""
     scale: Float64Array | str | None = None
     """"std", or (d,) divisors; None to leave the columns as they are."""
-    names: Sequence[str] | None = None
+    column_names: Sequence[str] | None = None
     """Names of the columns in the fit; empty if they had none, None if they are not compared."""
     fill_missing: bool = False
-    """Whether a chunk that is not in a Zarr store holds the fill value."""
+    """Whether a chunk that is not in a Zarr store holds the fill value; else it may have been lost,
+    and is an error."""
     storage_options: Mapping[str, Any] | None = None
     """Options of fsspec for URLs."""
     block_rows: int | None = None
-    """Rows of a block, a power of two; None for the usual number."""
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return the value of the options in a dictionary; others are ignored."""
-        known = ("columns", "scale", "fill_missing", "storage_options", "block_rows")
-        given = {name: options[name] for name in known if name in options}
-        return cls(names=options.get("column_names"), **given)
+    """Rows of a block, a power of two, for tests: blocks are part of the answer."""
 
 
 @dataclass(frozen=True)
-class Requirements:
+class Requirements(FromOptions):
     """Form in which a method or a fitted model needs the rows."""
 
     features: Features | None = None
     """Map of each prepared row; kernels see its answer only."""
     sparse: bool = False
-    """Whether kernels see CSR rows as they are."""
+    """Whether kernels see CSR rows as they are: ``Block.rows`` is then a ``csr_array`` of float64,
+    and the summary has two numbers a row, as in `SparseStatistics`."""
     centers: Float64Array | None = None
     """(k, d), centers whose squared distances to the rows must not overflow."""
     stored_columns: int | None = None
     """Columns that the input must have."""
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return the value of the options in a dictionary; others are ignored."""
-        known = cls.__dataclass_fields__
-        return cls(**{name: options[name] for name in known if name in options})
 
 
 @dataclass(frozen=True)

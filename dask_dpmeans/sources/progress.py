@@ -48,17 +48,13 @@ class Wanted:
     def __init__(self) -> None:
         self._abandoned = Event()
 
-    def abandon(self) -> None:
-        """Let the running threads end."""
-        self._abandoned.set()
-
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Abandon the threads if an error or Ctrl-C leaves this context."""
         try:
             yield
         except BaseException:
-            self.abandon()
+            self._abandoned.set()
             raise
 
     def __call__(self) -> None:
@@ -66,6 +62,7 @@ class Wanted:
             raise AbandonedError
 
 
+@dataclass(eq=False)
 class Count:
     """Counter of a pass, which reports to an observer.
 
@@ -73,22 +70,20 @@ class Count:
     so that calls never overlap, and an error in the observer interrupts no record.
     """
 
-    def __init__(
-        self, on_pass: OnPass | None, name: str, sizes: Sequence[int], unit: str = "rows"
-    ) -> None:
-        self.on_pass = on_pass
-        self.name = name
-        self.sizes = sizes
-        self.unit = unit
-        self.token = uuid4().hex
-        """Identity of this pass in the reports of tasks."""
-        self.ended: set[int] = set()
-        self.fits: list[Mapping[str, float]] = []
-        self.wanted = Wanted()
-        self.thread = get_ident()
-        self.began = self.told = monotonic()
-        self.failure: BaseException | None = None
-        """Error that the observer has raised."""
+    on_pass: OnPass | None
+    name: str
+    sizes: Sequence[int]
+    unit: str = "rows"
+    token: str = field(default_factory=lambda: uuid4().hex)
+    """Identity of this pass in the reports of tasks."""
+    ended: set[int] = field(default_factory=set)
+    fits: list[Mapping[str, float]] = field(default_factory=list)
+    wanted: Wanted = field(default_factory=Wanted)
+    thread: int = field(default_factory=get_ident)
+    began: float = field(default_factory=monotonic)
+    told: float = field(default_factory=monotonic)
+    failure: BaseException | None = None
+    """Error that the observer has raised."""
 
     @classmethod
     def of_jobs(cls, on_pass: OnPass | None, name: str, jobs: Sequence[object]) -> Self:

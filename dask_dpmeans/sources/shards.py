@@ -14,13 +14,7 @@ from dask_dpmeans.engine.occ import ReusableRound
 from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, Sink, merge_tree
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
-from dask_dpmeans.sources.formats.csr import (
-    dense_rows,
-    float_rows,
-    part_of,
-    row_bytes_of,
-    stored_values,
-)
+from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Answer = TypeVar("Answer")
@@ -72,11 +66,11 @@ class Prepare:
         from another worker may be unaligned, and NumPy sums such arrays in another order.
         """
         if self.sparse:
-            return float_rows(raw)
+            return csr.float_rows(raw)
         if self.columns is not None:
             raw = raw[:, list(self.columns)]
         if issparse(raw):
-            raw = dense_rows(raw, self.dtype, scratch)
+            raw = csr.dense_rows(raw, self.dtype, scratch)
         if self.scale is not None:
             scaled = scratch.array("scaled", raw.shape, np.float64)
             raw = np.divide(raw, self.scale, out=scaled)
@@ -109,6 +103,8 @@ class Shard:
     """(height,)."""
     memories: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
     """State that kernels keep of the blocks; it does not travel with the rows."""
+    check: Callable[[], None] = field(default=go_on, repr=False, compare=False, kw_only=True)
+    """Called before each block; raises if the answer is not wanted any more."""
 
     @property
     def stop(self) -> int:
@@ -123,6 +119,7 @@ class Shard:
         scratch = Scratch()
         piece = self.rows, self.weights, self.groups
         for number in which:
+            self.check()
             part = slice(number * block_rows, (number + 1) * block_rows)
             memory = self.memories.setdefault((number, block_rows, prepare.key), {})
             yield _block(self.start + part.start, _part(piece, part), prepare, scratch, memory)
@@ -140,24 +137,28 @@ class StoredShard:
     """(n,), or None; a NumPy array is (stop - start,)."""
     groups: Any = None
     """As the weights."""
+    check: Callable[[], None] = field(default=go_on, repr=False, compare=False, kw_only=True)
+    """Called before each block and piece; raises if the answer is not wanted any more."""
 
     def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
         """Yield some of the shard's blocks, in order; the next piece is read in the meantime."""
         start = self.start + which.start * block_rows
         stop = min(self.start + which.stop * block_rows, self.stop)
         scratch = Scratch()
+        self.check()
         for piece in _cut_blocks(self._pieces(start, stop), block_rows):
             block = _block(start, piece, prepare, scratch)
             yield block
             start += block.rows.shape[0]
+            self.check()
 
-    def load(self, check: Callable[[], None] = go_on) -> Shard:
-        """Return the rows in memory; `check` is called before each piece is read."""
-        if stored_values(self.data) is not None:
+    def load(self) -> Shard:
+        """Return the rows in memory."""
+        if csr.stored_values(self.data) is not None:
             return Shard(self.start, *self.read(self.start, self.stop))
         rows = np.empty((self.stop - self.start, self.data.shape[1]), self.data.dtype)
         for start, stop in self._bounds(self.start, self.stop):
-            check()
+            self.check()
             rows[start - self.start : stop - self.start] = self.read(start, stop)[0]
         return Shard(self.start, rows, *self._beside(self.start, self.stop))
 
@@ -172,13 +173,7 @@ class StoredShard:
             yield coming.result()
 
     def read(self, start: int, stop: int) -> Piece:
-        """Read the rows from `start` to before `stop`.
-
-        Raises
-        ------
-        OSError, CorruptStoreError
-            The store does not answer, or a chunk is damaged; the error names the rows.
-        """
+        """Read the rows from `start` to before `stop`; errors name them."""
         try:
             return self.data[start:stop], *self._beside(start, stop)
         except (InputError, MemoryError):
@@ -190,13 +185,14 @@ class StoredShard:
 
     def _beside(self, start: int, stop: int) -> tuple[Raw | None, Raw | None]:
         """Read the weights and groups of some rows."""
-        return self._read_one(self.weights, start, stop), self._read_one(self.groups, start, stop)
 
-    def _read_one(self, array: RowArray | None, start: int, stop: int) -> Raw | None:
-        if array is None:
-            return None
-        offset = self.start if isinstance(array, np.ndarray) else 0
-        return np.asarray(array[start - offset : stop - offset])
+        def read(array: RowArray | None) -> Raw | None:
+            if array is None:
+                return None
+            offset = self.start if isinstance(array, np.ndarray) else 0
+            return np.asarray(array[start - offset : stop - offset])
+
+        return read(self.weights), read(self.groups)
 
     def _bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return pieces that end on chunk boundaries, so that inner chunks are read once."""
@@ -217,26 +213,19 @@ def _block(
         weights = align(weights, np.dtype(np.float64), scratch, "weights")
     if groups is not None:
         groups = align(groups, np.dtype(np.int64), scratch, "groups")
-    prepared = _prepared(rows, prepare, scratch, memory)
-    return Block(start, prepared, weights, scratch, memory, groups)
-
-
-def _prepared(
-    rows: RawRows, prepare: Prepare, scratch: Scratch, memory: dict[str, Any] | None
-) -> Rows:
-    """Return prepared rows, and keep them in `memory` if they are to be kept."""
     if memory is None or not prepare.keep:
-        return prepare(rows, scratch)
-    if "rows" not in memory:
-        memory["rows"] = prepare(rows, scratch).copy()
-    kept: Rows = memory["rows"]
-    return kept
+        prepared = prepare(rows, scratch)
+    else:
+        if "rows" not in memory:
+            memory["rows"] = prepare(rows, scratch).copy()
+        prepared = memory["rows"]
+    return Block(start, prepared, weights, scratch, memory, groups)
 
 
 def _part(piece: Piece, part: slice) -> Piece:
     rows, weights, groups = piece
     return (
-        part_of(rows, part.start, part.stop),
+        csr.part_of(rows, part.start, part.stop),
         None if weights is None else weights[part],
         None if groups is None else groups[part],
     )
@@ -246,16 +235,14 @@ def _named(data: object) -> str:
     """Return the name of an array and its chunks, for an error."""
     name = str(getattr(data, "store_path", type(data).__name__))
     chunks = getattr(data, "chunks", None)
-    if chunks:
-        return f"{name}, chunks of {chunks[0]:,} rows"
-    return name
+    return f"{name}, chunks of {chunks[0]:,} rows" if chunks else name
 
 
 def piece_rows(data: RowArray) -> int:
     """Return how many rows of (n, ...) data are best read together: a small shard or a chunk."""
     grids = getattr(data, "shards", None), getattr(data, "chunks", None)
     heights = [int(grid[0]) for grid in grids if grid and isinstance(grid[0], int)]
-    row_bytes = row_bytes_of(data)
+    row_bytes = csr.row_bytes_of(data)
     small = [height for height in heights if height * row_bytes <= PIECE_BYTES]
     if small:
         return max(small)
@@ -265,7 +252,7 @@ def piece_rows(data: RowArray) -> int:
 def read_rows(data: RowArray) -> int:
     """Return how many rows of (n, ...) data are read at a time."""
     unit = piece_rows(data)
-    return max(1, min(PIECE_BYTES // (row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
+    return max(1, min(PIECE_BYTES // (csr.row_bytes_of(data) * unit), MOST_CHUNKS)) * unit
 
 
 def _cut_blocks(pieces: Iterable[Piece], block_rows: int) -> Iterator[Piece]:
@@ -296,9 +283,7 @@ def _joined(pieces: list[Piece]) -> Piece:
 
 def _concatenated(arrays: tuple[Raw | None, ...]) -> Raw | None:
     given = [array for array in arrays if array is not None]
-    if given:
-        return np.concatenate(given)
-    return None
+    return np.concatenate(given) if given else None
 
 
 @dataclass(frozen=True)
@@ -308,33 +293,7 @@ class Known:
     kept: Any
 
 
-@dataclass(frozen=True)
-class Checked:
-    """Shard that calls a check before each block."""
-
-    shard: Shard | StoredShard
-    check: Callable[[], None]
-    """Raises if the answer is not wanted any more."""
-
-    @property
-    def start(self) -> int:
-        """Global number of the first row."""
-        return self.shard.start
-
-    @property
-    def stop(self) -> int:
-        """Global number of the row after the last."""
-        return self.shard.stop
-
-    def blocks(self, prepare: Prepare, block_rows: int, which: range) -> Iterator[Block]:
-        """Yield some of the shard's blocks, in order."""
-        self.check()
-        for block in self.shard.blocks(prepare, block_rows, which):
-            yield block
-            self.check()
-
-
-AnyShard = Shard | StoredShard | Checked
+AnyShard = Shard | StoredShard
 
 
 class AnyFold(Protocol[Answer]):

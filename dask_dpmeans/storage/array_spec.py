@@ -77,16 +77,8 @@ def check_arrays(
 ) -> None:
     """Refuse arrays, (...), whose types, shapes or values do not fit their specs and one another.
 
-    Parameters
-    ----------
-    specs : of these arrays, and maybe of others; variants of one array in order of preference
-    arrays : by name
-    sizes : sizes that are known from elsewhere, such as the number of rows
-
-    Raises
-    ------
-    ValueError
-        It names the array.
+    Variants of one array are tried in the order of `specs`, which may be of other arrays too.
+    `sizes` are known from elsewhere, such as the number of rows.
     """
     variants: dict[str, list[ArraySpec]] = {}
     for spec in specs:

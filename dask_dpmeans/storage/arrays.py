@@ -48,12 +48,9 @@ Digests = npt.NDArray[np.uint8]
 
 
 def create_group(place: Location, attributes: dict[str, Any], *, anew: bool = False) -> None:
-    """Write the signed metadata of a group, in one write.
+    """Write the signed metadata of a group in one write, or raise `FileExistsError`.
 
-    Raises
-    ------
-    FileExistsError
-        The group exists.  With `anew` a remote store checks and writes in one operation.
+    With `anew` a remote store checks and writes in one operation.
     """
     attributes = sign_attributes(attributes)
     if anew and place.remote:
@@ -139,14 +136,9 @@ def read(place: Place, content: str) -> tuple[np.ndarray[Any, Any], dict[str, An
 
 
 def attributes_of(place: Place) -> dict[str, Any]:
-    """Return the attributes of a group; none if there is no group.
+    """Return the attributes of a group, checked if this package wrote them; none without a group.
 
-    Raises
-    ------
-    CorruptStoreError
-        They were written by this package, and do not match their digest.
-    OSError
-        The store does not answer.
+    A store that does not answer is an `OSError`.
     """
     try:
         attributes = dict(zarr.open_group(_store_of(place), mode="r", zarr_format=3).attrs)
@@ -184,15 +176,11 @@ def write_root(place: Location, attributes: dict[str, Any], names: Iterable[str]
 
 
 def _store_of(place: Place) -> Any:
-    if isinstance(place, Location):
-        return place.store()
-    return place
+    return place.store() if isinstance(place, Location) else place
 
 
 def _shown(place: Place) -> str:
-    if isinstance(place, Location):
-        return place.url
-    return str(place)
+    return place.url if isinstance(place, Location) else str(place)
 
 
 def _checked(attributes: dict[str, Any], place: Place) -> dict[str, Any]:
@@ -217,31 +205,13 @@ def sign_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
     return unsigned | {"digest": digest}
 
 
-@dataclass(frozen=True)
 class CheckedArray:
     """A Zarr array whose damage is an error that names it."""
 
-    array: "zarr.Array[Any]"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self.array.ndim
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        return np.dtype(self.array.dtype)
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Shape of a chunk."""
-        return self.array.chunks
+    def __init__(self, array: "zarr.Array[Any]") -> None:
+        self.array = array
+        self.shape, self.ndim, self.dtype = array.shape, array.ndim, np.dtype(array.dtype)
+        self.chunks = array.chunks
 
     def __getitem__(self, part: Any) -> np.ndarray[Any, Any]:
         try:
@@ -252,6 +222,22 @@ class CheckedArray:
             raise CorruptStoreError(
                 f"{self.array.store_path}: a chunk does not match its checksum: {error}"
             ) from error
+
+
+class TransparentStore(WrapperStore[Store]):
+    """A store around another one, which it names and measures as its own."""
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+    @property
+    def plain(self) -> Store:
+        """The store without checks."""
+        return getattr(self._store, "plain", self._store)
+
+    async def getsize(self, key: str) -> int:
+        """Return the bytes of a key."""
+        return await self._store.getsize(key)
 
 
 class NotedStore(WrapperStore[Store]):
@@ -267,7 +253,7 @@ class NotedStore(WrapperStore[Store]):
         self.digests[key] = _digest(value)
 
 
-class VerifiedStore(WrapperStore[Store]):
+class VerifiedStore(TransparentStore):
     """A store that compares each chunk with its digest; this also finds misplaced chunks."""
 
     def __init__(self, store: Store, digests: Digests, first: int = 0) -> None:
@@ -279,22 +265,10 @@ class VerifiedStore(WrapperStore[Store]):
     def _with_store(self, store: Store) -> "VerifiedStore":
         return VerifiedStore(store, self.digests, self.first)
 
-    def __str__(self) -> str:
-        return str(self._store)
-
-    @property
-    def plain(self) -> Store:
-        """The store without the check."""
-        return self._store
-
     def narrowed(self, start: int, stop: int) -> "VerifiedStore":
         """Return the store with the digests of some chunks alone."""
         part = slice(start - self.first, stop - self.first)
         return VerifiedStore(self._store, self.digests[part].copy(), start)
-
-    async def getsize(self, key: str) -> int:
-        """Bytes of a key."""
-        return await self._store.getsize(key)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None

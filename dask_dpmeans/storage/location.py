@@ -98,12 +98,7 @@ class Location:
             return sorted(path.rpartition("/")[2] for path in found - {where.rstrip("/")})
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except (
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:  # as the file system connects
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # on connecting
             raise InputError(
                 f"{self.shown} cannot be reached with the storage options given: {error}"
             ) from error
@@ -122,12 +117,9 @@ class Location:
             for name in (*files, *links):
                 yield os.path.relpath(os.path.join(folder, name), self.url).replace(os.sep, "/")
 
-    def remove(self, entries: Iterable[str] | None = None) -> None:
-        """Remove files, by default all, and local folders that are then empty.
-
-        A missing file is no error.
-        """
-        paths = list(self.entries() if entries is None else entries)
+    def remove(self, entries: Iterable[str]) -> None:
+        """Remove files, and local folders that are then empty.  A missing file is no error."""
+        paths = list(entries)
         if self.remote:
             self._remove_objects(paths)
             return
@@ -135,8 +127,7 @@ class Location:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.url, path))
         folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents} - {"."}
-        whole = [""] if entries is None else []
-        for folder in [*sorted(folders, key=len, reverse=True), *whole]:
+        for folder in sorted(folders, key=len, reverse=True):
             with suppress(OSError):  # something else lies in it
                 os.rmdir(os.path.join(self.url, folder))
 
@@ -178,12 +169,8 @@ class Location:
         """Write one file that does not exist yet.
 
         If two writers try at once, one succeeds on stores with conditional writes: S3 and
-        compatible stores, Google Cloud Storage, Azure, and local disks.
-
-        Raises
-        ------
-        FileExistsError
-            The file exists.
+        compatible stores, Google Cloud Storage, Azure, and local disks.  The other one gets a
+        `FileExistsError`.
         """
         if not self.remote:
             with open(self.url, "xb") as file:

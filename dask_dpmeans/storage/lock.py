@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
@@ -36,13 +35,7 @@ LEASE = 20.0
 
 @contextmanager
 def only_job(place: AnyPlace) -> Iterator["Lock"]:
-    """Hold the lock of the output at a place.
-
-    Raises
-    ------
-    InputError
-        Another job holds it.
-    """
+    """Hold the lock of the output at a place, or raise `InputError` if another job holds it."""
     output = Location.at(place)
     made = not output.remote and not os.path.isdir(output.url)
     if made:
@@ -210,13 +203,8 @@ class Lock:
         text = self._sign()
         if self.descriptor is not None:
             os.pwrite(self.descriptor, text.ljust(1024), 0)
-        elif self.location.remote:
-            fs, where = self.location.files()
-            fs.pipe_file(where, text)
-        else:  # readers see the last heartbeat or this one, never a part
-            written = Path(f"{self.location.url}.{uuid4().hex}.partial")
-            written.write_bytes(text)
-            written.replace(self.location.url)
+        else:
+            self.location.write(text)
 
     def _sign(self) -> bytes:
         """Return the next heartbeat."""

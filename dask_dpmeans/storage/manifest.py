@@ -15,6 +15,15 @@ from dask_dpmeans.storage.location import Location
 
 FORMAT = 8
 """Version of this layout; a reader refuses any other."""
+KINDS = {
+    "method": str,
+    "parameters": dict,
+    "versions": dict,
+    "sources": dict,
+    "checksummed": bool,
+    "learned_features": bool,
+}
+"""Types of attributes of an output."""
 
 
 @dataclass(frozen=True)
@@ -52,36 +61,22 @@ class InputDescription:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """Return the description that JSON holds.
-
-        Raises
-        ------
-        ValueError, or any other of `MALFORMED`
-            It names the attribute.
-        """
-        shape, columns = given["shape"], given["columns"]
-        _require(
-            _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1, "input.shape", shape
-        )
-        chosen = columns is None or (_is_list_of(int, columns) and len(columns) > 0)
-        _require(
-            chosen and all(0 <= each < shape[1] for each in columns or ()), "input.columns", columns
-        )
-        for name in ("scaled", "weighted"):
-            _require(type(given[name]) is bool, f"input.{name}", given[name])
-        numbers = {"block_rows": given["block_rows"], "n_groups": given.get("n_groups", 0)}
-        for name, value in numbers.items():
-            _require(type(value) is int and value >= 0, f"input.{name}", value)
-        _require(np.dtype(given["dtype"]).kind in "biuf", "input.dtype", given["dtype"])
-        return cls(
-            shape=(shape[0], shape[1]),
-            dtype=str(given["dtype"]),
-            columns=None if columns is None else tuple(columns),
-            scaled=given["scaled"],
-            weighted=given["weighted"],
-            fingerprint=str(given.get("fingerprint", "")),
-            **numbers,
-        )
+        """Return the description that JSON holds; an error of `MALFORMED` names what is wrong."""
+        told: dict[str, Any] = {"fingerprint": "", "n_groups": 0, **given}
+        found = {name: told[name] for name in cls.__dataclass_fields__}
+        shape, columns = found["shape"], found["columns"]
+        pair = _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1
+        _require(pair, "input.shape", shape)
+        listed = _is_list_of(int, columns) and all(0 <= each < shape[1] for each in columns)
+        _require(columns is None or (listed and columns != []), "input.columns", columns)
+        kinds = {"scaled": bool, "weighted": bool, "block_rows": int, "n_groups": int}
+        _require_kinds(found, kinds, "input.")
+        for name in ("block_rows", "n_groups"):
+            _require(found[name] >= 0, f"input.{name}", found[name])
+        _require(np.dtype(found["dtype"]).kind in "biuf", "input.dtype", found["dtype"])
+        found |= {name: str(found[name]) for name in ("dtype", "fingerprint")}
+        found |= {"shape": tuple(shape), "columns": columns and tuple(columns)}
+        return cls(**found)
 
 
 @dataclass(frozen=True)
@@ -121,65 +116,42 @@ class Manifest:
 
     def as_json(self) -> dict[str, Any]:
         """Return the attributes as an output keeps them."""
+        names = None if self.column_names is None else list(self.column_names)
         found = {"format": FORMAT} | {
             name: getattr(self, name) for name in Manifest.__dataclass_fields__
         }
-        names = None if self.column_names is None else list(self.column_names)
-        found |= {
-            "input": self.input.as_json(),
-            "column_names": names,
-            "estimator": dict(vars(self.estimator)),
-        }
+        found |= {"input": self.input.as_json(), "column_names": names}
+        found["estimator"] = dict(vars(self.estimator))
         if not self.estimator.name:
             del found["estimator"], found["learned_features"]
         return found
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """Return the manifest that the attributes of an output hold.
-
-        Raises
-        ------
-        ValueError, or any other of `MALFORMED`
-            It names the attribute.
-        """
+        """Return the manifest in the attributes of an output; an error names what is wrong."""
         return cls(**cls._fields_of(given))
 
     @classmethod
     def _fields_of(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        names, seed, told = given["column_names"], given["random_state"], given.get("estimator")
-        read = InputDescription.from_json(given["input"])
+        told: dict[str, Any] = {
+            "sources": {},
+            "learned_features": False,
+            "estimator": None,
+            **given,
+        }
+        values = {name: told[name] for name in Manifest.__dataclass_fields__}
+        names, seed = values["column_names"], values["random_state"]
+        values["input"] = InputDescription.from_json(values["input"])
         _require(type(seed) is int and seed >= 0, "random_state", seed)
-        called = names is None or (_is_list_of(str, names) and len(names) == read.shape[1])
+        width = values["input"].shape[1]
+        called = names is None or (_is_list_of(str, names) and len(names) == width)
         _require(called, "column_names", names)
-        values = {
-            name: given[name]
-            for name in ("kind", "method", "parameters", "checksummed", "versions")
-        }
-        values |= {
-            "sources": given.get("sources", {}),
-            "learned_features": given.get("learned_features", False),
-        }
-        for name, kind in (
-            ("method", str),
-            ("parameters", dict),
-            ("versions", dict),
-            ("sources", dict),
-        ):
-            _require(type(values[name]) is kind, name, values[name])
-        for name in ("checksummed", "learned_features"):
-            _require(type(values[name]) is bool, name, values[name])
+        _require_kinds(values, KINDS)
         paths = values["sources"].values()
-        _require(
-            all(path is None or type(path) is str for path in paths), "sources", values["sources"]
-        )
-        values |= {
-            "random_state": seed,
-            "input": read,
-            "column_names": None if names is None else tuple(names),
-        }
-        if told is not None:
-            values["estimator"] = _estimator_of(told)
+        paths_fit = all(path is None or type(path) is str for path in paths)
+        _require(paths_fit, "sources", values["sources"])
+        values["column_names"] = None if names is None else tuple(names)
+        values["estimator"] = _estimator_of(values["estimator"])
         return values
 
 
@@ -202,24 +174,25 @@ class ResultManifest(Manifest):
 
     @classmethod
     def _fields_of(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        converged, arrays = given["converged"], given["arrays"]
-        values = super()._fields_of(given) | {
-            name: given[name] for name in ("learned_features", "sources")
-        }
-        _require(type(converged) is bool, "converged", converged)
+        values = super()._fields_of(given)
+        required = ("converged", "arrays", "n_passes", "learned_features", "sources")
+        values |= {name: given[name] for name in required}
+        arrays = values["arrays"]
+        _require_kinds(values, {"converged": bool})
         _require(_is_list_of(str, arrays), "arrays", arrays)
         _require(("feature_scale" in arrays) == values["input"].scaled, "arrays", arrays)
-        _require("estimator" in values, "estimator", None)
-        values |= {"converged": converged, "n_passes": given["n_passes"], "arrays": tuple(arrays)}
+        _require(given.get("estimator") is not None, "estimator", None)
         figures = {
             name: value for name, value in given.items() if name not in values and name != "format"
         }
         for name, value in {"n_passes": given["n_passes"], **figures}.items():
             _require(type(value) in (int, float) and math.isfinite(value), name, value)
-        return values | {"figures": figures}
+        return values | {"arrays": tuple(arrays), "figures": figures}
 
 
 def _estimator_of(told: Any) -> EstimatorDescription:
+    if told is None:
+        return EstimatorDescription("", {})
     _require(type(told) is dict, "estimator", told)
     _require(type(told["name"]) is str and type(told["parameters"]) is dict, "estimator", told)
     return EstimatorDescription(told["name"], told["parameters"])
@@ -229,19 +202,20 @@ def _is_list_of(kind: type[object], value: Any) -> bool:
     return type(value) is list and all(type(each) is kind for each in value)
 
 
+def _require_kinds(
+    given: Mapping[str, Any], kinds: Mapping[str, type[object]], where: str = ""
+) -> None:
+    for name, kind in kinds.items():
+        _require(type(given[name]) is kind, f"{where}{name}", given[name])
+
+
 def _require(fits: bool, name: str, value: object) -> None:
     if not fits:
         raise ValueError(f"{name} cannot be {describe_value(value)}")
 
 
 def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return the description in the attributes of an output at a path.
-
-    Raises
-    ------
-    InputError
-        The output is of another format than this version reads.
-    """
+    """Return the description in the attributes of an output at a path; refuse other formats."""
     found: dict[str, Any] = attributes[MARKER]
     if found.get("format") != FORMAT:
         raise InputError(
@@ -253,13 +227,7 @@ def checked_attributes(attributes: Mapping[str, Any], path: str) -> dict[str, An
 
 @contextmanager
 def malformed_as_corrupt(location: Location, kind: str = "run") -> Iterator[None]:
-    """Turn errors about attributes that this package did not write into a single clear error.
-
-    Raises
-    ------
-    CorruptStoreError
-        In place of the errors in `MALFORMED`.
-    """
+    """Raise `CorruptStoreError` for errors of `MALFORMED` about attributes written by others."""
     try:
         yield
     except (InputError, CorruptStoreError):

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
@@ -47,13 +46,3 @@ def checked_target(
     if not force:
         raise InputError(f"{target} holds a {what}: --force writes over it")
     return target
-
-
-def write_whole(target: Path, text: str) -> None:
-    """Write a file that appears when it is complete."""
-    written = target.with_name(f".{target.name}.{uuid4().hex}.partial")
-    try:
-        written.write_text(text, encoding="utf-8")
-        written.replace(target)
-    finally:
-        written.unlink(missing_ok=True)

@@ -19,22 +19,17 @@ import zarr
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
-from dask_dpmeans.storage.arrays import (
-    CONTENTS,
-    MARKER,
-    TABLES,
-    Digests,
-    attributes_of,
-    create,
-    create_group,
-    read,
-    verified_array,
-    write,
-    write_root,
-    write_table,
-)
+from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, Digests
 from dask_dpmeans.storage.file_names import LOCK, MARK, PARTIAL, STEPS, is_written, top_or_path
-from dask_dpmeans.storage.location import PATTERN, AnyPlace, Location, locations_overlap, place_of
+from dask_dpmeans.storage.location import (
+    PATTERN,
+    AnyPlace,
+    Location,
+    check_options,
+    locations_overlap,
+    place_of,
+)
 from dask_dpmeans.storage.lock import only_job
 from dask_dpmeans.storage.manifest import FORMAT, Manifest, checked_attributes, malformed_as_corrupt
 from dask_dpmeans.storage.step_log import StepLog
@@ -81,7 +76,7 @@ class Output:
 
     def finished(self) -> bool:
         """Return whether a finished output of this package is there."""
-        return "kind" in attributes_of(self.location).get(MARKER, {})
+        return "kind" in arrays.attributes_of(self.location).get(MARKER, {})
 
     def begun(self) -> bool:
         """Return whether an output was begun there and is not in part removed."""
@@ -103,14 +98,14 @@ class Output:
 
     def _mark(self) -> dict[str, Any] | None:
         """Return the attributes that mark an output while it is made or removed."""
-        attributes = attributes_of(self / STEPS)
+        attributes = arrays.attributes_of(self / STEPS)
         # Formats up to 6 had no "run".  A finished output that a user named "steps" has neither attribute.
         marked = MARKER in attributes and not attributes.keys().isdisjoint({"run", "committed"})
         return attributes if marked else None
 
     def kind(self) -> str | None:
         """Return the kind of the output there, begun or partly removed: "run", "path", ..."""
-        attributes = attributes_of(self.location) if self.finished() else self._mark()
+        attributes = arrays.attributes_of(self.location) if self.finished() else self._mark()
         if attributes is None:
             return None
         with malformed_as_corrupt(self.location, "output"):
@@ -121,10 +116,7 @@ class Output:
     ) -> None:
         """Refuse to overwrite anything but an output of this kind with `force` or `resume`.
 
-        Raises
-        ------
-        InputError
-            Also for an output in or around one of the `inputs`, with `force` too.
+        An output in or around one of the `inputs` is refused with `force` too.
         """
         checks.switch("force", force)
         checks.switch("resume", resume)
@@ -152,22 +144,21 @@ class Output:
 
     def begin(self, attributes: Mapping[str, Any]) -> None:
         """Begin an output: write its mark, with the attributes that describe it."""
-        create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
+        arrays.create_group(self / STEPS, {MARKER: dict(attributes), "run": uuid4().hex})
 
     def request(self) -> Manifest:
         """Return the request that `begin` was given."""
-        attributes = checked_attributes(attributes_of(self / STEPS), self.path)
+        attributes = checked_attributes(arrays.attributes_of(self / STEPS), self.path)
         with malformed_as_corrupt(self / STEPS):
             return Manifest.from_json(attributes)
 
-    def finish_with(self, arrays: "NewArrays", attributes: Mapping[str, Any]) -> None:
+    def finish_with(self, written: "NewArrays", attributes: Mapping[str, Any]) -> None:
         """Write the metadata of the root, which finishes the output.
 
         The mark is removed, except of runs.
         """
-        write_root(
-            self.location, {MARKER: dict(attributes), CONTENTS: arrays.contents}, arrays.names
-        )
+        root = {MARKER: dict(attributes), CONTENTS: written.contents}
+        arrays.write_root(self.location, root, written.names)
         if attributes["kind"] != "run":
             self.steps.remove_checkpoints()
             self.location.remove([MARK])
@@ -178,16 +169,11 @@ class Output:
 
     @contextmanager
     def open(self, kind: str) -> Iterator["FinishedOutput"]:
-        """Open a finished output of some kind; malformed attributes met inside raise a clear error.
+        """Open a finished output of this kind, or raise `InputError`.
 
-        Raises
-        ------
-        InputError
-            There is no finished output of this kind.
-        CorruptStoreError
-            The attributes were not written by this package.
+        Attributes that were not written by this package raise `CorruptStoreError`, also inside.
         """
-        attributes = attributes_of(self.location)
+        attributes = arrays.attributes_of(self.location)
         if MARKER not in attributes or attributes[MARKER].get("kind") != kind:
             raise InputError(f"{self.path} holds {_instead_of(self, kind)}")
         with malformed_as_corrupt(self.location, kind):
@@ -236,42 +222,17 @@ def _instead_of(output: Output, kind: str) -> str:
     return f"{with_article(there)} that has not finished: {way}"
 
 
-def removable(output: Output, names: Iterable[str]) -> bool:
-    """Return whether an output of this package is there.
-
-    Parameters
-    ----------
-    names : names of the arrays that outputs of its kind have
-
-    Raises
-    ------
-    InputError
-        Other files lie in it.
-    """
-    if output.kind() is None:
-        return False
-    _removable_files(output, names)
-    return True
-
-
 def remove(output: Output, names: Iterable[str]) -> None:
     """Remove the output that is there, if any: the mark by which it is known is removed last.
 
-    Parameters
-    ----------
-    names : names of the arrays that outputs of its kind have
-
-    Raises
-    ------
-    InputError
-        Other files lie in it; nothing was removed.
+    `names` are the arrays of its kind.  Nothing is removed if other files lie in it.
     """
     kind = output.kind()
     if kind is None:
         return
-    entries = _removable_files(output, names)
+    entries = removable_files(output, names)
     mark = {MARKER: {"format": FORMAT, "kind": kind}, "run": uuid4().hex, "removed": True}
-    write_root(output / STEPS, mark, ())  # from here on no step counts
+    arrays.write_root(output / STEPS, mark, ())  # from here on no step counts
     output.unfinish()
     output.location.remove(_without_mark(entries))
     left = [entry for entry in _without_mark(output.location.entries()) if is_written(entry, names)]
@@ -282,18 +243,14 @@ def remove(output: Output, names: Iterable[str]) -> None:
     output.location.remove([MARK])
 
 
-def _removable_files(output: Output, names: Iterable[str]) -> list[str]:
-    """Return all files of an output.
+def removable_files(output: Output, names: Iterable[str]) -> list[str]:
+    """Return all files of an output; raise `InputError` if others lie in it.
 
-    Raises
-    ------
-    InputError
-        One of them was not written by this package.
+    `names` are the arrays of its kind.
     """
     entries = list(output.location.entries())
-    foreign = sorted(
-        {top_or_path(entry, names) for entry in entries if not is_written(entry, names)}
-    )
+    others = [entry for entry in entries if not is_written(entry, names)]
+    foreign = sorted({top_or_path(entry, names) for entry in others})
     if not foreign:
         return entries
     more = ""
@@ -330,7 +287,7 @@ class NewArrays:
 
     def write(self, name: str, values: npt.NDArray[Any], dimensions: tuple[str, ...]) -> None:
         """Write a small array, (...)."""
-        self.contents[name] = write(self.output / name, values, dimensions)
+        self.contents[name] = arrays.write(self.output / name, values, dimensions)
 
     def create_rows(
         self,
@@ -341,22 +298,18 @@ class NewArrays:
         dimensions: tuple[str, ...] = ("row",),
     ) -> "zarr.Array[Any]":
         """Create an array over the rows, (*shape), in chunks that tasks write whole."""
-        return create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
+        return arrays.create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
 
     def write_digests(
-        self, arrays: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
+        self, over_rows: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]
     ) -> None:
-        """Write the digests of all chunks of arrays over the rows.
-
-        Each task of a `Writer` returned digests, (chunk, array, byte).
-        """
+        """Write the digests of all chunks, (chunk, array, byte), as a `Writer` returned them."""
         with suppress(FileExistsError):  # of a fit that was resumed
-            create_group(self.output / TABLES, {})
+            arrays.create_group(self.output / TABLES, {})
         found = np.concatenate(digests)
-        for number, (name, array) in enumerate(arrays.items()):
-            content = write_table(
-                self.output.location, name, array, np.ascontiguousarray(found[:, number])
-            )
+        for number, (name, array) in enumerate(over_rows.items()):
+            table = np.ascontiguousarray(found[:, number])
+            content = arrays.write_table(self.output.location, name, array, table)
             self.contents[f"{TABLES}/{name}"] = content
 
 
@@ -372,12 +325,12 @@ class FinishedOutput:
 
     def read(self, name: str) -> npt.NDArray[Any]:
         """Return a small array, (...)."""
-        return read(self.location / name, self.contents[name])[0]
+        return arrays.read(self.location / name, self.contents[name])[0]
 
     def verified_array(self, name: str, array: "zarr.Array[Any]") -> "zarr.Array[Any]":
         """Return an array over the rows, (n, ...), whose chunks are compared with their digests."""
         table = f"{TABLES}/{name}"
-        return verified_array(array, self.location / table, self.contents[table])
+        return arrays.verified_array(array, self.location / table, self.contents[table])
 
     def read_equally_long(
         self, names: Sequence[str], length: int | None = None
@@ -394,6 +347,16 @@ class FinishedOutput:
 
 
 @contextmanager
+def open_output(
+    place: AnyPlace, kind: str, storage_options: Mapping[str, Any] | None
+) -> Iterator[FinishedOutput]:
+    """Open a finished output at a path or URL, as `Output.open` does."""
+    check_options(storage_options, place)
+    with Output.at(place, storage_options).open(kind) as found:
+        yield found
+
+
+@contextmanager
 def new_output(
     out: AnyPlace,
     kind: str,
@@ -402,6 +365,7 @@ def new_output(
     *,
     force: bool,
     inputs: Sequence[Any] = (),
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[NewArrays]:
     """Make an output, whose arrays are written inside; readers see it when it is finished.
 
@@ -410,24 +374,21 @@ def new_output(
     kind : such as "tree"
     attributes : its description, as JSON holds it
     names : names of the arrays that outputs of this kind have
-    force : remove the output of this kind that is there
+    force : remove the output of this kind that is there; anything else there is refused
     inputs : data that the output may not lie in or around
-
-    Raises
-    ------
-    InputError
-        Anything else is there.
+    storage_options : options of fsspec for a URL
     """
-    output = Output.at(out)
+    check_options(storage_options, out)
+    output = Output.at(out, storage_options)
     with only_job(output.location) as job:
         output.check_target(kind, inputs, force=force)
         remove(output, names)
         described = {"format": FORMAT, "kind": kind, **attributes}
         output.begin(described)
-        arrays = NewArrays(output)
-        yield arrays
+        written = NewArrays(output)
+        yield written
         job.check()
-        output.finish_with(arrays, described)
+        output.finish_with(written, described)
 
 
 def with_article(kind: str | None) -> str:

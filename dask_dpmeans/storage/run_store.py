@@ -61,19 +61,7 @@ class RunStore(Output):
         self.finish_with(written, replace(manifest, arrays=tuple(sorted(arrays))).as_json())
 
     def result(self, arrays_of: Callable[[ResultManifest], Iterable[ArraySpec]]) -> "Result":
-        """Read the finished run.
-
-        Parameters
-        ----------
-        arrays_of : returns the specs of the arrays to read; other arrays of the run are left out
-
-        Raises
-        ------
-        InputError
-            There is no finished run.
-        CorruptStoreError
-            A chunk is missing or does not match its checksum, or the run does not fit together.
-        """
+        """Read the finished run; `arrays_of` returns the specs of the arrays to read of it."""
         with self.open("run") as found:
             manifest = ResultManifest.from_json(found.attributes)
             specs = (*RUN_ARRAYS, *arrays_of(manifest))
@@ -117,13 +105,7 @@ class Result:
     """The arrays that the run may have."""
 
     def open_rows(self, name: str, width: int | None = None) -> CheckedArray:
-        """Open an array over the rows, (n,) or (n, width), after a check that no chunk is missing.
-
-        Raises
-        ------
-        CorruptStoreError
-            A chunk is missing, or the array has another type or shape.
-        """
+        """Open an array over the rows, (n,) or (n, width), of which no chunk is missing."""
         spec = next(each for each in self.specs if each.name == name)
         shape: tuple[int, ...] = self.manifest.input.shape[:1]
         if width is not None:

@@ -12,15 +12,8 @@ from dask_dpmeans.engine.checkpoints import state_of, values_of
 from dask_dpmeans.engine.history import History, Record
 from dask_dpmeans.errors import CorruptStoreError, LockLostError
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.storage.arrays import (
-    CONTENTS,
-    MARKER,
-    attributes_of,
-    create_group,
-    open_whole,
-    read,
-    write,
-)
+from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER
 from dask_dpmeans.storage.file_names import CHECKPOINTS, STEPS, is_written
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.lock import Holder
@@ -38,7 +31,7 @@ class StepLog:
 
     def run_name(self) -> str:
         """Return the name that tells the run from runs that were begun there before or after it."""
-        return str(attributes_of(self.location / STEPS).get("run"))
+        return str(arrays.attributes_of(self.location / STEPS).get("run"))
 
     def committed(self) -> int:
         """Return the number of the last committed step; 0 if there is none."""
@@ -49,7 +42,7 @@ class StepLog:
         run = self.run_name()
         for number in sorted(self._numbers(), reverse=True):
             step = self._step(number)
-            commit = attributes_of(step).get(MARKER, {})
+            commit = arrays.attributes_of(step).get(MARKER, {})
             if commit.get("run") != run:
                 continue
             if commit.get("committed") != number:
@@ -82,19 +75,14 @@ class StepLog:
         job : the name of the job, from its lock
         run : the name of the run that the job works on; by default the one that is there.  The
             commit of a job that stood still while another job began a new run does not count.
-
-        Raises
-        ------
-        LockLostError
-            Another job has committed this step.
         """
         run, step = run or self.run_name(), self._step(state.step)
         commit = {"committed": state.step, "converged": converged, "run": run, "job": job}
         commit[CONTENTS] = self._write_step(step, state, history, run)
         try:
-            create_group(step, {MARKER: commit}, anew=True)
+            arrays.create_group(step, {MARKER: commit}, anew=True)
         except FileExistsError:
-            there = attributes_of(step).get(MARKER, {})
+            there = arrays.attributes_of(step).get(MARKER, {})
             if there.get("run") != run and self.run_name() == run:  # of a job that stood still
                 self._remove_step(state.step)
                 self.commit(state, history, converged, job, run)
@@ -112,24 +100,26 @@ class StepLog:
         values = values_of(state)
         layout = {name: [value.dtype.str, list(value.shape)] for name, value in values.items()}
         packed = np.concatenate([value.astype(np.float64).ravel() for value in values.values()])
-        state_content = write(step / "state", packed, attributes={"layout": layout, "run": run})
-        return {
-            "state": state_content,
-            "history": write(step / "history", History(history).table()),
-        }
+        said = {"layout": layout, "run": run}
+        state_content = arrays.write(step / "state", packed, attributes=said)
+        history_content = arrays.write(step / "history", History(history).table())
+        return {"state": state_content, "history": history_content}
 
     def restore(self, kind: type[State]) -> tuple[State, History, bool]:
         """Return the last committed state, its history, and whether it is the end."""
         commit = self._last_commit()
         step = self._step(commit["committed"])
         with malformed_as_corrupt(step / "state"):
-            if dict(open_whole(step / "state").attrs).get("run", commit["run"]) != commit["run"]:
+            written = dict(arrays.open_whole(step / "state").attrs)
+            if written.get("run", commit["run"]) != commit["run"]:
                 raise CorruptStoreError(
                     f"{(step / 'state').url} was written over by a job that stood still: use --force"
                 )
-            packed, attributes = read(step / "state", commit[CONTENTS]["state"])
+            packed, attributes = arrays.read(step / "state", commit[CONTENTS]["state"])
             state = state_of(kind, _unpacked(packed, attributes["layout"]))
-            history = History.from_table(read(step / "history", commit[CONTENTS]["history"])[0])
+            history = History.from_table(
+                arrays.read(step / "history", commit[CONTENTS]["history"])[0]
+            )
         return state, history, bool(commit["converged"])
 
     def discard_uncommitted(self) -> None:
@@ -190,13 +180,7 @@ class CheckpointFiles:
         return content
 
     def save(self, name: str, content: bytes) -> None:
-        """Write a checkpoint in place of the last one of this name.
-
-        Raises
-        ------
-        LockLostError
-            Another job has the lock.
-        """
+        """Write a checkpoint in place of the last one, if no other job has the lock."""
         if self.holder is not None:
             self.holder.check()
         (self.location / name).write(content)
@@ -204,10 +188,6 @@ class CheckpointFiles:
 
 def _unpacked(packed: Float64Array, layout: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Return the fields of a state from its numbers in a row, and their types and shapes."""
-    sizes = [math.prod(shape) for _, shape in layout.values()]
-    values = {}
-    for part, (name, (dtype, shape)) in zip(
-        np.split(packed, np.cumsum(sizes)[:-1]), layout.items(), strict=True
-    ):
-        values[name] = part.astype(dtype).reshape(shape)
-    return values
+    ends = np.cumsum([math.prod(shape) for _, shape in layout.values()])
+    parts = zip(np.split(packed, ends[:-1]), layout.items(), strict=True)
+    return {name: part.astype(dtype).reshape(shape) for part, (name, (dtype, shape)) in parts}

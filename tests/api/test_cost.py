@@ -20,6 +20,7 @@ from dask_dpmeans import DPMeans, InputError, dry_run, fit
 from dask_dpmeans.api import cost
 from dask_dpmeans.api.cost import Sample, estimate_from, shard_seconds
 from dask_dpmeans.engine.plan import Plan
+from dask_dpmeans.methods.dpmeans.sample import SampleClusters
 from dask_dpmeans.sources import (
     Columns,
     Compute,
@@ -37,9 +38,8 @@ ROWS = table("clouds", (N, 4), np.float32, 0)
 WEIGHTS = np.linspace(0, 2, N)
 CHECKED = (ZstdCodec(checksum=True),)
 MODEL = DPMeans(6.0, random_state=0)
-SAMPLE = Sample(
-    n_rows=128, n_clusters=5, clusters_are="made up", read_seconds=0.5, scan_seconds=1.0
-)
+CLUSTERS = SampleClusters(np.zeros((5, 2)), "made up", fit_has_more=True)
+SAMPLE = Sample(n_rows=128, found=CLUSTERS, read_seconds=0.5, scan_seconds=1.0)
 SMALL = {"threads": 1, "block_rows": BLOCK_ROWS}
 """Shards of 128 rows."""
 
@@ -213,7 +213,7 @@ def test_the_price_of_a_sample_keeps_to_the_data_when_rows_are_repeated(run):
 def test_a_search_that_would_take_long_is_stopped_and_the_estimate_says_so(run, monkeypatch):
     rows, model = far_apart(2000, 200), DPMeans(3.0, search=True, random_state=0)
     assert "with which a search of 2,000 rows ends" in dry_run(rows, run, model).basis
-    monkeypatch.setattr("dask_dpmeans.api.cost.SEARCH_PRODUCTS", 40 * 2000 * 128)
+    monkeypatch.setattr("dask_dpmeans.methods.dpmeans.sample.SEARCH_PRODUCTS", 40 * 2000 * 128)
     found = dry_run(rows, run, model)
     assert 40 < found.sample_clusters <= 80
     assert "at which a search of 2,000 rows was stopped; all rows may have many more" in found.basis

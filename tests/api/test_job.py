@@ -24,6 +24,7 @@ class Scripted:
     objectives: tuple[float, ...]
     max_iter: int = 100
     last: int = 100
+    draws = False
 
     def init(self, source):
         return Point(0, np.inf, 7)

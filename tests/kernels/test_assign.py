@@ -22,7 +22,7 @@ def blocks(draw):
 
 
 def brute_force(block, centers, penalty):
-    """NearestLabels, squared distances, and numbers of the rows that the serial rule opens next to the centers."""
+    """Labels, squared distances, and numbers of the rows that the serial rule opens next to the centers."""
     near = [reference.nearest_center(row, centers.tolist()) for row in block.rows.tolist()]
     each = np.ones(len(near)) if block.weights is None else block.weights
     objecting = [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dask_dpmeans.kernels import gibbs
+from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.gibbs import Seats, reseat, squared_to_means
 
 
@@ -17,10 +17,10 @@ def random_rows(n, d, seed=0):
 @pytest.mark.parametrize("opening", [-30.0, -2.0, 3.0])
 def test_the_same_bytes_with_compiled_loops_and_without(n, d, opening):
     rows, found = random_rows(n, d), []
-    labels, loop = np.arange(n) % min(n, 3), gibbs._reseat_rows
-    for each in (loop, getattr(loop, "py_func", loop)):
+    labels = np.arange(n) % min(n, 3)
+    for available in (numba_support.AVAILABLE, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gibbs, "_reseat_rows", each)
+            patch.setattr(numba_support, "AVAILABLE", available)
             answers = reseat(
                 seats_of(rows, opening), labels, rows[: labels.max() + 1], np.random.default_rng(1)
             )

@@ -94,19 +94,19 @@ def test_rows_in_memory_keep_no_answers_of_shards():
     source = as_source(np.ones((8, 1)))
     source.fold(round_at(1.0))
     assert source.resident
-    assert not source.ledger.last.kept
+    assert not source.ledger.kept
 
 
 def test_a_sweep_keeps_the_answers_of_shards_that_last():
     source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
     settle(source, Openings(LinearPrice(1e6)), Centers(np.array([[0.0], [63.0]])))
-    assert len(source.ledger.last.kept) == source.plan.n_shards
+    assert len(source.ledger.kept) == source.plan.n_shards
 
 
 def test_a_pass_that_fails_leaves_what_is_kept_as_it_was(monkeypatch):
     source = with_ledger(as_source(np.arange(64.0)[:, np.newaxis], threads=1, block_rows=4))
     source.fold(round_at(0.0, 63.0, penalty=1e6))
-    assert len(source.ledger.last.kept) == source.plan.n_shards
+    assert len(source.ledger.kept) == source.plan.n_shards
     with monkeypatch.context() as patch:
         patch.setattr(Openings, "scan", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -133,7 +133,7 @@ def test_shards_of_a_dask_array_that_does_not_fit_stand_too():
         found, right = source.fold(sweep), as_source(rows, threads=1, block_rows=4).fold(sweep)
         assert found.moments.sums.tobytes() == right.moments.sums.tobytes()
         assert found.reaches.tobytes() == right.reaches.tobytes()
-        assert source.ledger.last.kept
+        assert source.ledger.kept
 
 
 @pytest.mark.parametrize(("clusters", "kept"), [(2, 8), (1, 7), (0, 0)])
@@ -142,7 +142,7 @@ def test_what_is_kept_of_all_shards_has_a_bound(monkeypatch, clusters, kept):
     assert source.plan.n_shards == 8
     monkeypatch.setattr(source_module, "KEPT_BYTES", 8 * clusters * 8 * 6)
     source.fold(round_at(16.0, 48.0, penalty=1e6))
-    assert len(source.ledger.last.kept) == kept
+    assert len(source.ledger.kept) == kept
 
 
 def test_what_stands_travels_in_its_task():

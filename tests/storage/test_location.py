@@ -279,7 +279,8 @@ def test_a_run_that_was_begun_anew_goes_on_whatever_a_job_left_that_stood_still(
     old, store = replace(old, step=2), RunStore.at(folder / "run.zarr")
     store.begin({"format": 1})
     before = store.steps.run_name()
-    (store / "steps").remove()
+    steps = store / "steps"
+    steps.remove(steps.entries())
     store.begin({"format": 1})
     records = [Record.of(state, 3000, 0.0) for state in (old, new, last)]
     store.steps.commit(old, records[:2], False, "old", before)

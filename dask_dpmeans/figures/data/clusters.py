@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.description import Description, description_of
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.figures.data.columns import Model, attribute, centers_of, checked_names
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
@@ -130,8 +130,7 @@ def sharing(model: HDPMeans, *, max_lines: int = 200, max_centers: int = 60) -> 
     then by its share.  If there are more than `max_lines` data sets, each line is the mean of
     neighbors in this order.  Empty data sets are left out.
     """
-    describe = getattr(model, "description", Description)
-    if "sharing" not in describe().pictures:
+    if "sharing" not in description_of(model).pictures:
         raise InputError(f"data sets share clusters in HDPMeans, got {type(model).__name__}")
     max_lines = checks.integer("max_lines", max_lines)
     max_centers = checks.integer("max_centers", max_centers)

@@ -60,14 +60,11 @@ def graph(
         axes.scatter(alone[:, 0], alone[:, 1], size, marker="x", color=INK, zorder=2, label=label)
     for marker, color, number in _styles(numbers[numbers >= 0]):
         members = positions[found.labels == number]
-        style: dict[str, Any] = {
-            "marker": marker,
-            "color": color,
-            "edgecolor": INK,
-            "linewidth": 0.6,
-        }
+        style: dict[str, Any] = {"marker": marker, "color": color, "edgecolor": INK}
         label = f"cluster {number} ({len(members):,})"
-        axes.scatter(members[:, 0], members[:, 1], size, zorder=2, label=label, **style)
+        axes.scatter(
+            members[:, 0], members[:, 1], size, zorder=2, label=label, linewidth=0.6, **style
+        )
     axes.set_axis_off()
     n_links = format_count(int(np.count_nonzero(once)), "link")
     axes.set_title(f"{format_count(len(positions), 'node')}, {n_links}", fontsize="medium")
@@ -93,12 +90,8 @@ def _add_legend(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     title = f"the first {NAMED} of {len(names):,}" if len(names) > NAMED else None
     style: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "title": title}
-    style |= {
-        "loc": "upper left",
-        "bbox_to_anchor": (1.0, 1.0),
-        "ncols": _legend_columns(len(names)),
-    }
-    axes.legend(handles[:NAMED], names[:NAMED], **style)
+    style |= {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    axes.legend(handles[:NAMED], names[:NAMED], ncols=_legend_columns(len(names)), **style)
 
 
 def _styles(clusters: Int64Array) -> Iterable[tuple[str, tuple[float, ...], int]]:

@@ -128,14 +128,9 @@ def _draw_centers(axes: Axes, found: data.Density, order: IndexArray) -> None:
     points = (centers - found.low) / span * (360, 300)
     inside = ((points >= 0) & (points <= (360, 300))).all(axis=1)
     room = choose_spaced(points[inside], (18, 12), 10)
-    style: dict[str, Any] = {
-        "textcoords": "offset points",
-        "ha": "center",
-        "fontsize": SMALL,
-        "zorder": 4,
-    }
+    style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": SMALL}
     for number, center in zip(order[inside][room], centers[inside][room], strict=True):
-        text = axes.annotate(str(number), center, (0, 5), **style)
+        text = axes.annotate(str(number), center, (0, 5), zorder=4, **style)
         text.set_path_effects([withStroke(linewidth=2, foreground="white")])
 
 

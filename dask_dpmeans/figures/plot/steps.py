@@ -46,13 +46,8 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
     numbers, *below = stacked_axes(figure, panels)
     marker = "." if len(path.penalties) > FEW else "o"
     _draw_intervals([numbers, *below], path)
-    style: dict[str, Any] = {
-        "color": GREY,
-        "markersize": 4,
-        "zorder": 1,
-        "label": "penalties tried",
-    }
-    numbers.plot(path.penalties, path.n_clusters, marker, **style)
+    style: dict[str, Any] = {"color": GREY, "markersize": 4, "zorder": 1}
+    numbers.plot(path.penalties, path.n_clusters, marker, label="penalties tried", **style)
     scale_values(numbers, path.n_clusters, whole=True)
     line: dict[str, Any] = {"marker": marker, "color": INK, "markersize": 3, "linewidth": 1}
     below[0].plot(path.penalties, path.objectives, **line)

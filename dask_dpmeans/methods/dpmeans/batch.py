@@ -19,35 +19,17 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.price import LinearPrice, Price
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
+from dask_dpmeans.methods.common import BaseMethod, OpeningState, finite_objective
 
 
-@dataclass(frozen=True)
-class State:
+@dataclass(frozen=True, kw_only=True)
+class State(OpeningState):
     """A fit after a number of sweeps: all that the next sweep needs."""
 
-    step: int
-    """Sweeps done."""
     centers: Float64Array
     """(k, d), the centers of the last pass, in the order in which the clusters opened."""
     means: Float64Array
     """(k, d), the means of the clusters of these centers: the centers of the next sweep."""
-    weights: Float64Array
-    """(k,), weights of the clusters."""
-    inertias: Float64Array
-    """(k,), squared error of the clusters, in squared units of the rows times weight."""
-    objective: float
-    """Inertia plus price of these centers on the data."""
-    opened: Int64Array
-    """(births,), the rows that opened clusters in this sweep, in order."""
-    deaths: int
-    """Clusters that lost all weight in this sweep."""
-    rows_read: int
-    """Rows of all passes since the start; a shard whose answer is reused counts too."""
-
-    @property
-    def births(self) -> int:
-        """Clusters opened in this sweep."""
-        return len(self.opened)
 
 
 @dataclass(frozen=True)
@@ -68,10 +50,7 @@ class Openings:
         return merge_scans(left, right, self.price.threshold(len(state)), state.divergence)
 
     def validate(self, state: Centers, answer: Scan) -> tuple[Centers, Int64Array]:
-        """Open a cluster at each proposed row; return the numbers of these rows, (m,).
-
-        The proposed rows are far from one another already.
-        """
+        """Open a cluster at each proposed row; return their numbers, (m,); all are far apart."""
         proposals = answer.proposals
         if not len(proposals):
             return state, proposals.numbers
@@ -139,8 +118,10 @@ def set_limits(method: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(BaseMethod):
     """Parameters of every method that minimizes the DP-means objective."""
+
+    draws: ClassVar[bool] = False
 
     penalty: float
     """The price of a cluster (lambda of Kulis & Jordan 2012), in squared units times weight.
@@ -186,20 +167,12 @@ class Parameters:
         return Centers(values, self.divergence.general)
 
     @property
-    def sparse(self) -> bool:
-        """Return False: kernels see dense rows."""
-        return False
-
-    @property
     def features(self) -> Features | None:
-        """Return the map of each row that kernels see instead of the row."""
+        """The map of each row that kernels see instead of the row; None for none."""
         return self.divergence.features
 
     def first_centers(self, source: Source) -> Float64Array:
-        """Return the first centers, (k, d), in the units that kernels see.
-
-        If all rows cancel, the direction of their mean is the first axis.
-        """
+        """Return the first centers, (k, d), as kernels see them; an axis if all rows cancel."""
         average = source.summary.mean[np.newaxis]
         centers = self.divergence.means(average, np.eye(*average.shape))
         if self.centers is not None:
@@ -232,12 +205,7 @@ class Parameters:
 
     def objective(self, inertia: float, k: int) -> float:
         """Return inertia plus price, which must be finite."""
-        objective = inertia + self.price.of(k)
-        if not math.isfinite(objective):
-            raise InputError(
-                f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first"
-            )
-        return objective
+        return finite_objective(inertia + self.price.of(k), f"penalty={self.penalty:g}")
 
 
 @dataclass(frozen=True)
@@ -257,10 +225,6 @@ class Method(Parameters):
                 "cluster; lower it, or search=True takes it as a price"
             )
 
-    def seeded(self, seed: int) -> "Method":
-        """Return this method, which draws nothing."""
-        return self
-
     def reduction(self, centers: Float64Array) -> Round[Centers, Scan]:
         """Return the work of a pass at these centers, (k, d)."""
         return Round(Openings(self.price), self.kernel_centers(centers))
@@ -268,18 +232,8 @@ class Method(Parameters):
     def init(self, source: Source) -> State:
         """Return the state before the first sweep."""
         centers = self.first_centers(source)
-        k = len(centers)
-        return State(
-            step=0,
-            centers=centers,
-            means=centers,
-            weights=np.zeros(k),
-            inertias=np.zeros(k),
-            objective=math.inf,
-            opened=np.empty(0, np.int64),
-            deaths=0,
-            rows_read=source.plan.n_rows,
-        )
+        nothing, n = np.zeros(len(centers)), source.plan.n_rows
+        return State(centers=centers, means=centers, weights=nothing, inertias=nothing, rows_read=n)
 
     def step(self, source: Source, state: State) -> State:
         """Return the state after a sweep: births until no row objects, new means, deaths."""
@@ -287,16 +241,15 @@ class Method(Parameters):
         settled = settle(source, rule, self.kernel_centers(state.means), gradually=state.step == 0)
         alive = settled.answer.moments.weights > 0
         moments = settled.answer.moments.keep(alive)
-        check_number(len(moments.weights), self.max_clusters, self.penalty)
-        objective = self.objective(moments.inertia, len(moments.weights))
         centers = settled.state.values[alive]
+        check_number(len(centers), self.max_clusters, self.penalty)
         return State(
             step=state.step + 1,
             centers=centers,
             means=self.divergence.means(moments.means, centers),
             weights=moments.weights,
             inertias=moments.inertias,
-            objective=objective,
+            objective=self.objective(moments.inertia, len(centers)),
             opened=settled.opened,
             deaths=int(np.count_nonzero(~alive)),
             rows_read=state.rows_read + settled.rows_read,
@@ -309,8 +262,8 @@ class Method(Parameters):
         return small or np.array_equal(after.means, after.centers)
 
 
-def clusters_of(state: Any) -> NamedArrays:
-    """Return the arrays that every result with centers has."""
+def clusters_of(state: Any) -> dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
+    """Return the arrays that every result with centers has, (k, d) or (k,)."""
     return {
         "cluster_centers": (state.centers, ("cluster", "feature")),
         "cluster_weights": (state.weights, ("cluster",)),

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from dask_dpmeans.engine.plan import Source, run_fits
+from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
 from dask_dpmeans.methods.dpmeans.path import (
+    FitJob,
     Fitting,
     Prices,
     Radii,
@@ -42,7 +43,7 @@ class Aimed:
 
 
 @dataclass(frozen=True)
-class PriceFor:
+class PriceFor(FitJob[Source, Aimed]):
     """Bisection between numbers of clusters, as a job.
 
     Between two neighbors on the hull of what is known a search goes on at the one penalty at which
@@ -53,16 +54,8 @@ class PriceFor:
     fits: Prices
     wanted: int
 
-    @property
-    def n_fits(self) -> None:
-        """None: the number is not known before the end."""
-
-    def __call__(self, rows: Source) -> Aimed:
-        """Return the middle of the interval of the number nearest to the wanted one."""
-        return run_fits(self.each(rows))
-
     def each(self, rows: Source) -> Fitting[Aimed]:
-        """Yield the figures of each fit; return the penalty."""
+        """Return the middle of the interval of the number nearest to the wanted one."""
         found, tried = yield from self._bracket(rows)
         certain: set[tuple[int, int]] = set()
         while edges := self._edges(found, certain):
@@ -90,15 +83,15 @@ class PriceFor:
         total = float(rows.summary.squares.sum())
         found, tried = [self.fits.at(rows, total, None)], [total]
         yield fit_figures(total, found[-1])
-        while min(each.k for each in found) > self.wanted:
-            tried.append(STRIDE * max(tried))
+        while True:
+            if min(each.k for each in found) > self.wanted:
+                tried.append(STRIDE * max(tried))
+            elif max(each.k for each in found) <= self.wanted and min(tried) > LEAST_SHARE * total:
+                tried.append(min(tried) / STRIDE)
+            else:
+                return found, tried
             found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
             yield fit_figures(tried[-1], found[-1])
-        while max(each.k for each in found) <= self.wanted and min(tried) > LEAST_SHARE * total:
-            tried.append(min(tried) / STRIDE)
-            found.append(self.fits.at(rows, tried[-1], best(found, tried[-1])))
-            yield fit_figures(tried[-1], found[-1])
-        return found, tried
 
     def _edges(
         self, found: list[Solution], certain: set[tuple[int, int]]
@@ -110,7 +103,7 @@ class PriceFor:
 
 
 @dataclass(frozen=True)
-class RadiusFor:
+class RadiusFor(FitJob[Source, Aimed]):
     """Bisection of the logarithm of the penalty, as a job, from a farthest-first traversal."""
 
     fits: Radii
@@ -118,16 +111,8 @@ class RadiusFor:
     first: tuple[float, ...]
     """The mean of all rows, (d,)."""
 
-    @property
-    def n_fits(self) -> None:
-        """None: the number is not known before the end."""
-
-    def __call__(self, rows: Source) -> Aimed:
-        """Return the highest penalty with the number of clusters nearest to the wanted one."""
-        return run_fits(self.each(rows))
-
     def each(self, rows: Source) -> Fitting[Aimed]:
-        """Yield the figures of each fit; return the penalty."""
+        """Return the highest penalty with the number of clusters nearest to the wanted one."""
         highest = self.fits.method.divergence.farthest
         traversal = traverse(rows, np.array([self.first]), self.wanted)
         penalty = min(highest, float(traversal.squared[-1]))

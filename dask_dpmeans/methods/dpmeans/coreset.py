@@ -13,6 +13,7 @@ import numpy as np
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records
 from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.distance import Centers
@@ -27,7 +28,7 @@ SEEDS = 2**7
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawn(Records):
     """Drawn rows, in row order."""
 
     rows: Rows
@@ -37,7 +38,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(ConcatenatedAnswers):
     """A reduction that draws every row of positive weight with the same probability."""
 
     probability: float
@@ -48,13 +49,9 @@ class Uniform:
         random = stream(self.seed, Stream.CORESET_SAMPLE, block.start)
         return _draw(block, np.full(len(block.rows), self.probability), random)
 
-    def combine(self, left: Drawn, right: Drawn) -> Drawn:
-        """Return the drawn rows of two neighboring runs of blocks."""
-        return _concatenate(left, right)
-
 
 @dataclass(frozen=True)
-class BySensitivity:
+class BySensitivity(ConcatenatedAnswers):
     """A reduction that draws every row with its own probability."""
 
     seeds: Centers
@@ -67,15 +64,9 @@ class BySensitivity:
     def chunk(self, block: Block) -> Drawn:
         """Return the drawn rows of one block."""
         labels, squared = assign(block, self.seeds)
-        expected = self.of_distances * squared + self.of_cells[labels]
-        if block.weights is not None:
-            expected = expected * block.weights
+        expected = (self.of_distances * squared + self.of_cells[labels]) * block.row_weights()
         random = stream(self.seed, Stream.CORESET_DRAW, block.start)
         return _draw(block, np.minimum(1.0, expected), random)
-
-    def combine(self, left: Drawn, right: Drawn) -> Drawn:
-        """Return the drawn rows of two neighboring runs of blocks."""
-        return _concatenate(left, right)
 
 
 @dataclass(frozen=True)
@@ -138,12 +129,7 @@ def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Ar
 
 
 def _draw(block: Block, probabilities: Float64Array, random: np.random.Generator) -> Drawn:
-    weights = np.ones(len(block.rows)) if block.weights is None else block.weights
+    weights = block.row_weights()
     numbers = random.random(len(weights))
     drawn = np.flatnonzero((numbers < probabilities) & (weights > 0))
     return Drawn(block.rows[drawn], weights[drawn] / probabilities[drawn])
-
-
-def _concatenate(left: Drawn, right: Drawn) -> Drawn:
-    rows = np.concatenate([left.rows, right.rows])
-    return Drawn(rows, np.concatenate([left.weights, right.weights]))

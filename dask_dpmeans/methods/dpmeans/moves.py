@@ -10,6 +10,7 @@ share receivers.  A receiver is not deleted, merged or split.
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -151,6 +152,15 @@ class Findings:
         return givers, takers
 
 
+class Placement(NamedTuple):
+    """Where the centers of a pass are, and their children."""
+
+    centers: Float64Array
+    """(k, d)."""
+    children: Float64Array
+    """(k, 2, d)."""
+
+
 @dataclass(frozen=True)
 class Moves:
     """Moves of one step, of disjoint clusters."""
@@ -240,10 +250,7 @@ def merge_rises(found: Findings, pairs: IndexArray) -> Float64Array:
 
 
 def splits(found: Findings, busy: BoolArray, alive: int) -> BoolArray:
-    """Return the clusters, (k,), whose splits gain.
-
-    Busy clusters, (k,), are left out.  `alive` is the number of clusters before the splits.
-    """
+    """Return the clusters, (k,), not busy, (k,), whose splits gain beside `alive` clusters."""
     split = np.zeros(found.k, np.bool_)
     for cluster in np.argsort(-found.savings, kind="stable"):
         if not found.savings[cluster] > found.price.threshold(alive) + found.least:
@@ -267,10 +274,8 @@ def gains_of(found: Findings, moves: Moves) -> Float64Array:
     return np.array([fsum(merged), fsum(split), fsum(deleted)])
 
 
-def apply_moves(
-    found: Findings, moves: Moves, random: np.random.Generator
-) -> tuple[Float64Array, Float64Array]:
-    """Return the centers, (k, d), and children, (k, 2, d), of the next pass.
+def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> Placement:
+    """Return the k centers and their children of the next pass.
 
     Clusters go to their means.  Receivers of the rows of a deleted cluster keep their centers, since
     the bound of its loss holds for these.  Clusters keep their order.  A merged pair keeps the
@@ -294,7 +299,7 @@ def apply_moves(
     stay = ~moves.deleted
     stay[second] = False
     centers = np.concatenate([centers[stay], halves[:, 1]])
-    return centers, np.concatenate([children[stay], born[:, 1]])
+    return Placement(centers, np.concatenate([children[stay], born[:, 1]]))
 
 
 def next_children(found: Findings, random: np.random.Generator) -> Float64Array:

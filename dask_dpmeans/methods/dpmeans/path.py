@@ -10,14 +10,14 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import last_state
 from dask_dpmeans.engine.plan import Source, run_fits
-from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.labelings import count_label_pairs
@@ -29,6 +29,7 @@ from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
 
 Answer = TypeVar("Answer")
+FittedRows = TypeVar("FittedRows", contravariant=True)
 
 TRIES = 1
 """Rounds of trials of each search on the way down.
@@ -86,30 +87,37 @@ class Interval(NamedTuple):
         return math.sqrt(self.low) * math.sqrt(self.high)
 
 
-class Fits(Protocol):
-    """Fits at some penalties, as a job."""
+class FitJob(Generic[FittedRows, Answer]):
+    """A job made of fits, one after the other."""
 
     @property
-    def penalties(self) -> tuple[float, ...]:
-        """Rising."""
-        ...
+    def n_fits(self) -> int | None:
+        """Number of fits; None if it is not known before the end."""
+        return None
+
+    def each(self, rows: FittedRows) -> Fitting[Answer]:
+        """Yield the figures of each fit; return the answer."""
+        raise NotImplementedError
+
+    def __call__(self, rows: FittedRows) -> Answer:
+        """Return the answer of all fits."""
+        return run_fits(self.each(rows))
+
+
+class Fits(FitJob[Source, list[Solution]]):
+    """Fits at some penalties, whose answer has the best clusters at each."""
+
+    penalties: tuple[float, ...]
+    """Rising."""
 
     @property
     def n_fits(self) -> int:
-        """How many."""
-        ...
-
-    def __call__(self, rows: Source) -> list[Solution]:
-        """Return clusters, among them the best at each penalty."""
-        ...
-
-    def each(self, rows: Source) -> Fitting[list[Solution]]:
-        """Yield the figures of each fit; return all clusters."""
-        ...
+        """Number of fits: one at each penalty."""
+        return len(self.penalties)
 
 
 @dataclass(frozen=True)
-class Prices:
+class Prices(Fits):
     """Searches down from the highest penalty, then up from the lowest.
 
     Each search starts from the best known clusters at the penalty before, and ends no higher.
@@ -124,10 +132,6 @@ class Prices:
     def n_fits(self) -> int:
         """Number of fits: two at each penalty, one at the highest."""
         return 2 * len(self.penalties) - 1
-
-    def __call__(self, rows: Source) -> list[Solution]:
-        """Return all clusters of all searches."""
-        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
         """Yield the figures of each fit; return all clusters."""
@@ -157,20 +161,11 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Radii:
+class Radii(Fits):
     """Algorithm 1 at each penalty, from the mean of all rows."""
 
     method: batch.Method
     penalties: tuple[float, ...]
-
-    @property
-    def n_fits(self) -> int:
-        """Number of fits: one at each penalty."""
-        return len(self.penalties)
-
-    def __call__(self, rows: Source) -> list[Solution]:
-        """Return one solution for each penalty."""
-        return run_fits(self.each(rows))
 
     def each(self, rows: Source) -> Fitting[list[Solution]]:
         """Yield the figures of each fit; return all clusters."""
@@ -187,7 +182,7 @@ class Radii:
 
 
 @dataclass(frozen=True)
-class Halving:
+class Halving(FitJob[InMemoryRows, Float64Array]):
     """Agreement of fits of two halves of the rows on all rows, as a job."""
 
     fits: Fits
@@ -202,31 +197,21 @@ class Halving:
         """Number of fits of both halves."""
         return 2 * self.fits.n_fits
 
-    def __call__(self, rows: InMemoryRows) -> Float64Array:
-        """Return the adjusted Rand index at each penalty, (p,)."""
-        return run_fits(self.each(rows))
-
     def each(self, rows: InMemoryRows) -> Fitting[Float64Array]:
         """Yield the figures of each fit; return the adjusted Rand index at each penalty, (p,)."""
         n = len(rows.rows)
         order = stream(self.seed, Stream.STABILITY, self.number).permutation(n)
         weights = np.full(n, self.heavier)
         if rows.weights is not None:
-            weights = self.heavier * rows.weights
+            weights *= rows.weights
         ends = []
         for half in (np.sort(order[: n // 2]), np.sort(order[n // 2 :])):
             part = replace(rows, rows=np.ascontiguousarray(rows.rows[half]), weights=weights[half])
             found = yield from self.fits.each(part)
-            ends.append(_labels(rows, self.fits, found))
-        return np.array(
-            [count_label_pairs(*labels).adjusted_rand for labels in zip(*ends, strict=True)]
-        )
-
-
-def _labels(rows: InMemoryRows, fits: Fits, found: list[Solution]) -> list[Int64Array]:
-    """Return the label of each row, (n,), at each penalty."""
-    solutions = best_at_each(fits, found)
-    return [nearest(rows.rows, Centers(each.centers)).astype(np.int64) for each in solutions]
+            centers = [Centers(end.centers) for end in best_at_each(self.fits, found)]
+            ends.append([nearest(rows.rows, each).astype(np.int64) for each in centers])
+        pairs = zip(*ends, strict=True)
+        return np.array([count_label_pairs(*labels).adjusted_rand for labels in pairs])
 
 
 def best_at_each(fits: Fits, found: list[Solution]) -> list[Solution]:
@@ -283,10 +268,8 @@ def envelope(found: Sequence[Solution], low: float = 0.0, high: float = math.inf
     """Return the intervals of rising penalties at which each number of clusters is best."""
     corners = hull(found)
     cuts = [math.inf, *(exchange(*pair) for pair in pairwise(corners)), 0.0]
-    each = [
-        Interval(corner.k, max(low, lower), min(high, upper))
-        for corner, (upper, lower) in zip(corners, pairwise(cuts), strict=True)
-    ]
+    bounds = zip(corners, pairwise(cuts), strict=True)
+    each = [Interval(end.k, max(low, lower), min(high, upper)) for end, (upper, lower) in bounds]
     return [interval for interval in reversed(each) if interval.low < interval.high]
 
 

@@ -35,49 +35,30 @@ def exchange_and_kick(
     random: np.random.Generator,
     kicks: int = KICKS,
 ) -> Float64Array:
-    """Return means, (l, d), of lower or equal objective than the partition of centers, (k, d).
-
-    `kicks` in a row must fail; 0 for no kick.
-    """
+    """Return means, (l, d), no higher than the partition of centers, (k, d), after kicks."""
     heaviest = float(gathered.weights.max())
-    some = gathered.weights / heaviest > 0
+    some, price = gathered.weights / heaviest > 0, price.divide(heaviest)
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
-    labels = nearest(rows, Centers(centers, divergence.general)).astype(np.int64)
     shifted = rows
-    if divergence.general is None and not divergence.vanishing:
+    if divergence.general is None and not divergence.spherical:
         shifted = rows - rows.mean(axis=0)
-    geometry = price.divide(heaviest), divergence
-    best = _kick_until_stuck(shifted, weights / heaviest, labels, *geometry, random, kicks)
-    block, k = Block(0, rows, weights, Scratch()), int(best.max()) + 1
-    moments = cluster_moments(block, best, np.zeros(len(rows)), k)
-    axes = np.broadcast_to(np.eye(1, rows.shape[1]), moments.sums.shape)
-    return divergence.means(moments.means, axes)
-
-
-def _kick_until_stuck(
-    rows: Float64Array,
-    weights: Float64Array,
-    labels: Int64Array,
-    price: Price,
-    divergence: Divergence,
-    random: np.random.Generator,
-    kicks: int,
-) -> Int64Array:
-    """Return the labels, (n,), of the lowest objective after kicks; every number has rows."""
 
     def settled(start: Int64Array) -> Exchanged:
-        return exchange(rows, weights, start, price, MOST_PASSES, divergence)
+        return exchange(shifted, weights / heaviest, start, price, MOST_PASSES, divergence)
 
-    best, failures, work = settled(labels), 0, 0
+    best = settled(nearest(rows, Centers(centers, divergence.general)).astype(np.int64))
     labels, least = _numbered(best.labels), LEAST_GAIN * price.threshold(1)
-    n, d = rows.shape
+    (n, d), failures, work = rows.shape, 0, 0
     while failures < kicks and work < MOST_WORK:
-        found = settled(kick(rows, labels, random))
+        found = settled(kick(shifted, labels, random))
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1
         if found.objective < best.objective - least:
             best, labels, failures = found, _numbered(found.labels), 0
-    return labels
+    block, k = Block(0, rows, weights, Scratch()), int(labels.max()) + 1
+    moments = cluster_moments(block, labels, np.zeros(n), k)
+    axes = np.broadcast_to(np.eye(1, d), moments.sums.shape)
+    return divergence.means(moments.means, axes)
 
 
 def kick(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dask_dpmeans.engine.history import MoveCounts
+from dask_dpmeans.engine.history import GAINS, MoveCounts
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
@@ -33,6 +33,7 @@ from dask_dpmeans.methods.dpmeans.batch import Parameters
 from dask_dpmeans.methods.dpmeans.crossover import FINER, draw_centers
 from dask_dpmeans.methods.dpmeans.moves import (
     Findings,
+    Placement,
     apply_moves,
     around,
     gains_of,
@@ -40,7 +41,7 @@ from dask_dpmeans.methods.dpmeans.moves import (
     profitable_moves,
 )
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
-from dask_dpmeans.methods.dpmeans.search_state import TRIES, State
+from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import start_on_coreset
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
@@ -60,6 +61,7 @@ EXCHANGED_NUMBERS = 2**20
 """... numbers in these rows."""
 BIRTHS_TO_THE_END = 2**13
 """Rows up to which births alone go on until centers repeat."""
+NO_MOVES, NO_GAINS = MoveCounts(), np.zeros(len(GAINS))
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,6 @@ class Method(Parameters):
                 f"got {self.coreset_rows}: a coreset is drawn by squared distances"
             )
 
-    def seeded(self, seed: int) -> "Method":
-        """Return the same search with another seed."""
-        return replace(self, seed=seed)
-
     def reduction(self, centers: Float64Array) -> MoveScan:
         """Return the work of a pass at these centers, (k, d)."""
         children = self._children(centers, self._random(0))
@@ -105,27 +103,14 @@ class Method(Parameters):
         spread = math.sqrt(float(source.summary.squares.sum()) / source.summary.weight)
         children = around(centers, np.full(k, spread), self._random(0), self.divergence)
         return State(
-            step=0,
             centers=centers,
             children=children,
             next_centers=centers,
             next_children=children,
             weights=np.zeros(k),
             inertias=np.zeros(k),
-            objective=math.inf,
-            opened=np.zeros(0, np.int64),
-            deaths=0,
-            moves=MoveCounts(),
-            gains=np.zeros(3),
-            planned=np.zeros(3, np.int64),
-            promised=np.zeros(3),
-            settled=False,
-            tries=TRIES,
             share=0 if n <= trials.TRIALS_BELOW else len(SHARES),
             finest=n <= trials.TRIALS_AFTER_BELOW,
-            failures=0,
-            compared=False,
-            passes=1,
             rows_read=n,
         )
 
@@ -167,37 +152,31 @@ class Method(Parameters):
         radii = np.full(len(centers), math.sqrt(self.price.threshold(len(centers))))
         return around(centers, radii, random, self.divergence)
 
-    def _probe(
-        self,
-        source: Source,
-        centers: Float64Array,
-        children: Float64Array,
-        threshold: float = math.inf,
-    ) -> Findings:
+    def _probe(self, source: Source, places: Placement, threshold: float = math.inf) -> Findings:
         """Run a pass; rows that cost more than `threshold` object."""
-        probing = MoveScan(self.kernel_centers(centers), children, threshold)
+        probing = MoveScan(self.kernel_centers(places.centers), places.children, threshold)
         probe = source.fold(probing, name="probe")
-        return Findings(centers, children, probe, self.price, self.divergence)
+        return Findings(*places, probe, self.price, self.divergence)
 
     def _pass(self, source: Source, state: State) -> tuple[State, float]:
         """Return the state of a pass against the next centers, and the savings of splits."""
-        found = self._probe(source, state.next_centers, state.next_children)
-        after = self._commit(state, found)
+        found = self._probe(source, Placement(state.next_centers, state.next_children))
+        moves = MoveCounts(*state.planned.tolist())
+        after = self._commit(state, found, moves, state.promised).after_passes(source, 1)
         finer = FINER
         if state.finest and state.share == len(SHARES):
             finer = FINEST
         small = state.objective - after.objective < self.tol / finer * after.objective
-        merges, splits, deletes = state.planned.tolist()
-        done = replace(
-            after.after_passes(source, 1),
-            moves=MoveCounts(merges, splits, deletes),
-            gains=state.promised,
-            settled=after.settled and small,
-        )
-        return done, float(found.savings.sum())
+        return replace(after, settled=after.settled and small), float(found.savings.sum())
 
-    def _commit(self, state: State, found: Findings) -> State:
-        """Return the state of a pass, with the moves and the centers of the next pass."""
+    def _commit(
+        self,
+        state: State,
+        found: Findings,
+        moved: MoveCounts = NO_MOVES,
+        gains: Float64Array = NO_GAINS,
+    ) -> State:
+        """Return the state of a pass, after `moved` with `gains`, (3,), and the next pass."""
         weighty = found.weights > 0
         k = found.alive
         batch.check_number(k, self.max_clusters, self.price.threshold(k))
@@ -217,8 +196,8 @@ class Method(Parameters):
             objective=self.objective(found.inertia, k),
             opened=np.zeros(0, np.int64),
             deaths=found.k - k,
-            moves=MoveCounts(),
-            gains=np.zeros(3),
+            moves=moved,
+            gains=gains,
             planned=np.array(planned, np.int64),
             promised=gains_of(found, moves),
             settled=not any(planned),
@@ -230,7 +209,7 @@ class Method(Parameters):
         """Return the first lower state of trials, births, finer passes and the last part."""
         tried = state.share < len(SHARES)
         threshold = self.price.threshold(len(state.centers))
-        found = self._probe(source, state.centers, state.children, threshold)
+        found = self._probe(source, Placement(state.centers, state.children), threshold)
         state = state.after_passes(source, 1)
         while state.share < len(SHARES):
             trial = self._trial(source, found, state)
@@ -238,7 +217,7 @@ class Method(Parameters):
             success = gained > self.tol / FINER * state.objective
             state = trials.judge(state, success).after_passes(source, trial.passes)
             if gained > 0:
-                return replace(self._commit(state, trial.found), moves=trial.moves)
+                return self._commit(state, trial.found, trial.moves)
         after = self._births(source, state, found)
         if after.objective < state.objective:
             return after
@@ -251,19 +230,18 @@ class Method(Parameters):
         """Open, delete or swap clusters, and settle."""
         random = self._random(state.passes)
         kind, count = trials.kind_of(state), trials.clusters_to_change(state)
-        passes = 0
-        centers, children = found.centers, found.children
+        passes, places = 0, Placement(found.centers, found.children)
         if kind != "delete":
             moves = trials.splits_to_try(found, count, random, noisy=state.failures > 0)
-            centers, children = self._relax(source, *apply_moves(found, moves, random), random)
+            places = self._relax(source, apply_moves(found, moves, random), random)
             passes += FREE_PASSES
         if kind != "open":
             if kind == "swap":
-                found, passes = self._probe(source, centers, children), passes + 1
+                found, passes = self._probe(source, places), passes + 1
             moves = trials.deletes_to_try(found, count, random)
-            centers, children = self._relax(source, *apply_moves(found, moves, random), random)
+            places = self._relax(source, apply_moves(found, moves, random), random)
             passes += FREE_PASSES
-        found, settling = self._settle(source, centers, children, state.objective, random)
+        found, settling = self._settle(source, places, state.objective, random)
         return Trial(found, passes + settling, trials.KINDS[kind])
 
     def cross(
@@ -273,36 +251,24 @@ class Method(Parameters):
         drawn, others = draw_centers(first.centers, second.centers, random)
         centers = np.concatenate([first.centers[drawn], second.centers[others]])
         children = np.concatenate([first.children[drawn], second.children[others]])
-        centers, children = self._relax(source, centers, children, random)
-        found, _ = self._settle(source, centers, children, goal, random)
-        return self._commit(first, found)
+        places = self._relax(source, Placement(centers, children), random)
+        return self._commit(first, self._settle(source, places, goal, random)[0])
 
-    def _relax(
-        self,
-        source: Source,
-        centers: Float64Array,
-        children: Float64Array,
-        random: np.random.Generator,
-    ) -> tuple[Float64Array, Float64Array]:
-        """Return centers, (k, d), and children, (k, 2, d), after some passes of means alone."""
+    def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
+        """Return centers and children after some passes of means alone."""
         for _ in range(FREE_PASSES):
-            found = self._probe(source, centers, children)
-            centers, children = apply_moves(found, no_moves(found), random)
-        return centers, children
+            found = self._probe(source, places)
+            places = apply_moves(found, no_moves(found), random)
+        return places
 
     def _settle(
-        self,
-        source: Source,
-        centers: Float64Array,
-        children: Float64Array,
-        goal: float,
-        random: np.random.Generator,
+        self, source: Source, places: Placement, goal: float, random: np.random.Generator
     ) -> tuple[Findings, int]:
         """Go on with moves and means while they gain; return the lowest findings and the passes."""
-        best = self._probe(source, centers, children)
+        best = self._probe(source, places)
         for passes in range(2, MOST_PASSES + 1):
             moves = profitable_moves(best)
-            found = self._probe(source, *apply_moves(best, moves, random))
+            found = self._probe(source, apply_moves(best, moves, random))
             gained = best.objective - found.objective
             if gained > 0:
                 best = found
@@ -318,15 +284,12 @@ class Method(Parameters):
         if not len(proposals):
             return state
         random = self._random(state.passes)
-        centers, children = apply_moves(found, no_moves(found), random)
+        places = apply_moves(found, no_moves(found), random)
         radii = np.full(len(proposals), math.sqrt(self.price.threshold(found.alive)))
         opened = self.divergence.given(proposals.rows)
-        found = self._probe(
-            source,
-            np.concatenate([centers, opened]),
-            np.concatenate([children, around(opened, radii, random, self.divergence)]),
-        )
-        after = self._commit(state.after_passes(source, 1), found)
+        born = opened, around(opened, radii, random, self.divergence)
+        both = Placement(*map(np.concatenate, zip(places, born, strict=True)))
+        after = self._commit(state.after_passes(source, 1), self._probe(source, both))
         return replace(after, opened=proposals.numbers, settled=False)
 
     # The last part
@@ -338,19 +301,16 @@ class Method(Parameters):
             if centers is None:
                 continue
             children = self._children(centers, self._random(state.passes))
-            found = self._probe(source, centers, children)
+            found = self._probe(source, Placement(centers, children))
             state = replace(state, rows_read=state.rows_read + rows_read).after_passes(source, 1)
             if found.objective < state.objective:
                 compared = state.compared or candidate == self._births_alone
-                after = replace(self._commit(state, found), settled=False, compared=compared)
-                return replace(after, moves=MoveCounts(swaps=1))
+                after = self._commit(state, found, MoveCounts(swaps=1))
+                return replace(after, settled=False, compared=compared)
         return state
 
     def _exchange(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
-        """Return means, (k, d), after moves of single rows, and the rows read.
-
-        None if there are too many rows.
-        """
+        """Return means, (k, d), after moves of few rows, else None, and the rows read."""
         n, d = source.plan.n_rows, state.centers.shape[1]
         if n > EXCHANGES_BELOW or n * d > EXCHANGED_NUMBERS:
             return None, 0
@@ -360,10 +320,7 @@ class Method(Parameters):
         return exchange_and_kick(gathered, state.centers, *geometry, random, kicks), n
 
     def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
-        """Return the last centers, (k, d), of births alone, and the rows read.
-
-        None if they have no answer.
-        """
+        """Return the centers, (k, d), of births alone, if any, and the rows read."""
         if state.compared or not state.on_all_rows or self.penalty > self.divergence.farthest:
             return None, 0
         tol = 0.0 if source.plan.n_rows <= BIRTHS_TO_THE_END else self.tol

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.methods.common import OpeningState, PlannedState
 
 TRIES = 3
 """Rounds of trials that must fail before the next share, if the search starts on all rows, ..."""
@@ -14,12 +14,10 @@ TRIES_AFTER = 1
 """... and if it goes on with all rows after that."""
 
 
-@dataclass(frozen=True)
-class State:
+@dataclass(frozen=True, kw_only=True)
+class State(PlannedState, OpeningState):
     """A search after a number of steps: all that the next step needs."""
 
-    step: int
-    """Steps done."""
     centers: Float64Array
     """(k, d), the centers of the last committed pass.
 
@@ -32,48 +30,20 @@ class State:
     """(k', d), of the next pass, if the search has not settled."""
     next_children: Float64Array
     """(k', 2, d)."""
-    weights: Float64Array
-    """(k,), weights of the clusters."""
-    inertias: Float64Array
-    """(k,), squared error of the clusters, in squared units of the rows times weight."""
-    objective: float
-    """Inertia plus price of these centers on the data."""
-    opened: Int64Array
-    """(births,), the rows that opened clusters in this step, in order."""
-    deaths: int
-    """Clusters that lost all weight in this step."""
-    moves: MoveCounts
-    """Moves and trials that led here from the step before."""
-    gains: Float64Array
-    """(3,), least gains of the merges, splits and deletes."""
-    planned: Int64Array
-    """(3,), merges, splits and deletes of the next pass."""
-    promised: Float64Array
-    """(3,), least gains of the planned moves."""
-    settled: bool
+    settled: bool = False
     """Whether no move is planned and means gain little."""
-    tries: int
+    tries: int = TRIES
     """Rounds of trials that must fail before a share is given up."""
     share: int
     """Index of the present share in `trials.SHARES`."""
     finest: bool
     """Whether passes go on with a finer tolerance after the last trial."""
-    failures: int
+    failures: int = 0
     """Trials in a row that gained little."""
-    compared: bool
+    compared: bool = False
     """Whether the end of births alone has been tried."""
-    passes: int
+    passes: int = 1
     """Passes so far; each draws its own random numbers."""
-    rows_read: int
-    """Rows of all passes since the start; a shard whose answer is reused counts too."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "moves", MoveCounts.of(self.moves))
-
-    @property
-    def births(self) -> int:
-        """Clusters opened in this step."""
-        return len(self.opened)
 
     @property
     def on_all_rows(self) -> bool:

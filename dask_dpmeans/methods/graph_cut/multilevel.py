@@ -22,12 +22,12 @@ is also nearest to the mean of its own cluster in the space of the kernel: the r
 point of the kernel's sweeps too (Dhillon, Guan & Kulis 2007, section 4.4).
 """
 
-import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
+from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, Labels
@@ -49,7 +49,7 @@ after that at random.  With a mixture of both, planted blocks stayed together th
 parted."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class State(CutState):
     """State of a graph clustering after a number of steps."""
 
@@ -61,21 +61,21 @@ class State(CutState):
     """(n,), masses of the nodes, in the units of `weights`."""
     alone: float
     """The objective of each node alone, divided by the number of nodes."""
-    merging: bool
+    merging: bool = True
     """Whether merges still gain."""
-    merged: int
+    merged: int = 0
     """Clusters that became part of another in this step."""
-    split: int
+    split: int = 0
     """Clusters that were split in this step."""
-    births: int
+    births: int = 0
     """Clusters that a moving node or piece opened in this step."""
-    rounds: int
+    rounds: int = 0
     """Rounds of random choices so far; each draws its own numbers."""
 
     @property
-    def moves(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """(6,), moves of a search: merges and splits, the others 0."""
-        return np.array([self.merged, self.split, 0, 0, 0, 0], np.int64)
+    def moves(self) -> MoveCounts:
+        """Merges and splits of this step."""
+        return MoveCounts(self.merged, self.split)
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,13 @@ class Method(CutMethod):
             kept = found.loops - found.degrees
         no_sums = np.zeros(int(np.count_nonzero(linked)))
         return State(
-            step=0,
             labels=labels,
             weights=no_sums,
             inertias=no_sums,
-            objective=math.inf,
             finer=labels,
             pieces=labels,
             masses=masses,
             alone=self.price - float((kept[linked] / masses[linked]).mean()),
-            merging=True,
-            merged=0,
-            split=0,
-            births=0,
-            deaths=0,
-            rounds=0,
             rows_read=2 * source.plan.n_rows,
         )
 
@@ -138,7 +130,8 @@ class Method(CutMethod):
             after = partitioner.regroup(after, (finer, pieces))
         if not merging or state.step + 1 >= self.max_iter:
             check_number(len(after.totals.masses), self.max_clusters, self.penalty)
-        return State(
+        return replace(
+            state,
             step=state.step + 1,
             labels=after.labels,
             weights=after.totals.masses,
@@ -146,8 +139,6 @@ class Method(CutMethod):
             objective=self.objective(after.totals),
             finer=finer,
             pieces=pieces,
-            masses=state.masses,
-            alone=state.alone,
             merging=merging,
             merged=merged,
             split=split,

@@ -1,8 +1,8 @@
 """Objective for graphs: a cut plus a price for each cluster (Kulis & Jordan 2012, 5.2)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,36 +10,32 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Float64Array, Labels
-from dask_dpmeans.kernels.graph import GivenLabels, GraphSummary, Inspection, Tally, Totals
+from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
+from dask_dpmeans.kernels.graph import ALONE, GivenLabels, GraphSummary, Inspection, Tally, Totals
 from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.common import BaseMethod, BaseState
 from dask_dpmeans.methods.dpmeans.batch import set_limits
 
 
-@dataclass(frozen=True)
-class CutState:
-    """Common part of the states of these methods."""
+@dataclass(frozen=True, kw_only=True)
+class CutState(BaseState):
+    """Common part of the states of these methods.
 
-    step: int
-    """Steps done."""
+    Weights are the degrees of the clusters under the normalized cut, their numbers of nodes under
+    the ratio cut.  Inertias are the parts of the cut.
+    """
+
     labels: Labels
     """(n,), the cluster of each node; -1 for a node without links under the normalized cut."""
-    weights: Float64Array
-    """(k,), the degrees of the clusters under the normalized cut, their numbers of nodes under the
-    ratio cut."""
-    inertias: Float64Array
-    """(k,), the part of the cut of each cluster."""
-    objective: float
-    """Cut + penalty * k."""
-    deaths: int
-    """Clusters that all their nodes left in this step."""
-    rows_read: int
-    """Nodes of all passes since the start."""
 
 
 @dataclass(frozen=True)
-class CutMethod:
+class CutMethod(BaseMethod):
     """Parameters of a method that lowers cut + penalty * k."""
+
+    draws: ClassVar[bool] = False
+    sparse: ClassVar[bool] = True
+    """True: blocks are CSR."""
 
     penalty: float
     """The price of a cluster in the units of the cut, negative: lambda' of Kulis & Jordan 2012."""
@@ -66,25 +62,8 @@ class CutMethod:
             return 1.0 + self.penalty
         return self.penalty
 
-    @property
-    def sparse(self) -> bool:
-        """True: blocks are CSR."""
-        return True
-
-    @property
-    def features(self) -> None:
-        """None: rows are not mapped."""
-        return None
-
-    def seeded(self, seed: int) -> Self:
-        """Return this method with another seed."""
-        return replace(self, seed=seed)
-
     def inspect(self, source: Source) -> GraphSummary:
-        """Return degrees and loops of the nodes, in one pass.
-
-        Raise `InputError` if the input is not an undirected graph.
-        """
+        """Return degrees and loops of the nodes of an undirected graph, in one pass."""
         found = source.fold(Inspection(), name="inspect")
         check_graph(found, source.plan.n_rows)
         return found
@@ -127,10 +106,7 @@ class CutMethod:
         return fsum(self.cuts(totals)) + LinearPrice(self.penalty).of(k)
 
     def little(self, before: float, after: float, inertias: Float64Array, parts: int = 1) -> bool:
-        """Return whether the objective fell by less than tol / parts of cut + |penalty| k.
-
-        `inertias` are (k,).
-        """
+        """Return whether J fell by less than tol / parts of cut, (k,) `inertias`, + |penalty| k."""
         scale = fsum(inertias) + abs(self.penalty) * len(inertias)
         return before - after < self.tol / parts * scale
 
@@ -154,6 +130,11 @@ def shares(totals: Totals) -> Float64Array:
     """Return (k,), the share of its mass that each cluster keeps inside; 0 for an empty cluster."""
     nothing = np.zeros(len(totals.masses))
     return np.divide(totals.kept, totals.masses, out=nothing, where=totals.masses > 0)
+
+
+def relabel_nodes(labels: Labels, numbers: IndexArray | Labels) -> Labels:
+    """Return labels, (n,), with new numbers of clusters, (k,); nodes without links stay so."""
+    return np.append(numbers, ALONE).astype(np.int32)[labels]
 
 
 def check_graph(found: GraphSummary, n: int) -> None:

@@ -29,7 +29,7 @@ from dask_dpmeans.kernels.pieces import (
     search_partitions,
 )
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.graph_cut.objective import CutMethod, shares
+from dask_dpmeans.methods.graph_cut.objective import CutMethod, relabel_nodes, shares
 
 FINER = 100
 """Nodes move until a round lowers the objective by less than tol / FINER of cut + |penalty| k."""
@@ -105,10 +105,7 @@ class Partitioner:
         return before
 
     def contract(self, labels: Labels, masses: Float64Array) -> csr_array:
-        """Return the graph between clusters, (k, k), of masses (k,): one pass.
-
-        Of too many links it drops the lightest.
-        """
+        """Return the graph between clusters, (k, k), of masses (k,), without too light links."""
         k = len(masses)
         most = max(MIN_LINKS, MAX_LINKS // k)
         reduction = Contraction(labels, masses, self.method.normalized, most)
@@ -223,10 +220,9 @@ class Partitioner:
         an earlier step, or random sides of the nodes.  Then nodes move between the two halves of a
         cluster.
         """
-        k, linked = len(before.totals.masses), before.labels >= 0
+        k = len(before.totals.masses)
         parts, owners = intersect(before.labels, pieces)
-        masses = total(parts[linked].astype(np.intp), self.masses[linked], len(owners))
-        halves = self._merge_to_halves(self.contract(parts, masses), masses, owners)
+        halves = self._merge_to_halves(*self._contract_parts(parts, len(owners)), owners)
         homes = np.zeros(int(halves.max()) + 1, np.intp)
         homes[halves] = owners
         free = replace(self, price=0.0, within=homes)
@@ -242,13 +238,16 @@ class Partitioner:
         labels = relabel_nodes(halved.labels, np.where(leaves, k + np.cumsum(leaves) - 1, homes))
         return self.partition(labels, before.births, before.deaths), int(np.count_nonzero(pays))
 
+    def _contract_parts(self, parts: Labels, m: int) -> tuple[csr_array, Float64Array]:
+        """Return the graph between parts, (n,) labels, and their masses, (m,)."""
+        linked = parts >= 0
+        masses = total(parts[linked].astype(np.intp), self.masses[linked], m)
+        return self.contract(parts, masses), masses
+
     def _merge_to_halves(
         self, graph: csr_array, masses: Float64Array, owners: IndexArray
     ) -> IndexArray:
-        """Merge parts of owners, (parts,), within their clusters to at most two each.
-
-        Return the halves.
-        """
+        """Merge parts of owners, (parts,), within their clusters to at most two halves each."""
         labels = np.arange(len(owners))
         while True:
             done = np.bincount(owners)[owners] <= 2
@@ -284,11 +283,8 @@ class Partitioner:
 
     def _regroup(self, parts: Labels, owners: IndexArray) -> IndexArray:
         """Return the best clusters, (pieces,), of pieces with labels (n,) and `owners`."""
-        m, linked = len(owners), parts >= 0
-        masses = total(parts[linked].astype(np.intp), self.masses[linked], m)
-        reduction = Contraction(parts, masses, self.method.normalized, m)
-        links = self.fold(reduction, "contract").spread(np.arange(m))
-        pieces = PieceProblem.of(symmetrize(links).toarray(), masses, self.price)
+        links, masses = self._contract_parts(parts, len(owners))
+        pieces = PieceProblem.of(links.toarray(), masses, self.price)
         return search_partitions(pieces, owners, self.random())
 
 
@@ -330,16 +326,8 @@ def join_pairs(pairs: IndexArray, partner: IndexArray) -> IndexArray:
     return relabel(joint)
 
 
-def relabel_nodes(labels: Labels, numbers: IndexArray | Labels) -> Labels:
-    """Return labels, (n,), with new numbers of clusters, (k,); nodes without links stay so."""
-    return np.append(numbers, ALONE).astype(np.int32)[labels]
-
-
 def intersect(labels: Labels, cuts: Labels | IndexArray) -> tuple[Labels, IndexArray]:
-    """Return the parts, (n,), into which `cuts` divide clusters.
-
-    Also return the cluster of each part, (parts,).
-    """
+    """Return the parts, (n,), that `cuts` make of clusters, and the cluster of each, (parts,)."""
     k, linked = int(labels.max()) + 1, labels >= 0
     keys = cuts[linked].astype(np.int64) * k + labels[linked]
     pairs, numbers = np.unique(keys, return_inverse=True)

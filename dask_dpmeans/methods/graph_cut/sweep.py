@@ -9,7 +9,6 @@ Gershgorin's circles guarantee for this sigma.  Under the normalized cut nothing
 have links to themselves: one cluster stays one cluster.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -28,23 +27,17 @@ from dask_dpmeans.kernels.graph_sweep import (
     objecting_nodes,
     scan_nodes,
 )
+from dask_dpmeans.methods.common import OpeningState
 from dask_dpmeans.methods.dpmeans.batch import check_number
-from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState
+from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState, relabel_nodes
 
 
-@dataclass(frozen=True)
-class State(CutState):
+@dataclass(frozen=True, kw_only=True)
+class State(CutState, OpeningState):
     """State of a graph clustering after a number of sweeps."""
 
     sigma: float
     """What is added to the diagonal of the kernel."""
-    opened: Int64Array
-    """(births,), nodes that opened clusters in this sweep, in order."""
-
-    @property
-    def births(self) -> int:
-        """Number of clusters opened in this sweep."""
-        return len(self.opened)
 
 
 @dataclass(frozen=True)
@@ -63,10 +56,7 @@ class OpeningRule:
         return NodeScan(np.concatenate([left.labels, right.labels]), left.proposals.then(new))
 
     def validate(self, state: Means, answer: NodeScan) -> tuple[Means, Int64Array]:
-        """Open a cluster at each proposed node; return the nodes, (m,).
-
-        The proposed nodes are far from one another already.
-        """
+        """Open a cluster at each proposed node; return these, (m,); all are far apart."""
         openers = state.openers.then(answer.proposals)
         check_number(len(openers), self.method.max_clusters, self.method.penalty)
         return replace(state, openers=openers), answer.proposals.nodes
@@ -97,22 +87,15 @@ class Method(CutMethod):
         if not self.price + sigma > 0:
             return None
         return State(
-            step=0,
             labels=np.where(self.masses(found) > 0, 0, ALONE).astype(np.int32),
             weights=np.zeros(1),
             inertias=np.zeros(1),
-            objective=math.inf,
             sigma=sigma,
-            opened=np.empty(0, np.int64),
-            deaths=0,
             rows_read=2 * source.plan.n_rows,
         )
 
     def sigma(self, found: GraphSummary) -> float:
-        """Return the least sigma that makes the kernel positive semidefinite for sure.
-
-        Gershgorin's circles prove it.
-        """
+        """Return the least sigma that makes the kernel positive semidefinite (Gershgorin)."""
         if self.normalized:
             linked = found.degrees > 0
             return max(0.0, 1.0 - 2.0 * float((found.loops[linked] / found.degrees[linked]).min()))
@@ -126,10 +109,10 @@ class Method(CutMethod):
         found = settled.answer.labels
         k = len(totals.masses) + len(settled.state.openers)
         alive = np.bincount(found[found >= 0], minlength=k) > 0
-        check_number(int(np.count_nonzero(alive)), self.max_clusters, self.penalty)
-        numbers = np.where(alive, np.cumsum(alive) - 1, ALONE)
-        labels = np.append(numbers, ALONE).astype(np.int32)[found]
-        after = self.totals(source, labels, int(np.count_nonzero(alive)))
+        left = int(np.count_nonzero(alive))
+        check_number(left, self.max_clusters, self.penalty)
+        labels = relabel_nodes(found, np.where(alive, np.cumsum(alive) - 1, ALONE))
+        after = self.totals(source, labels, left)
         return State(
             step=state.step + 1,
             labels=labels,
@@ -138,7 +121,7 @@ class Method(CutMethod):
             objective=self.objective(after),
             sigma=state.sigma,
             opened=settled.opened,
-            deaths=int(np.count_nonzero(~alive)),
+            deaths=k - left,
             rows_read=state.rows_read + 2 * source.plan.n_rows + settled.rows_read,
         )
 
@@ -150,4 +133,4 @@ class Method(CutMethod):
     def done(self, before: State, after: State) -> bool:
         """Return whether `after` is the last state."""
         little = self.little(before.objective, after.objective, after.inertias)
-        return not after.opened.size and (little or np.array_equal(before.labels, after.labels))
+        return not after.births and (little or np.array_equal(before.labels, after.labels))

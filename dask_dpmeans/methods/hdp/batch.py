@@ -7,12 +7,14 @@ centers.
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import NamedArrays
-from dask_dpmeans.engine.occ import Round, settle
+from dask_dpmeans.engine.occ import Round, Sweep, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
@@ -29,6 +31,7 @@ from dask_dpmeans.kernels.hdp import (
 from dask_dpmeans.kernels.hdp_compiled import NEW_CENTER
 from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.common import BaseMethod, finite_objective
 from dask_dpmeans.methods.dpmeans.batch import (
     check_number,
     checked_penalty,
@@ -36,7 +39,7 @@ from dask_dpmeans.methods.dpmeans.batch import (
     set_limits,
 )
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
-from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, SearchProgress, State, Uses
+from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, State, Uses
 
 FREE_SETS = 2**18
 """Numbers of data sets that are allowed for any number of rows.  A fit of 50 rows with the data set
@@ -73,8 +76,10 @@ class OpeningRule:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(BaseMethod):
     """Parameters of the methods that minimize eq. 2."""
+
+    draws: ClassVar[bool] = False
 
     local_penalty: float
     """The price of a local cluster, in squared units of the rows times weight: lambda_l."""
@@ -95,16 +100,6 @@ class Parameters:
         set_limits(self)
 
     @property
-    def sparse(self) -> bool:
-        """False: blocks are dense."""
-        return False
-
-    @property
-    def features(self) -> None:
-        """None: rows are not mapped."""
-        return None
-
-    @property
     def prices(self) -> HDPPrices:
         """Both penalties, for the kernels."""
         return HDPPrices(self.local_penalty, self.global_penalty)
@@ -117,21 +112,14 @@ class Parameters:
         check_sets(len(groups), source.plan.n_rows)
         no_rows, mean = np.empty(0, np.int64), source.summary.mean[np.newaxis]
         return State(
-            step=0,
             centers=mean,
             means=mean,
             weights=np.zeros(1),
             inertias=np.zeros(1),
-            objective=math.inf,
             local=LocalClusters(no_rows, no_rows, np.empty(0)),
             next=Uses(groups, np.zeros(len(groups), np.int64)),
             opened=no_rows,
             kept=no_rows,
-            births=0,
-            deaths=0,
-            associations=0,
-            saved=0.0,
-            search=SearchProgress.none(),
             rows_read=source.plan.n_rows,
         )
 
@@ -148,26 +136,16 @@ class Parameters:
     def objective(self, uses: Moments, n_centers: int) -> float:
         """Return eq. 2; `InputError` if it overflows."""
         n_uses = int(np.count_nonzero(uses.weights > 0))
-        local_price, global_price = (
-            LinearPrice(self.local_penalty),
-            LinearPrice(self.global_penalty),
-        )
-        objective = uses.inertia + local_price.of(n_uses) + global_price.of(n_centers)
-        if not math.isfinite(objective):
-            raise InputError(
-                "the objective overflows float64 at these penalties: divide the data first"
-            )
-        return objective
+        local_price = LinearPrice(self.local_penalty).of(n_uses)
+        global_price = LinearPrice(self.global_penalty).of(n_centers)
+        return finite_objective(uses.inertia + local_price + global_price, "these penalties")
 
     def labels(self, source: Source, state: State) -> GroupLabels:
         """Return the map kernel that labels the rows by a state."""
         return GroupLabels(state.sharing(source.summary.n_groups))
 
     def result(self, source: Source, state: State) -> NamedArrays:
-        """Return the arrays of the result with their dimensions.
-
-        Arrays of local clusters are (m,), others (k,) or (k, d).
-        """
+        """Return the arrays of the result: (m,) of local clusters, else (k,) or (k, d)."""
         local, dimensions = state.local, ("local_cluster",)
         return clusters_of(state) | {
             "local_groups": (local.groups, dimensions),
@@ -193,10 +171,6 @@ class Method(Parameters):
     name: ClassVar[str] = "hdp"
     state: ClassVar[type[State]] = State
 
-    def seeded(self, seed: int) -> "Method":
-        """Return this method, which draws no random numbers."""
-        return self
-
     def step(self, source: Source, state: State) -> State:
         """Do steps 4 to 6: openings until no row objects, associations, means."""
         found = sweep(self, source, state)
@@ -219,31 +193,39 @@ class Method(Parameters):
 class SweepResult:
     """The uses that have weight after a sweep, and the centers that they use."""
 
-    centers: Float64Array
-    """(g, d)."""
+    settled: Sweep[Sharing, GroupScan]
+    """The end of the sweep, with other numbers of uses and centers."""
+    use_numbers: Int64Array
+    """(m,), numbers of the uses there."""
+    center_numbers: Int64Array
+    """(g,), numbers of the centers there."""
     uses: Uses
-    """m uses of these centers."""
+    """m uses of the centers."""
     moments: Moments
     """Moments of the m uses."""
-    opened: Int64Array
-    """Rows that opened something, in order."""
-    kept: Int64Array
-    """The center of each of these rows; -1 if it has no weight any more."""
     births: int
-    deaths: int
-    rows_read: int
-    scan: GroupScan
-    """The answer of the last pass, with other numbers of uses and centers."""
-    use_numbers: Int64Array
-    """(m,), numbers of the uses in that answer."""
-    center_numbers: Int64Array
-    """(g,), numbers of the centers in that answer."""
-    n_scanned: int
-    """Centers in that answer."""
+
+    @cached_property
+    def centers(self) -> Float64Array:
+        """(g, d)."""
+        return self.settled.state.centers.values[self.center_numbers]
+
+    @cached_property
+    def renumbered(self) -> Int64Array:
+        """The number here of each center of the sweep, (k,); -1 if it has no weight."""
+        renumbered = np.full(len(self.settled.state.centers), -1)
+        renumbered[self.center_numbers] = np.arange(len(self.center_numbers))
+        return renumbered
+
+    @cached_property
+    def shrunk(self) -> Int64Array:
+        """(s,), the data sets of uses that have no weight any more; a set may come twice."""
+        return np.delete(self.settled.state.groups, self.use_numbers)
 
     def state_after(self, before: AnyState, method: Parameters) -> AnyState:
         """Return the state of the last pass; `means` and `next` are still to be set."""
-        g, used = len(self.centers), self.uses.centers
+        g, used, sharing = len(self.centers), self.uses.centers, self.settled.state
+        kept = sharing.kept[np.searchsorted(sharing.openers, self.settled.opened)]
         return replace(
             before,
             step=before.step + 1,
@@ -252,42 +234,28 @@ class SweepResult:
             inertias=total(used, self.moments.inertias, g),
             objective=method.objective(self.moments, g),
             local=LocalClusters(self.uses.groups, used, self.moments.weights),
-            opened=self.opened,
-            kept=self.kept,
+            opened=self.settled.opened,
+            kept=self.renumbered[kept],
             births=self.births,
-            deaths=self.deaths,
-            search=before.search.after_pass(),
-            rows_read=before.rows_read + self.rows_read,
+            deaths=len(sharing.centers) - g,
+            moves=MoveCounts(*before.planned.tolist()),
+            gains=before.promised,
+            rows_read=before.rows_read + self.settled.rows_read,
         )
 
 
 def sweep(method: Parameters, source: Source, state: State) -> SweepResult:
     """Do step 4 from the next centers and uses of a state."""
-    present = len(state.means)
     start = Sharing.of(state.means, state.next.groups, state.next.centers, source.summary.n_groups)
     settled = settle(source, method.rule(state), start, gradually=state.step == 0)
     sharing, moments = settled.state, settled.answer.uses.values
     alive = moments.weights > 0
-    uses = settled.answer.uses.keys[alive]
-    numbers, centers = np.unique(sharing.used[uses], return_inverse=True)
-    check_number(len(numbers), method.max_clusters, method.global_penalty)
-    renumbered = np.full(len(sharing.centers), -1)
-    renumbered[numbers] = np.arange(len(numbers))
-    kept = sharing.kept[np.searchsorted(sharing.openers, settled.opened)]
-    return SweepResult(
-        centers=sharing.centers.values[numbers],
-        uses=Uses(sharing.groups[uses], centers.ravel()),
-        moments=moments.keep(alive),
-        opened=settled.opened,
-        kept=renumbered[kept],
-        births=len(sharing.centers) - present,
-        deaths=len(sharing.centers) - len(numbers),
-        rows_read=settled.rows_read,
-        scan=settled.answer,
-        use_numbers=uses,
-        center_numbers=numbers,
-        n_scanned=len(sharing.centers),
-    )
+    numbers = settled.answer.uses.keys[alive]
+    center_numbers, centers = np.unique(sharing.used[numbers], return_inverse=True)
+    check_number(len(center_numbers), method.max_clusters, method.global_penalty)
+    uses = Uses(sharing.groups[numbers], centers.ravel())
+    births = len(sharing.centers) - len(state.means)
+    return SweepResult(settled, numbers, center_numbers, uses, moments.keep(alive), births)
 
 
 def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, float]:
@@ -295,14 +263,8 @@ def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, fl
 
     The squared error about a center is the error about the mean plus weight * squared distance of
     mean and center, so that means and weights decide.  A local cluster stays if another center
-    gains no more than rounding.
-
-    Returns
-    -------
-    tied : (m,) int64
-        The center of each local cluster; new centers are numbered from g on.
-    saved : float
-        What the changes save.
+    gains no more than rounding.  Return the center of each local cluster, (m,), new ones numbered
+    from g on, and what the changes save.
     """
     means, weights = found.moments.means, found.moments.weights
     nearest, squared = nearest_squared(means, Centers(found.centers))

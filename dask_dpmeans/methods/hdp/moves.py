@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dask_dpmeans.engine.history import MoveCounts
+from dask_dpmeans.kernels.answers import Records
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.divergence import ratio
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING, around
 from dask_dpmeans.methods.hdp.pass_statistics import PassStatistics, sums_by_label
-from dask_dpmeans.methods.hdp.state import N_PASS_MOVES, Move, Uses
+from dask_dpmeans.methods.hdp.state import Move, Uses
 
 MAX_CLOSINGS = 16
 """Merges and deletes that a step tries at most, in the order of their gains."""
@@ -42,7 +44,8 @@ class MovePlan:
     """A lower bound of the gain of all of them."""
 
 
-class UseChanges(NamedTuple):
+@dataclass(frozen=True)
+class UseChanges(Records):
     """Changes of single uses."""
 
     groups: Int64Array
@@ -53,11 +56,6 @@ class UseChanges(NamedTuple):
     """(c,), the center of the use afterwards; -1 if it is given up."""
     gains: Float64Array
     """(c,), exact for centers that do not move."""
-
-    def take(self, which: Int64Array | BoolArray) -> "UseChanges":
-        """Return some of the changes, by position or mask."""
-        groups, uses, centers, gains = self
-        return UseChanges(groups[which], uses[which], centers[which], gains[which])
 
 
 def plan_moves(found: PassStatistics, *, hold: bool = True) -> MovePlan:
@@ -78,7 +76,7 @@ class _Planner:
         self.tied = found.tied.copy()
         self.free = np.ones(found.g, np.bool_)
         self.free_sets = np.ones(found.n_sets, np.bool_)
-        self.moves, self.promised = np.zeros(N_PASS_MOVES, np.int64), np.zeros(N_PASS_MOVES)
+        self.moves, self.promised = np.zeros(len(Move), np.int64), np.zeros(len(Move))
 
     def add_center_moves(self) -> None:
         """Add merges, splits and deletes, the greatest gains first."""
@@ -168,29 +166,23 @@ def use_changes(found: PassStatistics) -> UseChanges:
 
 
 def ties_after(found: PassStatistics, move: Move, center: int, new: int) -> Int64Array:
-    """Return the ties (m, 2) after the move of a center; a split adds the center `new`."""
+    """Return the ties (m, 2) after the move of a center.
+
+    A split ties second halves to the center `new`; after a delete each use is given up or tied to
+    the next best center.
+    """
     if move == Move.MERGE:
         return ties_after_merge(found, center, int(found.merges.partners[center]))
     if move == Move.SPLIT:
-        return ties_after_split(found, center, new)
-    return ties_after_delete(found, center)
+        return np.where((found.tied == center) & found.splits.second, new, found.tied)
+    given_up = found.losses - found.prices.local < found.alternatives.costs
+    instead = np.where(given_up, -1, found.alternatives.centers)[:, np.newaxis]
+    return np.where(found.tied == center, instead, found.tied)
 
 
 def ties_after_merge(found: PassStatistics, center: int, partner: int) -> Int64Array:
     """Return the ties (m, 2) with all uses of a center tied to its partner."""
     return np.where(found.tied == center, partner, found.tied)
-
-
-def ties_after_split(found: PassStatistics, center: int, new: int) -> Int64Array:
-    """Return the ties (m, 2) with the second half of a center tied to a new one."""
-    return np.where((found.tied == center) & found.splits.second, new, found.tied)
-
-
-def ties_after_delete(found: PassStatistics, center: int) -> Int64Array:
-    """Return the ties (m, 2) with each use of a center given up or tied to the next best center."""
-    given_up = found.losses - found.prices.local < found.alternatives.costs
-    instead = np.where(given_up, -1, found.alternatives.centers)[:, np.newaxis]
-    return np.where(found.tied == center, instead, found.tied)
 
 
 class TrialMove(NamedTuple):
@@ -201,16 +193,13 @@ class TrialMove(NamedTuple):
     center: int
 
     @property
-    def counted_as(self) -> Move:
+    def counted_as(self) -> MoveCounts:
         """The kind of trial that the history counts."""
-        return Move.OPENING_TRIAL if self.move == Move.SPLIT else Move.CLOSING_TRIAL
+        return MoveCounts(openings=1) if self.move == Move.SPLIT else MoveCounts(closings=1)
 
 
 def trial_moves(found: PassStatistics, least_share: float) -> list[TrialMove]:
-    """Return the moves to try: merges and deletes, then splits, the best first.
-
-    Splits must save more than `least_share` of their price.
-    """
+    """Return closings to try, then splits that save `least_share` of their price; best first."""
     gains, price = found.splits.gains, found.prices.both
     closings = greatest_gains(np.concatenate([found.merges.gains, found.deletes]), MAX_CLOSINGS)
     splits = greatest_gains(np.where(gains > (least_share - 1) * price, gains, -np.inf), MAX_SPLITS)
@@ -239,7 +228,7 @@ class RetiedCenters:
     @cached_property
     def kept(self) -> BoolArray:
         """(m, 2), which halves have weight and a center."""
-        kept: BoolArray = (self.tied >= 0) & (self.found.half_weights > 0)
+        kept: BoolArray = (self.tied >= 0) & (self.found.halves.weights > 0)
         return kept
 
     @cached_property
@@ -251,18 +240,18 @@ class RetiedCenters:
     @cached_property
     def weights(self) -> Float64Array:
         """(size,), weights of the centers."""
-        return total(self.uses.centers, self.found.half_weights[self.kept], self.size)
+        return total(self.uses.centers, self.found.halves.weights[self.kept], self.size)
 
     @cached_property
     def means(self) -> Float64Array:
         """(size, d), means of the centers' rows; 0 without rows."""
-        sums = sums_by_label(self.uses.centers, self.found.half_sums[self.kept], self.size)
+        sums = sums_by_label(self.uses.centers, self.found.halves.sums[self.kept], self.size)
         return ratio(sums, self.weights[:, np.newaxis])
 
     def children(self, random: np.random.Generator) -> Float64Array:
         """Return (size, 2, d): means of the halves, or new children if halves changed centers."""
         children = self.found.children
-        errors = total(self.uses.centers, self.found.half_inertias[self.kept], self.size)
+        errors = total(self.uses.centers, self.found.halves.inertias[self.kept], self.size)
         fresh = around(self.means, np.sqrt(ratio(errors, self.weights)), random)
         changed = self.tied != self.found.tied
         stay = np.append(children.both, np.zeros(self.size - self.found.g, np.bool_))

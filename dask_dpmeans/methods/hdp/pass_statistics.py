@@ -17,7 +17,7 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int6
 from dask_dpmeans.kernels.divergence import ratio
 from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.kernels.hdp_search import SearchScan
-from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.methods.hdp.batch import SweepResult
 
 LLOYD_ROUNDS = 8
@@ -100,8 +100,9 @@ class PassStatistics:
     @property
     def scan(self) -> SearchScan:
         """The answer of the pass."""
-        assert isinstance(self.sweep.scan, SearchScan)
-        return self.sweep.scan
+        scan = self.sweep.settled.answer
+        assert isinstance(scan, SearchScan)
+        return scan
 
     @cached_property
     def means(self) -> Float64Array:
@@ -114,39 +115,22 @@ class PassStatistics:
         return np.repeat(self.centers_of, 2).reshape(self.m, 2)
 
     @cached_property
-    def half_weights(self) -> Float64Array:
-        """(m, 2), weights of the halves of uses."""
-        return self._halves(self.scan.halves.values.weights)
-
-    @cached_property
-    def half_sums(self) -> Float64Array:
-        """(m, 2, d), weighted sums of the halves' rows."""
-        return self._halves(self.scan.halves.values.sums)
+    def halves(self) -> Moments:
+        """Moments of the halves of uses, (m, 2), about the children; 0 for a half without rows."""
+        scanned = self.scan.halves
+        uses, sides = np.divmod(scanned.keys, 2)
+        positions = np.minimum(np.searchsorted(self.sweep.use_numbers, uses), self.m - 1)
+        known = self.sweep.use_numbers[positions] == uses
+        sums = []
+        for values in vars(scanned.values).values():
+            sums.append(np.zeros((self.m, 2, *values.shape[1:]), values.dtype))
+            sums[-1][positions[known], sides[known]] = values[known]
+        return Moments(*sums)
 
     @cached_property
     def half_means(self) -> Float64Array:
         """(m, 2, d), means of the halves; 0 for a half without weight."""
-        return ratio(self.half_sums, self.half_weights[:, :, np.newaxis])
-
-    @cached_property
-    def half_inertias(self) -> Float64Array:
-        """(m, 2), squared errors of the halves about the children of the pass."""
-        return self._halves(self.scan.halves.values.inertias)
-
-    def _halves(self, values: Float64Array) -> Float64Array:
-        """Spread values, (h, ...), of halves that have rows over two halves a use, (m, 2, ...)."""
-        known, positions = self._half_positions
-        spread_out = np.zeros((2 * self.m, *values.shape[1:]))
-        spread_out[positions] = values[known]
-        return spread_out.reshape(self.m, 2, *values.shape[1:])
-
-    @cached_property
-    def _half_positions(self) -> tuple[BoolArray, Int64Array]:
-        """Which scanned halves, (h,), have uses with weight, and their positions among 2 * m."""
-        uses, sides = np.divmod(self.scan.halves.keys, 2)
-        positions = np.minimum(np.searchsorted(self.sweep.use_numbers, uses), self.m - 1)
-        known = self.sweep.use_numbers[positions] == uses
-        return known, (2 * positions + sides)[known]
+        return ratio(self.halves.sums, self.halves.weights[:, :, np.newaxis])
 
     @cached_property
     def weights(self) -> Float64Array:
@@ -161,20 +145,23 @@ class PassStatistics:
 
     @cached_property
     def losses(self) -> Float64Array:
-        """(m,), squared error added if a use is given up; infinite for the only use of its set."""
+        """(m,), squared error added if a use is given up; infinite for the only use of its set.
+
+        It is infinite, too, if another use of the set has no weight any more: in the pass, rows
+        were compared with its center, which the set does not use in the next pass.
+        """
         losses = self.scan.losses
-        values: Float64Array = losses.values[np.searchsorted(losses.keys, self.sweep.use_numbers)]
-        return values
+        values = losses.values[np.searchsorted(losses.keys, self.sweep.use_numbers)]
+        return np.where(np.isin(self.groups, self.sweep.shrunk), np.inf, values)
 
     @cached_property
     def savings(self) -> Savings:
         """Squared error that sets would save with centers that they do not use."""
-        savings, k = self.scan.savings, self.sweep.n_scanned
-        groups, scanned = np.divmod(savings.keys, k)
-        renumbered = np.full(k, -1)
-        renumbered[self.sweep.center_numbers] = np.arange(self.g)
-        alive = renumbered[scanned] >= 0
-        return Savings(groups[alive], renumbered[scanned[alive]], savings.values[alive])
+        savings, renumbered = self.scan.savings, self.sweep.renumbered
+        groups, scanned = np.divmod(savings.keys, len(renumbered))
+        centers = renumbered[scanned]
+        alive = centers >= 0
+        return Savings(groups[alive], centers[alive], savings.values[alive])
 
     @cached_property
     def alternatives(self) -> Alternatives:
@@ -266,8 +253,9 @@ class PassStatistics:
         """
         owners = self.centers_of[:, np.newaxis]
         squared = self.children.squared_distances(self.half_means, owners)
-        first, second = self.half_weights * squared[0], self.half_weights * squared[1]
-        price = self.prices.local * (self.half_weights > 0).all(axis=1)
+        weights, sums = self.halves.weights, self.halves.sums
+        first, second = weights * squared[0], weights * squared[1]
+        price = self.prices.local * (weights > 0).all(axis=1)
         undivided = first.sum(axis=1), second.sum(axis=1)
         divided = np.minimum(first, second).sum(axis=1) + price < np.minimum(*undivided)
         better = (undivided[1] < undivided[0])[:, np.newaxis]
@@ -276,13 +264,14 @@ class PassStatistics:
         paid = (sides[:, 0] != sides[:, 1]) & (price > 0)
         paid_uses = np.bincount(self.centers_of[paid], minlength=self.g)
         prices = self.prices.local * paid_uses + self.prices.opening
-        halves = self._divide(self.tied, self.half_weights, self.half_sums, sides)
+        halves = self._divide(self.tied, weights, sums, sides)
         return Splits(sides, halves.savings(self.center_means) - prices)
 
     @cached_property
     def children(self) -> "CenterHalves":
         """The halves of the centers as the pass divided the rows."""
-        return self._divide(self.tied, self.half_weights, self.half_sums, np.array([False, True]))
+        halves = self.halves
+        return self._divide(self.tied, halves.weights, halves.sums, np.array([False, True]))
 
     @cached_property
     def row_savings(self) -> float:
@@ -293,17 +282,7 @@ class PassStatistics:
     def _divide(
         self, owners: Int64Array, weights: Float64Array, sums: Float64Array, second: BoolArray
     ) -> "CenterHalves":
-        """Divide centers into two halves.
-
-        Parameters
-        ----------
-        owners, weights : (p,) or (p, 2)
-            The center and the weight of each part.
-        sums : (p, d) or (p, 2, d)
-            Weighted sums of their rows.
-        second : (p,) or (p, 2)
-            Which parts go to the second half.
-        """
+        """Divide centers into two halves: parts, (p,) or (p, 2), of `owners` go to one of these."""
         keys = (2 * owners + second).ravel()
         half_weights = total(keys, weights.ravel(), 2 * self.g)
         half_sums = sums_by_label(keys, sums.reshape(len(keys), -1), 2 * self.g)
@@ -330,10 +309,7 @@ class CenterHalves:
         return [((points - self.means[centers, side]) ** 2).sum(axis=-1) for side in (0, 1)]
 
     def savings(self, center_means: Float64Array) -> Float64Array:
-        """Return the squared error, (g,), that two means save over one, (g, d).
-
-        It is -inf if a half has no weight.
-        """
+        """Return the squared error, (g,), that two means save over one, (g, d); -inf for one half."""
         offsets = self.means - center_means[:, np.newaxis]
         saved = (self.weights * (offsets**2).sum(axis=2)).sum(axis=1)
         return np.where(self.both, saved, -np.inf)

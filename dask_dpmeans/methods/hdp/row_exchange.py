@@ -56,10 +56,7 @@ class Members:
         return inertia + self.prices.local * n_uses + self.prices.opening * len(means)
 
     def changes(self, labels: Int64Array) -> Float64Array:
-        """Return changes of eq. 2, (n, k + 1), if a row moves to each cluster or, last, a new one.
-
-        The change is infinite for the row's own cluster.
-        """
+        """Return changes of eq. 2, (n, k + 1), if a row moves: to a new cluster in the last."""
         weights, counts = self.cluster_weights(labels), self.uses(labels)[self.sets]
         k, every = len(weights), np.arange(len(labels))
         squared = cdist(self.rows, self.means(labels), "sqeuclidean")
@@ -87,10 +84,7 @@ def exchange_rows(members: Members, labels: Int64Array) -> Int64Array:
 
 
 def run_chain(members: Members, labels: Int64Array) -> tuple[Int64Array, float]:
-    """Move one row after another, each once and the cheapest first.
-
-    Return the lowest labels, (n,), and their eq. 2.
-    """
+    """Move rows one by one, the cheapest first; return the lowest labels, (n,), and eq. 2."""
     left = np.ones(len(labels), np.bool_)
     best, lowest = labels, np.inf
     for _ in range(min(MAX_CHAIN, len(labels))):

@@ -18,21 +18,29 @@ last single rows are exchanged if there are few rows (`row_exchange`).
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.gather import Gather
+from dask_dpmeans.kernels.hdp import NearestUses
+from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import check_number
+from dask_dpmeans.methods.dpmeans.path import summary_of
+from dask_dpmeans.methods.dpmeans.search_state import State as PooledState
+from dask_dpmeans.methods.dpmeans.starts import LEAST_CORESET, Restart
+from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp.moves import plan_moves, ties_after, trial_moves
 from dask_dpmeans.methods.hdp.pass_statistics import PassStatistics
 from dask_dpmeans.methods.hdp.row_exchange import Members, exchange_rows
 from dask_dpmeans.methods.hdp.search_pass import TOL_SHARE, SearchParameters, State, renumber
-from dask_dpmeans.methods.hdp.starts import starts
-from dask_dpmeans.methods.hdp.state import Uses
+from dask_dpmeans.methods.hdp.state import Move, Uses
 
 TRIAL_ROWS = 2**19
 """More rows than this see no trials."""
@@ -73,17 +81,8 @@ class Method(SearchParameters):
 
     name: ClassVar[str] = "hdp-search"
 
-    def seeded(self, seed: int) -> "Method":
-        """Return this search with another seed."""
-        return replace(self, seed=seed)
-
     def step(self, source: Source, state: State) -> State:
-        """Do passes and their moves until eq. 2 falls.
-
-        If no move gains enough, return the first lower trial.
-
-        While centers stand still, their children go on and may find a split.
-        """
+        """Do passes until eq. 2 falls; children go on while centers stand still; then do trials."""
         if state.step == 0:
             return self._lowest_start(source, state)
         after, saved = state, 0.0
@@ -104,12 +103,9 @@ class Method(SearchParameters):
         return not (after.associations or after.opened.size or fell)
 
     def _lowest_start(self, source: Source, state: State) -> State:
-        """Return the lowest of several starts, each after some passes of moves.
-
-        It is no higher than Algorithm 2.
-        """
+        """Return the lowest start, no higher than Algorithm 2, after some passes of moves."""
         ends = list[TrialEnd]()
-        for start in starts(self, source, state):
+        for start in self._starts(source, state):
             target = min((end.objective for end in ends), default=math.inf)
             start = replace(start, rows_read=start.rows_read + state.rows_read)
             end = self._run_trial(source, start, target)
@@ -118,6 +114,36 @@ class Method(SearchParameters):
         best = min(ends, key=lambda end: end.objective)
         return replace(self._state_of(best), step=1, rows_read=state.rows_read)
 
+    def _starts(self, source: Source, state: State) -> Iterator[State]:
+        """Yield the end of Algorithm 2, then ends of pooled searches; each with its own rows read."""
+        limits, n_rows = (self.max_iter, self.tol, self.max_clusters), source.plan.n_rows
+        *_, last = iterate(source, batch.Method(self.local_penalty, self.global_penalty, *limits))
+        found = last.state
+        uses = Uses(found.local.groups, found.local.centers)
+        yield self.start_at(state, found.centers, uses, found.rows_read - n_rows)
+        n_sets = len(np.unique(uses.groups))
+        if n_sets == 1:
+            *_, pooled = iterate(source, self._pooled_search(self.prices.both))
+            yield self._from_pooled(source, state, pooled.state, pooled.state.rows_read - n_rows)
+            return
+        rows, _ = summary_of(source, LEAST_CORESET, self.seed)
+        restarts = []
+        for users in (1.0, math.sqrt(n_sets), float(n_sets)):
+            alone = self._pooled_search(self.global_penalty + self.local_penalty * users)
+            restarts.append(Restart(replace(alone, coreset_rows=0), tries=0))
+        for end in source.run(restarts, rows, "search"):
+            yield self._from_pooled(source, state, end, n_rows)
+
+    def _pooled_search(self, penalty: float) -> search.Method:
+        """Return the search that takes all rows as one data set."""
+        return search.Method(penalty, max_iter=self.max_iter, tol=self.tol, seed=self.seed)
+
+    def _from_pooled(self, source: Source, state: State, end: PooledState, rows_read: int) -> State:
+        """Return the start at centers of a pooled search, used by the sets whose rows are nearest."""
+        keys = source.fold(NearestUses(Centers(end.centers)), name="uses")
+        uses = Uses(*np.divmod(keys, len(end.centers)))
+        return self.start_at(state, end.centers, uses, rows_read + source.plan.n_rows)
+
     def _after_trials(self, source: Source, found: PassStatistics, after: State) -> State:
         """Return the end of the first lower trial, or else the state after exchanges of rows."""
         n, rows_read = source.plan.n_rows, after.rows_read
@@ -125,7 +151,7 @@ class Method(SearchParameters):
         if n > EXCHANGE_ROWS:
             least_share = LEAST_SHARE
         moves = trial_moves(found, least_share) if n <= TRIAL_ROWS else []
-        first = after.search.turn
+        first = after.turn
         for number in range(first, first + len(moves)):
             trial = moves[number % len(moves)]
             tied = ties_after(found, trial.move, trial.center, found.g)
@@ -133,9 +159,8 @@ class Method(SearchParameters):
             end = self._run_trial(source, replace(start, rows_read=rows_read), after.objective)
             rows_read = end.rows_read
             if after.objective - end.objective > self.least_gain(after):
-                kept = self._accept(end, after)
-                progress = kept.search.after_trial(trial.counted_as, (number + 1) % len(moves))
-                return replace(kept, search=progress)
+                kept, turn = self._accept(end, after), (number + 1) % len(moves)
+                return replace(kept, moves=trial.counted_as, gains=np.zeros(len(Move)), turn=turn)
         return self._after_exchange(source, replace(after, associations=0, rows_read=rows_read))
 
     def _run_trial(self, source: Source, state: State, target: float = math.inf) -> TrialEnd:
@@ -147,7 +172,8 @@ class Method(SearchParameters):
         for _ in range(MAX_TRIAL_PASSES):
             found = free.statistics(source, state)
             objective = self.objective(found.sweep.moments, found.g)
-            ends.append(TrialEnd(found, state, objective, state.rows_read + found.sweep.rows_read))
+            rows_read = state.rows_read + found.sweep.settled.rows_read
+            ends.append(TrialEnd(found, state, objective, rows_read))
             fell, last = last - objective, objective
             if fell < self.tol / TOL_SHARE * objective or objective - target > MAX_DEFICIT * fell:
                 break
@@ -167,10 +193,7 @@ class Method(SearchParameters):
         return replace(end, rows_read=trial.rows_read)
 
     def _after_exchange(self, source: Source, after: State) -> State:
-        """Return the state after exchanges of single rows, or `after`.
-
-        Exchanges need few rows, and must lower eq. 2.
-        """
+        """Return the state after exchanges of single rows if that is lower and the rows are few."""
         n = source.plan.n_rows
         if n > EXCHANGE_ROWS or n * after.means.size > EXCHANGE_WORK:
             return after

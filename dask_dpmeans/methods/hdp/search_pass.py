@@ -24,7 +24,7 @@ TOL_SHARE = 5
 """Passes and trials that gain less than tol / TOL_SHARE of the objective gain nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class State(hdp_state.State):
     """State of a search after a number of steps."""
 
@@ -101,7 +101,8 @@ class SearchParameters(Parameters):
             next=Uses(groups, centers),
             associations=plan.changes,
             saved=plan.gain,
-            search=replace(after.search, planned=plan.moves, promised=plan.promised),
+            planned=plan.moves,
+            promised=plan.promised,
         )
 
     def start_at(self, state: State, centers: Float64Array, uses: Uses, rows_read: int) -> State:

@@ -39,6 +39,7 @@ from dask_dpmeans.kernels.kernel_functions import (
 )
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.methods.common import BaseMethod, OpeningState, finite_objective
 from dask_dpmeans.methods.dpmeans.batch import check_number, checked_penalty, set_limits
 from dask_dpmeans.methods.kernel.kernel_checks import check_function, check_gram, checked_kernel
 
@@ -51,12 +52,10 @@ FINEST = 2.0**-43
 are differences of similarities; their rounding would exceed a hundredth of a smaller penalty."""
 
 
-@dataclass(frozen=True)
-class State:
-    """State of a fit after a number of sweeps."""
+@dataclass(frozen=True, kw_only=True)
+class State(OpeningState):
+    """State of a fit after a number of sweeps; `inertias` are in units of K times weight."""
 
-    step: int
-    """Sweeps done."""
     labels: Labels
     """(n,), the clusters whose means are the first centers of the last pass, numbered in the order
     in which they opened; -1 for rows without weight, and for clusters left without weight."""
@@ -68,23 +67,6 @@ class State:
     next_labels: Labels
     """(n,), the clusters of these centers, numbered like `labels`: their means are the centers of
     the next sweep."""
-    weights: Float64Array
-    """(k,), weights of the clusters."""
-    inertias: Float64Array
-    """(k,), squared error of the clusters, in units of K times weight."""
-    objective: float
-    """Inertia + penalty * k, of these centers on the data."""
-    opened: Int64Array
-    """(births,), rows that opened clusters in this sweep, in order."""
-    deaths: int
-    """Clusters left without weight in this sweep."""
-    rows_read: int
-    """Rows of all passes since the start."""
-
-    @property
-    def births(self) -> int:
-        """Number of clusters opened in this sweep."""
-        return len(self.opened)
 
     @property
     def n_means(self) -> int:
@@ -131,22 +113,17 @@ class OpeningRule:
 
     def scan(self, state: Sweep, block: Block) -> Answer:
         """Return the nearest centers of a block's rows, and the openers among the rows that object."""
-        n, openers = len(block.rows), state.openers
-        near, norms = state.near.take(slice(block.start, block.start + n)), state.near.norms
-        nearest = near.labels, near.scores
-        found = nearest_with_openers(
-            self.gram, block.rows, *nearest, openers, norms[openers], state.k
-        )
+        n, openers, norms = len(block.rows), state.openers, state.near.norms
+        near = state.near.take(slice(block.start, block.start + n))
+        opened = openers, norms[openers], state.k
+        found = nearest_with_openers(self.gram, block.rows, near.labels, near.scores, *opened)
         near = Near(*found, near.norms)
         objecting = objects(near.squared, block.weights, self.penalty)
         own = openers - block.start
         # The distance of a row to itself is 0, whatever its rounding.
         objecting[own[(own >= 0) & (own < n)]] = False
         which = np.flatnonzero(objecting)
-        weights = np.ones(len(which))
-        if block.weights is not None:
-            weights = block.weights[which]
-        rows = block.rows[which].astype(np.float64)
+        rows, weights = block.rows[which].astype(np.float64), block.row_weights()[which]
         proposals = Proposals(block.start + which, rows, weights)
         return Answer(near, keep_kernel_openers(self.gram, norms, proposals, self.penalty))
 
@@ -157,18 +134,17 @@ class OpeningRule:
         return Answer(left.near.then(right.near), proposals)
 
     def validate(self, state: Sweep, answer: Answer) -> tuple[Sweep, Int64Array]:
-        """Open a cluster at each proposed row; return the numbers of these rows, (m,).
-
-        The proposed rows are far from one another already.
-        """
+        """Open a cluster at each proposed row; return their numbers, (m,); all are far apart."""
         opened = answer.proposals.numbers
         check_number(len(state.openers) + len(opened), self.max_clusters, self.penalty)
         return Sweep(state.near, state.k, np.concatenate([state.openers, opened])), opened
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(BaseMethod):
     """Common part of sweeps and search: the kernel, the centers, and one sweep."""
+
+    draws: ClassVar[bool] = False
 
     penalty: float
     """The price of a cluster, in units of K times weight."""
@@ -178,9 +154,8 @@ class Parameters:
     gamma: float | None = None
     """Parameter of "rbf" and "poly"; None for 1 / (number of columns)."""
     degree: int = 3
-    """Parameter of "poly"."""
     coef0: float = 1.0
-    """Parameter of "poly"."""
+    """Parameters of "poly"."""
     max_iter: int = 300
     """The greatest number of sweeps."""
     tol: float = 1e-4
@@ -191,9 +166,8 @@ class Parameters:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "penalty", checked_penalty(self.penalty))
-        names = (*SIMILARITIES, PRECOMPUTED)
-        checked = checked_kernel(self.kernel, names, self.gamma, self.degree, self.coef0)
-        for name, value in checked.items():
+        names, numbers = (*SIMILARITIES, PRECOMPUTED), (self.gamma, self.degree, self.coef0)
+        for name, value in checked_kernel(self.kernel, names, *numbers).items():
             object.__setattr__(self, name, value)
         set_limits(self)
 
@@ -211,16 +185,6 @@ class Parameters:
             similarity = NamedSimilarity(similarity, self.gamma, self.degree, self.coef0)
         return ComputedGram(similarity, fitted)
 
-    @property
-    def sparse(self) -> bool:
-        """False: blocks are dense."""
-        return False
-
-    @property
-    def features(self) -> None:
-        """None: rows are not mapped."""
-        return None
-
     def init(self, source: Source) -> State:
         """Start with all rows that have weight in one cluster."""
         self._check(source)
@@ -228,20 +192,15 @@ class Parameters:
         gathered = source.fold(Gather(columns=function), name="gather")
         if function:
             check_function(self.gram(gathered.rows), gathered.rows)
-        no_rows = np.empty(0, np.int64)
         together = np.where(gathered.weights > 0, 0, -1).astype(np.int32)
         passes = 2 + self.precomputed
         return State(
-            step=0,
             labels=together,
-            openers=no_rows,
+            openers=np.empty(0, np.int64),
             totals=np.zeros(1),
             next_labels=together,
             weights=np.zeros(1),
             inertias=np.zeros(1),
-            objective=math.inf,
-            opened=no_rows,
-            deaths=0,
             rows_read=passes * source.plan.n_rows,
         )
 
@@ -269,7 +228,8 @@ class Parameters:
         near, openers = settled.answer.near, settled.state.openers
         weights, inertias = clusters_of(near, centers.partition.weights, k + len(openers))
         alive = weights > 0
-        check_number(int(np.count_nonzero(alive)), self.max_clusters, self.penalty)
+        left = int(np.count_nonzero(alive))
+        check_number(left, self.max_clusters, self.penalty)
         numbers = np.append(np.where(alive, np.cumsum(alive) - 1, -1), -1).astype(np.int32)
         return State(
             step=state.step + 1,
@@ -279,9 +239,9 @@ class Parameters:
             next_labels=np.where(rows_have_weight, numbers[near.labels], np.int32(-1)),
             weights=weights[alive],
             inertias=inertias[alive],
-            objective=self.objective(inertias, int(np.count_nonzero(alive))),
+            objective=self.objective(inertias, left),
             opened=settled.opened,
-            deaths=int(np.count_nonzero(~alive)),
+            deaths=len(alive) - left,
             rows_read=state.rows_read + 3 * source.plan.n_rows + settled.rows_read,
         )
 
@@ -303,11 +263,8 @@ class Parameters:
 
     def is_last_sweep(self, before: State, after: State) -> bool:
         """Return whether the sweep between two states is the last one."""
-        small = (
-            not after.opened.size
-            and before.objective - after.objective < self.tol * after.objective
-        )
-        return small or after.repeats
+        gained = before.objective - after.objective
+        return (not after.births and gained < self.tol * after.objective) or after.repeats
 
     def score(self, source: Source, state: State) -> float:
         """Return the objective of a state's centers on these rows."""
@@ -346,8 +303,7 @@ class Parameters:
     def restored(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> ImplicitCenters:
         """Return the centers of a result from its arrays."""
         totals, openers = arrays["cluster_totals"], arrays["center_rows"]
-        n_means = len(totals) - len(openers)
-        labels = arrays["center_labels"]
+        n_means, labels = len(totals) - len(openers), arrays["center_labels"]
         if (labels >= n_means).any():
             raise ValueError(
                 f"the array center_labels holds numbers that are not from -1 to below {n_means:,}"
@@ -358,11 +314,7 @@ class Parameters:
     def objective(self, inertias: Float64Array, k: int) -> float:
         """Return inertia + penalty * k; `InputError` if it overflows."""
         objective = math.fsum(inertias) + LinearPrice(self.penalty).of(k)
-        if not math.isfinite(objective):
-            raise InputError(
-                f"the objective overflows float64 at penalty={self.penalty:g}: divide the data first"
-            )
-        return objective
+        return finite_objective(objective, f"penalty={self.penalty:g}")
 
 
 @dataclass(frozen=True)
@@ -371,10 +323,6 @@ class Method(Parameters):
 
     name: ClassVar[str] = "kernel"
     state: ClassVar[type[State]] = State
-
-    def seeded(self, seed: int) -> "Method":
-        """Return this method, which draws no random numbers."""
-        return self
 
     def step(self, source: Source, state: State) -> State:
         """Do one sweep."""

@@ -24,13 +24,9 @@ USES = {"rbf": ("gamma",), "poly": ("gamma", "degree", "coef0")}
 def checked_kernel(
     kernel: Any, names: tuple[str, ...], gamma: float | None, degree: int, coef0: float
 ) -> dict[str, Any]:
-    """Return `gamma`, `degree` and `coef0` as Python's numbers.
+    """Return `gamma`, `degree` and `coef0` as Python's numbers, if valid and of use with a kernel.
 
-    Raises
-    ------
-    InputError
-        If one is invalid, or has no use with this kernel; if the kernel is no function and not in
-        `names`.
+    The kernel must be a function, or one of `names`.
     """
     named = isinstance(kernel, str) and kernel in names
     if not (named or callable(kernel)):
@@ -42,9 +38,7 @@ def checked_kernel(
         gamma = checks.number("gamma", gamma, or_none=" or None")
     degree, coef0 = checks.integer("degree", degree), checks.number("coef0", coef0, "")
     found = {"gamma": gamma, "degree": degree, "coef0": coef0}
-    used: tuple[str, ...] = ()
-    if named:
-        used = USES.get(kernel, ())
+    used = USES.get(kernel, ()) if named else ()
     for name, value in found.items():
         if value != DEFAULTS[name] and name not in used:
             raise InputError(
@@ -73,9 +67,8 @@ def check_gram(source: Source, n: int, d: int) -> None:
         )
     if source.scale is not None:
         raise InputError("kernel='precomputed' takes similarities as they are: leave the scale out")
-    found = source.fold(
-        Symmetry(stream(0, Stream.GRAMIAN_SYMMETRY).uniform(1, 2, n)), name="symmetry"
-    )
+    factors = stream(0, Stream.GRAMIAN_SYMMETRY).uniform(1, 2, n)
+    found = source.fold(Symmetry(factors), name="symmetry")
     apart = np.abs(found.across - found.down)
     if apart.max() > ASYMMETRY * found.sums.max():
         raise InputError(

@@ -14,8 +14,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.plan import Source
-from dask_dpmeans.kernels.block import IndexArray, Int64Array, Labels
+from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.graph import RowMoves
 from dask_dpmeans.kernels.kernel_centers import ImplicitCenters, Near, Nearest, Partition
 from dask_dpmeans.kernels.kernel_moves import GroupSimilarities, NearestPivots, RowMoveScan
@@ -27,6 +28,7 @@ from dask_dpmeans.kernels.pieces import (
     search_partitions,
 )
 from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.common import MovedState
 from dask_dpmeans.methods.kernel import batch
 
 PIECES_PER_CLUSTER = 2**2
@@ -37,16 +39,14 @@ TOL_SHARE = 5
 """Gains below tol / TOL_SHARE of the objective count as none, unless each row is a piece."""
 
 
-@dataclass(frozen=True)
-class State(batch.State):
+@dataclass(frozen=True, kw_only=True)
+class State(batch.State, MovedState):
     """State of a search after a number of steps."""
 
-    settled: bool
+    settled: bool = False
     """Whether sweeps no longer lower the objective."""
-    rounds: int
+    rounds: int = 0
     """Rounds of random choices so far; each draws its own numbers."""
-    moves: Int64Array
-    """(6,), moves of a search: merges and splits of this step, the others 0."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,14 @@ class Method(batch.Parameters):
     seed: int = 0
     """The seed of all random choices."""
 
-    def seeded(self, seed: int) -> "Method":
-        """Return this search with another seed."""
-        return replace(self, seed=seed)
-
     def init(self, source: Source) -> State:
         """Start with all rows that have weight in one cluster."""
-        return self._state(super().init(source), rounds=0)
+        return State(**vars(super().init(source)))
 
     def step(self, source: Source, state: State) -> State:
         """Do one sweep; once sweeps have settled, the first moves that lower the objective."""
         if not state.settled:
-            after = self._state(self.sweep(source, state), state.rounds)
+            after = self._swept(source, state)
             if after.objective < state.objective:
                 return replace(after, settled=self.is_last_sweep(state, after))
             state = replace(state, rows_read=after.rows_read)
@@ -80,8 +76,9 @@ class Method(batch.Parameters):
         """Return False: the search ends with the step in which nothing lowers the objective."""
         return False
 
-    def _state(self, swept: batch.State, rounds: int) -> State:
-        return State(**vars(swept), settled=False, rounds=rounds, moves=np.zeros(6, np.int64))
+    def _swept(self, source: Source, state: State) -> State:
+        """Return the state after one sweep."""
+        return State(**vars(self.sweep(source, state)), rounds=state.rounds)
 
     def _search(self, source: Source, state: State) -> State:
         """Return the state after the first moves that lower it, else one of equal objective."""
@@ -93,7 +90,7 @@ class Method(batch.Parameters):
             if labels is None:
                 continue
             start = replace(state, next_labels=labels, weights=np.zeros(int(labels.max()) + 1))
-            after = self._state(self.sweep(source, start), state.rounds)
+            after = self._swept(source, start)
             if after.objective < state.objective - found.rounding:
                 return replace(after, moves=count_moves(state.next_labels, labels))
             state = replace(state, rows_read=after.rows_read)
@@ -170,6 +167,11 @@ class Neighborhood:
         labels[moves.rows[chosen]] = np.where(alone, k + np.cumsum(alone) - 1, targets)
         return renumber(labels)
 
+    def _similarities(self, groups: Partition, others: Partition) -> Float64Array:
+        """Return the sums of similarities between groups of rows, (k, l): one pass."""
+        reduction = GroupSimilarities(self.centers.gram, groups, others)
+        return self.source.fold(reduction, name="between")
+
     def _neighbors(self, cluster: int) -> IndexArray:
         """Return the clusters nearest to one, ascending, as many as one search takes: one pass."""
         partition = self.centers.partition
@@ -177,10 +179,7 @@ class Neighborhood:
         if partition.k <= most:
             return np.arange(partition.k)
         labels = np.where(partition.labels == cluster, np.int32(0), np.int32(-1))
-        own = Partition(labels, partition.weights, 1)
-        links = self.source.fold(
-            GroupSimilarities(self.centers.gram, own, partition), name="between"
-        )[0]
+        links = self._similarities(Partition(labels, partition.weights, 1), partition)[0]
         sizes = partition.sizes
         squared = self.centers.totals / (sizes * sizes) - 2 * links / (sizes * sizes[cluster])
         squared[cluster] = -np.inf
@@ -203,29 +202,23 @@ class Neighborhood:
             rows = partition.members(cluster)
             pivots.append(rows[np.argsort(keys[rows], kind="stable")[:each]])
         drawn = np.concatenate(pivots)
-        reduction = NearestPivots(
-            self.centers.gram, partition.labels, drawn, self.near.norms[drawn]
-        )
+        norms = self.near.norms[drawn]
+        reduction = NearestPivots(self.centers.gram, partition.labels, drawn, norms)
         return renumber(self.source.fold(reduction, name="pieces"))
 
     def _search_pieces(self, pieces: Labels, rounds: int) -> Labels | None:
-        """Return the clusters, (n,), after a search of pieces: one pass.
-
-        Return None if it gains too little.
-        """
+        """Return the clusters, (n,), after a search of pieces, or None: one pass."""
         before, m = self.centers.partition, int(pieces.max()) + 1
         parts = Partition(pieces, before.weights, m)
-        links = self.source.fold(GroupSimilarities(self.centers.gram, parts, parts), name="between")
-        problem = PieceProblem.of(
-            0.5 * (links + links.T), parts.sizes, self.method.penalty
-        ).centered()
+        links = self._similarities(parts, parts)
+        links = 0.5 * (links + links.T)
+        problem = PieceProblem.of(links, parts.sizes, self.method.penalty).centered()
         searched = pieces >= 0
         owners = np.empty(m, np.int32)
         owners[pieces[searched]] = before.labels[searched]
         start = relabel(owners)
-        after = search_partitions(
-            problem, start, stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds)
-        )
+        random = stream(self.method.seed, Stream.KERNEL_REGROUPING, rounds)
+        after = search_partitions(problem, start, random)
         least = self.least
         if m == np.count_nonzero(searched):
             least = problem.least
@@ -248,10 +241,7 @@ class Candidate(NamedTuple):
 
 
 def disjoint_moves(moves: RowMoves, labels: Labels, k: int) -> IndexArray:
-    """Return positions, (m,), of moves that share no clusters, the greatest gains first.
-
-    `labels` are (n,).
-    """
+    """Return positions, (m,), of the best moves that share no clusters; `labels` are (n,)."""
     free, chosen = np.ones(k + 1, np.bool_), []
     for position in np.argsort(-moves.gains, kind="stable").tolist():
         owner, target = labels[moves.rows[position]], moves.targets[position]
@@ -269,8 +259,8 @@ def renumber(labels: Labels | IndexArray) -> Labels:
     return found
 
 
-def count_moves(before: Labels, after: Labels) -> Int64Array:
-    """Return (6,), the merges and splits that lead from labels (n,) to others; other moves are 0.
+def count_moves(before: Labels, after: Labels) -> MoveCounts:
+    """Return the merges and splits that lead from labels, (n,), to others.
 
     The heir of a cluster is the new cluster that receives most of its rows.  Two clusters with one
     heir have merged; a split cluster is the origin of two.
@@ -281,8 +271,7 @@ def count_moves(before: Labels, after: Labels) -> Int64Array:
     pairs, counts = np.unique(keys, return_counts=True)
     olds, news = np.divmod(pairs, others)
     heirs, origins = most_frequent(olds, counts, news), most_frequent(news, counts, olds)
-    merges, splits = clusters - len(np.unique(heirs)), others - len(np.unique(origins))
-    return np.array([merges, splits, 0, 0, 0, 0], np.int64)
+    return MoveCounts(clusters - len(np.unique(heirs)), others - len(np.unique(origins)))
 
 
 def most_frequent(keys: Int64Array, counts: Int64Array, values: Int64Array) -> Int64Array:

@@ -28,19 +28,8 @@ def pairs_above(
 ) -> tuple[Float64Array, Float64Array]:
     """Return eigenvalues above a penalty > 0, (r,), descending, and unit eigenvectors, (n, r).
 
-    Parameters
-    ----------
-    matrix : (n, n) symmetric, NumPy or scipy.sparse
-    penalty : float
-    most : int
-        More eigenvalues are an error.
-    seed : int
-        Seed of the start vectors of Lanczos.
-
-    Raises
-    ------
-    InputError
-        If no eigenvalue is greater, more than `most` are, or they are too close together.
+    The matrix, (n, n) and symmetric, is of NumPy or scipy.sparse.  It is an error if no eigenvalue
+    is greater, if more than `most` are, or if they are too close together.
     """
     if matrix.shape[0] <= DENSE_ROWS:
         return select_pairs(*all_pairs(matrix), penalty, most)
@@ -79,9 +68,7 @@ def select_pairs(
 
 
 def lanczos(matrix: Any, penalty: float, most: int, seed: int) -> tuple[Float64Array, Float64Array]:
-    """Return eigenvalues, (r,), and eigenvectors, (n, r), by Lanczos.
-
-    These are all above the penalty, or some below.
+    """Return eigenvalues, (r,), and eigenvectors, (n, r), by Lanczos: all above, or some below.
 
     One Krylov space has one vector of each eigenspace, so that Lanczos may miss copies of an
     eigenvalue, such as the 1 of each component of a graph.  Each round starts from another random
@@ -122,10 +109,8 @@ def _largest(
     options = {}
     if "rng" in signature(eigsh).parameters:
         options["rng"] = random
-    start, basis = (
-        orthogonal(random.standard_normal(n)),
-        min(n - 1, max(2 * wanted + 1, LEAST_BASIS)),
-    )
+    start = orthogonal(random.standard_normal(n))
+    basis = min(n - 1, max(2 * wanted + 1, LEAST_BASIS))
     if not product(start).any():  # nothing is left of the matrix; Lanczos would fail
         return np.zeros(1), start[:, np.newaxis] / np.linalg.norm(start)
     try:

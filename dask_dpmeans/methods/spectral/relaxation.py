@@ -54,9 +54,8 @@ class Spectrum:
         object.__setattr__(self, "penalty", checks.number("penalty", self.penalty))
         checks.choice("affinity", self.affinity, AFFINITIES)
         if self.gamma is not None:
-            object.__setattr__(
-                self, "gamma", checks.number("gamma", self.gamma, or_none=" or None")
-            )
+            gamma = checks.number("gamma", self.gamma, or_none=" or None")
+            object.__setattr__(self, "gamma", gamma)
         for name in ("n_neighbors", "n_landmarks", "max_components"):
             object.__setattr__(self, name, checks.integer(name, getattr(self, name)))
         for name, owner in OWNERS.items():
@@ -169,13 +168,7 @@ def of_matrix(matrix: Any, asked: Spectrum, seed: int, passes: int) -> Embedding
 
 
 def symmetric(matrix: Any) -> Any:
-    """Return a square matrix, NumPy or scipy.sparse, made symmetric to the bit.
-
-    Raises
-    ------
-    InputError
-        If it differs from its transpose by more than rounding.
-    """
+    """Return a square matrix, symmetric up to rounding, made symmetric to the bit."""
     rows, columns = matrix.shape
     if rows != columns:
         raise InputError(f"affinity='precomputed' takes a square matrix, got {rows} x {columns}")

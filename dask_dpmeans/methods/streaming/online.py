@@ -5,6 +5,7 @@ one sequence, so that nothing depends on how it is cut.
 """
 
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.online import ENDLESS, online
 from dask_dpmeans.methods.dpmeans import batch
 
+AnyState = TypeVar("AnyState", bound=Any)
+
 
 @dataclass(frozen=True)
 class State:
-    """The clusters of the rows so far."""
+    """Clusters of some rows."""
 
     centers: Float64Array
     """(k, d), the running means of the clusters, in order of opening."""
@@ -25,58 +28,54 @@ class State:
 
 
 @dataclass(frozen=True)
-class Method:
-    """Parameters of online DP-means."""
+class Parameters(Generic[AnyState]):
+    """The common part of both methods of one pass."""
 
     penalty: float
     """The price of a cluster, in squared units of the rows: lambda squared of the paper."""
     max_clusters: int | None = None
-    """More clusters than this are an error."""
+    """More clusters than this, before any merge, are an error."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "penalty", checked_penalty(self.penalty, self.max_clusters))
+        checked = batch.Method(self.penalty, max_clusters=self.max_clusters)
+        object.__setattr__(self, "penalty", checked.penalty)
 
-    def init(self, n_features: int) -> State:
-        """Return the state before the first row."""
-        return State(np.empty((0, n_features)), np.empty(0))
+    def run(self, rows: Float64Array, state: AnyState, most: int) -> AnyState:
+        """Return the state after rows, (n, d), or the first one of more than `most` clusters."""
+        raise NotImplementedError
 
-    def take(self, state: State, block: Block) -> State:
+    def take(self, state: AnyState, block: Block) -> AnyState:
         """Return the state after a block of rows.
 
         Raises
         ------
         TooManyClustersError
-            A row opens one cluster more than `max_clusters`.
+            A row opens or splits off one cluster more than `max_clusters`.
         InputError
             Weight times center overflows.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            most = most_clusters(self.max_clusters)
-            after = State(
-                *online(block.doubles(), self.penalty, state.centers, state.weights, most)
+            after = self.run(block.doubles(), state, int(self.max_clusters or ENDLESS))
+        batch.check_number(len(after.centers), self.max_clusters, self.penalty)
+        if not np.isfinite(after.centers).all():
+            raise InputError(
+                "weight times center overflows float64: divide the data by a constant first"
             )
-        check_clusters(after.centers, self.max_clusters, self.penalty)
         return after
+
+
+@dataclass(frozen=True)
+class Method(Parameters[State]):
+    """Online DP-means."""
+
+    def init(self, n_features: int) -> State:
+        """Return the state before the first row."""
+        return State(np.empty((0, n_features)), np.empty(0))
+
+    def run(self, rows: Float64Array, state: State, most: int) -> State:
+        """Return the state after rows, (n, d), by Algorithm 2."""
+        return State(*online(rows, self.penalty, state.centers, state.weights, most))
 
     def clusters(self, state: State) -> State:
         """Return the state itself, with centers (k, d) and weights (k,)."""
         return state
-
-
-def checked_penalty(penalty: float, max_clusters: int | None) -> float:
-    """Return the penalty as Python's number, once DP-means takes both."""
-    return batch.Method(penalty, max_clusters=max_clusters).penalty
-
-
-def most_clusters(max_clusters: int | None) -> int:
-    """Return the limit as a number."""
-    return int(max_clusters or ENDLESS)
-
-
-def check_clusters(centers: Float64Array, max_clusters: int | None, penalty: float) -> None:
-    """Raise an error for too many centers, (k, d), and for centers that are not finite."""
-    batch.check_number(len(centers), max_clusters, penalty)
-    if not np.isfinite(centers).all():
-        raise InputError(
-            "weight times center overflows float64: divide the data by a constant first"
-        )

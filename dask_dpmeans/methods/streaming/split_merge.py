@@ -10,9 +10,10 @@ import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.kernels import online
-from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.ward import merge
-from dask_dpmeans.methods.streaming.online import check_clusters, checked_penalty, most_clusters
+from dask_dpmeans.methods.streaming.online import Parameters
+from dask_dpmeans.methods.streaming.online import State as Clusters
 
 
 @dataclass(frozen=True)
@@ -22,30 +23,21 @@ class State:
     boxes: online.Boxes
     """The clusters of Algorithm 3; the upper half of a split is the newest cluster."""
 
-
-@dataclass(frozen=True)
-class Clusters:
-    """The clusters of a state, after the merge."""
-
-    centers: Float64Array
-    """(k, d)."""
-    weights: Float64Array
-    """(k,)."""
+    @property
+    def centers(self) -> Float64Array:
+        """(k, d)."""
+        return self.boxes.centers
 
 
 @dataclass(frozen=True)
-class Method:
-    """Parameters of split-merge DP-means."""
+class Method(Parameters[State]):
+    """Split-merge DP-means."""
 
-    penalty: float
-    """The price of a cluster, in squared units of the rows: lambda squared of the paper."""
     merge: bool = True
     """Whether Algorithm 4 follows Algorithm 3; split DP-means without."""
-    max_clusters: int | None = None
-    """More clusters than this, before the merge, are an error."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "penalty", checked_penalty(self.penalty, self.max_clusters))
+        super().__post_init__()
         checks.switch("merge", self.merge)
 
     def init(self, n_features: int) -> State:
@@ -53,21 +45,9 @@ class Method:
         nothing = np.empty((0, n_features))
         return State(online.Boxes(nothing, np.empty(0), nothing, nothing))
 
-    def take(self, state: State, block: Block) -> State:
-        """Return the state after a block of rows, by Algorithm 3.
-
-        Raises
-        ------
-        TooManyClustersError
-            A row opens or splits off one cluster more than `max_clusters`.
-        InputError
-            Weight times center overflows.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            most = most_clusters(self.max_clusters)
-            boxes = online.split(block.doubles(), self.penalty, state.boxes, most)
-        check_clusters(boxes.centers, self.max_clusters, self.penalty)
-        return State(boxes)
+    def run(self, rows: Float64Array, state: State, most: int) -> State:
+        """Return the state after rows, (n, d), by Algorithm 3."""
+        return State(online.split(rows, self.penalty, state.boxes, most))
 
     def clusters(self, state: State) -> Clusters:
         """Return centers (k, d) and weights (k,), merged by Algorithm 4 unless `merge` is off."""

@@ -1,75 +1,24 @@
-"""`Executor`, and what its two kinds share."""
+"""Functions that the executors share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.plan import Carried, Shared, Stepwise, run_fits
+from dask_dpmeans.engine.plan import Shared, Stepwise, run_fits
 from dask_dpmeans.sources.executors.keys import shard_bounds
 from dask_dpmeans.sources.progress import Count, OnPass
-from dask_dpmeans.sources.shards import (
-    AnyFold,
-    AnyShard,
-    CarryJob,
-    Checked,
-    Known,
-    MapJob,
-    Shard,
-    StoredShard,
-)
+from dask_dpmeans.sources.shards import Shard, StoredShard
 
 Answer = TypeVar("Answer")
 Pieces = Sequence[tuple[Any, range]]
 """Shards, each with the range of its blocks to work on."""
 
 
-class Executor(Protocol):
-    """Runs jobs on shards."""
-
-    @property
-    def threads(self) -> int:
-        """Number of jobs that run at once."""
-        ...
-
-    @property
-    def on_pass(self) -> OnPass | None:
-        """Observer of the progress."""
-        ...
-
-    def load(self, shards: Sequence[StoredShard]) -> Sequence[Any]:
-        """Load the rows of shards, and return the shards as pieces."""
-        ...
-
-    def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Any]:
-        """Return shards as pieces, as they are."""
-        ...
-
-    def fold(self, job: AnyFold[Answer], pieces: Pieces, name: str) -> Answer:
-        """Merge the answers of all pieces along the tree."""
-        ...
-
-    def carry(self, job: CarryJob[Carried], state: Carried, pieces: Pieces, name: str) -> Carried:
-        """Take a state through all pieces, in order."""
-        ...
-
-    def map(self, job: MapJob, pieces: Pieces, name: str) -> list[list[Any]]:
-        """Return the answer of each piece."""
-        ...
-
-    def run(
-        self, jobs: Sequence[Callable[[Shared], Answer]], shared: Shared, name: str
-    ) -> list[Answer]:
-        """Run jobs on one shared input, side by side if there are workers."""
-        ...
-
-
 def with_check(shared: Shared, check: Callable[[], None]) -> Any:
     """Return rows that call `check` before each block; anything else as it is."""
-    if isinstance(shared, InMemoryRows):
+    if isinstance(shared, InMemoryRows | Shard | StoredShard):
         return replace(shared, check=check)
-    if isinstance(shared, Shard | StoredShard):
-        return Checked(shared, check)
     return shared
 
 

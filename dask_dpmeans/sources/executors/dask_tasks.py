@@ -46,6 +46,8 @@ LOOK = 1.0
 """Seconds between looks whether there is a worker, while a pass runs."""
 LARGE_GRAPH = "1GB"
 """Size of a graph at which Dask warns; Dask's own limit of 10 MB is too low for centers."""
+Node = Literal | Delayed
+"""Values in tasks, and tasks."""
 
 
 @dataclass(frozen=True)
@@ -138,25 +140,25 @@ class DaskTasks:
             tasks = []
             for number, job in enumerate(jobs):
                 node = delayed(job, name=keys("job", number), traverse=False)
-                told = self._check(count), self._report(count, number)
-                tasks.append(call(node, given, *told, dask_key_name=keys("run", number)))
+                told = self._told(count, number)
+                tasks.append(call(node, given, told, dask_key_name=keys("run", number)))
             return self._compute(tasks, count)
 
-    def _check(self, count: Count) -> Literal:
-        """Return the function that ends a task whose answer is not wanted any more."""
-        return Literal(count.wanted if self.client is None else check_wanted)
+    def _told(self, count: Count, number: int) -> Literal:
+        """Return the functions that end a task whose answer is not wanted, and that report its end.
 
-    def _report(self, count: Count, number: int) -> Literal | None:
-        """Return the function by which a task reports its end; None if there is no observer."""
-        if count.on_pass is None:
-            return None
-        if self.client is None:
-            return Literal(partial(count.say, number))
-        return Literal(TaskReport(topic_of(self.client), count.token, number))
+        The second is None if there is no observer.
+        """
+        report: Callable[..., None] | None = None
+        if count.on_pass is not None and self.client is not None:
+            report = TaskReport(topic_of(self.client), count.token, number)
+        elif count.on_pass is not None:
+            report = partial(count.say, number)
+        return Literal((count.wanted if self.client is None else check_wanted, report))
 
     def _graph(
         self, job: Any, pieces: Pieces, keys: Keys, count: Count
-    ) -> tuple[Literal | Delayed, list[Delayed]]:
+    ) -> tuple[Node, list[Delayed]]:
         """Return the job and its tasks.
 
         Dask assigns many tasks as workers become free.  It would send a few tasks all to the worker
@@ -170,19 +172,18 @@ class DaskTasks:
 
     def _task(
         self,
-        job: Literal | Delayed,
+        job: Node,
         number: int,
         piece: tuple[Any, range],
         keys: Keys,
         count: Count,
-        *carried: Delayed,
+        *carried: Node,
     ) -> Delayed:
         """Return the task of one piece."""
         shard, blocks = piece
         key = keys("shard", number, *shard_bounds(shard))
-        told = self._check(count), self._report(count, number)
-        bounds = blocks.start, blocks.stop
-        return delayed(_apply, pure=False)(job, shard, bounds, *told, *carried, dask_key_name=key)
+        told, bounds = self._told(count, number), (blocks.start, blocks.stop)
+        return delayed(_apply, pure=False)(job, shard, bounds, told, *carried, dask_key_name=key)
 
     def _compute(self, tasks: list[Delayed], count: Count) -> list[Any]:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGE_GRAPH}):
@@ -216,13 +217,7 @@ class DaskTasks:
             raise
 
     def _wait(self, client: Client, futures: Sequence["Future[Any]"], count: Count) -> None:
-        """Wait until all tasks are done or one has failed.
-
-        Raises
-        ------
-        ClusterLostError
-            There has been no worker for `worker_timeout` seconds.
-        """
+        """Wait until all tasks are done or one has failed, or until no worker has come in time."""
         seen = monotonic()
         while any(future.status == "pending" for future in futures):
             with client.as_current(), suppress(TimeoutError):
@@ -286,31 +281,26 @@ def _killed_message(error: KilledWorker) -> str:
 
 
 def _apply(
-    job: Any,
-    shard: AnyShard | Literal,
-    blocks: tuple[int, int],
-    check: Literal,
-    report: Literal | None,
-    *carried: object,
+    job: Any, shard: object, blocks: tuple[int, int], told: Literal, *carried: object
 ) -> Any:
     keep_freed_memory()
-    given = with_check(value_of(shard), check.value)
+    check, report = told.value
+    given = with_check(value_of(shard), check)
     with one_blas_thread():
         answer = value_of(job)(given, range(*blocks), *carried)
     if report is not None:
-        report.value()
+        report()
     return answer
 
 
-def _call_alone(
-    job: Callable[[Shared], Answer], shared: Shared, check: Literal, report: Literal | None
-) -> Answer:
-    shared = with_check(shared, check.value)
+def _call_alone(job: Callable[[Shared], Answer], shared: Shared, told: Literal) -> Answer:
+    check, report = told.value
+    shared = with_check(shared, check)
     with one_blas_thread():
         if report is None:
             return job(shared)
-        answer = call_job(job, shared, report.value)
-    report.value()
+        answer = call_job(job, shared, report)
+    report()
     return answer
 
 

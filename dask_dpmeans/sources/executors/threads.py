@@ -26,7 +26,8 @@ class Threads:
     def load(self, shards: Sequence[StoredShard]) -> Sequence[AnyShard]:
         """Load the rows of shards."""
         count = Count(self.on_pass, "load", [shard.stop - shard.start for shard in shards])
-        return self._run(StoredShard.load, [(shard, count.wanted) for shard in shards], count)
+        wanted = [(with_check(shard, count.wanted),) for shard in shards]
+        return self._run(StoredShard.load, wanted, count)
 
     def wrap(self, shards: Sequence[AnyShard | Known]) -> Sequence[Any]:
         """Return the shards."""

@@ -134,11 +134,6 @@ def checked_csr(
     """Return CSR rows, (n, d), after a check of the column numbers.
 
     `values` and `columns` are (m,), one entry a stored value; `ends` are (n + 1,).
-
-    Raises
-    ------
-    InputError
-        A column number that is too large or negative, with its row.
     """
     if columns.size and not (columns.min() >= 0 and columns.max() < n_columns):
         place = int(np.argmax((columns < 0) | (columns >= n_columns)))

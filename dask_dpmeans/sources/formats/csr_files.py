@@ -1,6 +1,7 @@
 """CSR rows in a Zarr group or in a file of scipy, checked by their metadata."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from zipfile import ZipFile
 
@@ -30,13 +31,7 @@ def is_csr_group(group: zarr.Group) -> bool:
 def open_csr(
     group: zarr.Group, path: str, name: str, member: Callable[[str], object], fill_missing: bool
 ) -> StoredCsr:
-    """Open the CSR rows in a Zarr group; `member` opens its arrays.
-
-    Raises
-    ------
-    InputError
-        An array is missing, or the metadata tell that it cannot be used.
-    """
+    """Open the CSR rows in a Zarr group; `member` opens its arrays."""
     if group.attrs.get("encoding-type") == "csc_matrix":
         raise InputError(
             f"{name}: {path} is a csc_matrix, which is stored column by column: write it as a csr_matrix, row by row"
@@ -67,13 +62,8 @@ def _shape_of(group: zarr.Group, path: str, name: str) -> tuple[int, int]:
 def _opened_part(
     member: Callable[[str], Any], part: str, path: str, name: str, fill_missing: bool
 ) -> Any:
-    try:
+    with explained(f"{name}: there is no Zarr array at {path}/{part}"):
         array = member(part)
-    except InputError:
-        raise
-    except Exception as error:  # of damaged metadata
-        why = str(error) or type(error).__name__
-        raise InputError(f"{name}: there is no Zarr array at {path}/{part}: {why}") from error
     if not isinstance(array, zarr.Array) or array.ndim != 1:
         raise InputError(f"{name}: {path}/{part} must be an array of one dimension")
     return checked_store.checked_array(
@@ -81,37 +71,42 @@ def _opened_part(
     )
 
 
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Raise `InputError` for errors of a store or a damaged file; its text begins with `what`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what}: {str(error) or type(error).__name__}") from error
+
+
 def open_npz(path: str, name: str) -> csr_array:
     """Return the CSR rows, (n, d), of a ``.npz`` file of `scipy.sparse.save_npz`."""
-    try:
+    with explained(f"{name}: {path} cannot be read as a .npz file of scipy.sparse"):
         with ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
         most = own_resources(None, None).memory
-        matrix = None if size > most else load_npz(path)
-    except Exception as error:  # of a damaged file
-        unread = f"{path} cannot be read as a .npz file of scipy.sparse"
-        raise InputError(f"{name}: {unread}: {error}") from error
-    if matrix is None:
-        raise InputError(
-            f"{name}: {path} holds {size:,} bytes, and is read into memory, which has {most:,}: "
-            "write it as a Zarr group in the layout of anndata, which is read in parts"
-        )
+        if size > most:
+            raise InputError(
+                f"{name}: {path} holds {size:,} bytes, and is read into memory, which has "
+                f"{most:,}: write it as a Zarr group in the layout of anndata, which is read in "
+                "parts"
+            )
+        matrix = load_npz(path)
     return from_scipy(matrix, name)
 
 
 def open_mtx(path: str, name: str) -> csr_array:
     """Return the CSR rows, (n, d), of a Matrix Market file; symmetric ones store half."""
-    try:
+    with explained(f"{name}: {path} cannot be read as a Matrix Market file"):
         rows, columns, entries, *_ = mminfo(path)
-        fits = MTX_BYTES * entries <= own_resources(None, None).memory
-        matrix = mmread(path, spmatrix=False) if fits else None
-    except Exception as error:  # of a damaged file
-        unread = f"{path} cannot be read as a Matrix Market file"
-        raise InputError(f"{name}: {unread}: {error}") from error
-    if matrix is None:
-        raise InputError(
-            f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, all of "
-            "which are read into memory: write it as a Zarr group in the layout of anndata, which "
-            "is read in parts"
-        )
+        if MTX_BYTES * entries > own_resources(None, None).memory:
+            raise InputError(
+                f"{name}: {path} holds {entries:,} entries of a matrix of {rows:,} x {columns:,}, "
+                "all of which are read into memory: write it as a Zarr group in the layout of "
+                "anndata, which is read in parts"
+            )
+        matrix = mmread(path, spmatrix=False)
     return from_scipy(csr_array(matrix), name)

@@ -16,14 +16,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import first_flaw
 from dask_dpmeans.sources.executors.keys import Keys
-from dask_dpmeans.sources.formats.csr import (
-    StoredCsr,
-    csr_chunk,
-    csr_rows,
-    dask_csr,
-    is_csr_dask,
-    lazy_csr,
-)
+from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask
 from dask_dpmeans.sources.loading import check_dense
 from dask_dpmeans.sources.opening import (
     Opener,
@@ -36,7 +29,7 @@ from dask_dpmeans.sources.opening import (
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
 from dask_dpmeans.sources.row_array import Raw, RawRows
 from dask_dpmeans.sources.safety.value_checks import describe_flaw, limit_of
-from dask_dpmeans.sources.shards import Prepare, read_rows
+from dask_dpmeans.sources.shards import Prepare
 
 
 def is_lazy(data: object) -> bool:
@@ -53,11 +46,7 @@ def lazy_rows(data: Any) -> Any:
     """Return lazy data as a Dask array."""
     if hasattr(data, "to_dask_array"):
         return numeric_table(data, "X").to_dask_array()
-    if isinstance(data, StoredCsr):
-        return lazy_csr(data, read_rows(data))
-    if isinstance(data, da.Array):
-        return data
-    return da.from_array(data, chunks=data.chunks)
+    return lazy_array(data, getattr(data, "chunks", "auto"))
 
 
 def lazy_map(
@@ -82,8 +71,7 @@ def lazy_map(
     prepare = Prepare(working_dtype(rows.dtype, "data"), used, scale, features)
     model = delayed((kernel, prepare), name=Keys.of("predict")("model"), traverse=False)
     if groups is not None:
-        beside = lazy_rows(groups) if is_lazy(groups) else da.from_array(groups)
-        beside = beside.rechunk((rows.chunks[0],))[:, np.newaxis]
+        beside = lazy_rows(groups).rechunk((rows.chunks[0],))[:, np.newaxis]
         return da.map_blocks(dpmeans_predict_groups, rows, beside, model, **_of_rank_1(dtype))
     if width is None:
         return rows.map_blocks(dpmeans_predict, model, **_of_rank_1(dtype))
@@ -151,12 +139,7 @@ def opened_rows(data: Any, model: str = "the estimator") -> Any:
     """Return checked CSR rows of a Zarr group or sparse array; other data as they are.
 
     A conversion of a sparse array writes numbers wherever its indices point, so they are checked
-    before it.
-
-    Raises
-    ------
-    InputError
-        Data that are no rows: a path, which `model` does not take, or a query that has not run.
+    before it.  Data that are no rows are refused: a path, or a query that has not run.
     """
     if isinstance(data, str | os.PathLike):
         refuse_path(data, model)
@@ -185,7 +168,7 @@ def concatenate_tables(tables: list[Any]) -> tuple[Any, list[int]]:
         if any(map(issparse, tables)):
             return vstack(tables, "csr"), counts
         return np.concatenate(tables), counts
-    parts = [lazy_rows(known_rows(each)) if is_lazy(each) else lazy_array(each) for each in tables]
+    parts = [lazy_rows(known_rows(each)) for each in tables]
     if any(map(is_csr_dask, parts)):
         parts = [dask_csr(part) for part in parts]
     return da.concatenate(parts), [part.shape[0] for part in parts]

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from dask.utils import natural_sort_key
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.sources.formats.csr_files import explained
 from dask_dpmeans.storage.location import Location
 
 AVAILABLE = find_spec("pyarrow") is not None
@@ -87,16 +89,14 @@ class ParquetRows:
                 f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove "
                 "or replace such rows first"
             )
-        if types.is_integer(values.type) and self.dtype.kind == "f":
-            numbers = values.to_numpy()
-            beyond = (numbers > EXACT) | (numbers < -EXACT)
-            if beyond.any():
-                row = int(np.argmax(beyond))
-                raise InputError(
-                    f"data holds the integer {numbers[row]} at row {start + row:,}, column {name!r} of "
-                    f"{self.store_path}: beyond 2**53 float64 cannot tell integers apart; subtract "
-                    "an offset, divide, or leave the column out"
-                )
+        beyond = _is_inexact(values) if self.dtype.kind == "f" else np.False_
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            raise InputError(
+                f"data holds the integer {values.to_numpy()[row]} at row {start + row:,}, column "
+                f"{name!r} of {self.store_path}: beyond 2**53 float64 cannot tell integers apart; "
+                "subtract an offset, divide, or leave the column out"
+            )
 
 
 def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
@@ -118,44 +118,26 @@ def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
 def path_of(data: str) -> str:
     """Return a path or URL without the columns that it names."""
     table = parquet_table(data)
-    if table is None:
-        return data
-    return table[0]
+    return data if table is None else table[0]
 
 
 def _is_table(path: str) -> bool:
     if path.rstrip("/").endswith(SUFFIXES):
         return True
-    return "://" not in path and any(file.suffix in SUFFIXES for file in _entries(path))
-
-
-def _entries(path: str) -> Iterator[Path]:
-    """Return the entries of a folder; none of anything else."""
-    if os.path.isdir(path):
-        return Path(path).iterdir()
-    return iter(())
+    folder = "://" not in path and os.path.isdir(path)
+    return folder and any(file.suffix in SUFFIXES for file in Path(path).iterdir())
 
 
 def open_parquet(
     place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int
 ) -> ParquetRows:
-    """Open the columns of a table, by default all but its index, after a check of the metadata.
-
-    Raises
-    ------
-    InputError
-        A file or column is missing, or holds no numbers.
-    """
+    """Open the columns of a table, by default all but its index, after a check of the metadata."""
     path = place.shown
     if not AVAILABLE:
         needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
         raise InputError(f"{name}: {path} is a Parquet table, {needs}")
-    try:
+    with explained(f"{name}: there is no Parquet table at {path}"):
         files = _files(place, name)
-    except InputError:
-        raise
-    except Exception as error:  # of the store
-        raise InputError(f"{name}: there is no Parquet table at {path}: {error}") from error
     opened = [_footer(file, name) for file in files]
     chosen = _chosen(opened[0][1], columns, path, name)
     if dimensions == 1 and len(chosen) != 1:
@@ -202,14 +184,10 @@ def _files(place: Location, name: str) -> list[Location]:
 def _footer(file: Location, name: str) -> tuple[Any, Any]:
     """Return the metadata of a file, and its schema."""
     fs, where = file.files()
-    try:
-        with fs.open(where, "rb") as handle:
-            opened = parquet.ParquetFile(handle)
-            return opened.metadata, opened.schema_arrow
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{name}: {file.shown} cannot be read as a Parquet file: {error}"
-        ) from error
+    unread = f"{name}: {file.shown} cannot be read as a Parquet file"
+    with explained(unread), fs.open(where, "rb") as handle:
+        opened = parquet.ParquetFile(handle)
+        return opened.metadata, opened.schema_arrow
 
 
 def _chosen(schema: Any, columns: tuple[str, ...] | None, path: str, name: str) -> tuple[str, ...]:
@@ -286,12 +264,17 @@ def _flawed(group: Any) -> Iterator[str]:
 
 def _is_usable(values: Any) -> bool:
     """Return whether all values of a column can be used."""
-    if values.null_count:
+    if values.null_count or _is_inexact(values).any():
         return False
+    return bool(np.isfinite(values.to_numpy()).all())
+
+
+def _is_inexact(values: Any) -> npt.NDArray[np.bool_]:
+    """Return which integers of a column, (n,), float64 does not represent; none of others."""
+    if not types.is_integer(values.type):
+        return np.zeros(0, np.bool_)
     numbers = values.to_numpy()
-    if types.is_integer(values.type):
-        return not ((numbers > EXACT) | (numbers < -EXACT)).any()
-    return bool(np.isfinite(numbers).all())
+    return (numbers > EXACT) | (numbers < -EXACT)
 
 
 def _row_groups(

@@ -148,7 +148,7 @@ def bound_codecs(array: "zarr.Array[Any]") -> Any:
     """Return the metadata of an array, (...), with codecs that keep to the size of its chunks."""
     metadata = array.metadata
     if metadata.zarr_format == 3:
-        return replace(metadata, codecs=_bounded_codecs(metadata.codecs))
+        return replace(metadata, codecs=tuple(map(_bounded_codec, metadata.codecs)))
     dtypes = [array.dtype, *_filter_dtypes(metadata.filters)]
     most = math.prod(array.chunks) * max(np.dtype(dtype).itemsize for dtype in dtypes)
     filters = metadata.filters and tuple(BoundedNumcodec(each, most) for each in metadata.filters)
@@ -164,31 +164,21 @@ def _filter_dtypes(filters: Iterable[Any] | None) -> list[Any]:
     ]
 
 
-def _bounded_codecs(codecs: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(map(_bounded_codec, codecs))
-
-
-def _bounded_codec(codec: object) -> object:
+def _bounded_codec(codec: object) -> Any:
     if isinstance(codec, BytesBytesCodec):
         return BoundedCodec(codec)
     if not isinstance(codec, ShardingCodec):
         return codec
     return ShardingCodec(
         chunk_shape=codec.chunk_shape,
-        codecs=_bounded_codecs(codec.codecs),
+        codecs=tuple(map(_bounded_codec, codec.codecs)),
         index_codecs=codec.index_codecs,
         index_location=codec.index_location,
     )
 
 
 def unpack_stream(name: str, settings: Mapping[str, Any], packed: Any, most: int) -> bytes:
-    """Unpack one stream of a codec in `STREAMS`, or several in a row.
-
-    Raises
-    ------
-    TooLargeError
-        They unpack to more than `most` bytes and a little.
-    """
+    """Unpack one stream of a codec in `STREAMS`, or several in a row, to about `most` bytes."""
     rest, parts, left = bytes(packed), [], most + SLACK
     while rest:
         stream = STREAMS[name](settings)

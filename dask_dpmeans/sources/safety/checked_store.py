@@ -10,21 +10,13 @@ import zarr
 from dask.utils import format_bytes
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.storage import FsspecStore, LocalStore, StorePath, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, StorePath
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
-from dask_dpmeans.storage.arrays import (
-    CONTENTS,
-    MARKER,
-    TABLES,
-    VerifiedStore,
-    attributes_of,
-    read,
-    through,
-    verified_array,
-)
+from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.arrays import CONTENTS, MARKER, TABLES, TransparentStore, VerifiedStore
 from dask_dpmeans.storage.location import Location
 
 PAUSES = (0.1, 0.5, 2.0, 8.0)
@@ -80,7 +72,7 @@ def _ask(place: Location) -> None:
             fs.cat_file(f"{where.rstrip('/')}/zarr.json")
 
 
-class CheckedStore(WrapperStore[Store]):
+class CheckedStore(TransparentStore):
     """Store in which a missing chunk is an error, as is an encoded chunk that is far too long.
 
     Zarr reads a missing chunk as the fill value.  Requests are retried if the store fails to answer.
@@ -94,23 +86,11 @@ class CheckedStore(WrapperStore[Store]):
     def _with_store(self, store: Store) -> "CheckedStore":
         return type(self)(store, self.chunk_bytes, fill_missing=self.fill_missing)
 
-    def __str__(self) -> str:
-        return str(self._store)
-
-    @property
-    def plain(self) -> Store:
-        """The store without checks."""
-        return getattr(self._store, "plain", self._store)
-
     def narrowed(self, start: int, stop: int) -> "CheckedStore":
         """Return the store for some chunks of an array over rows, with their digests only."""
         if not isinstance(self._store, VerifiedStore):
             return self
         return self._with_store(self._store.narrowed(start, stop))
-
-    async def getsize(self, key: str) -> int:
-        """Return the bytes of a key."""
-        return await self._store.getsize(key)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -155,14 +135,7 @@ def checked_array(
 ) -> "zarr.Array[Any]":
     """Return an array, (...), whose chunks are checked as they are read.
 
-    Chunks of an output of this package are compared with their digests.
-
-    Raises
-    ------
-    InputError
-        The metadata tell that the array cannot be read, or the output is not finished.
-    CorruptStoreError
-        A small array of an output differs from its digest.
+    Arrays and chunks of an output of this package are compared with their digests.
     """
     codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
     if codecs & RUNS_CODE:
@@ -188,7 +161,7 @@ def narrow_array(array: "zarr.Array[Any]", start: int, stop: int) -> "zarr.Array
     store, height = array.store, array.chunks[0]
     if not isinstance(store, CheckedStore):
         return array
-    return through(array, store.narrowed(start // height, -(-stop // height)))
+    return arrays.through(array, store.narrowed(start // height, -(-stop // height)))
 
 
 def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
@@ -204,17 +177,17 @@ def _verified(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
         return array
     contents = attributes.get(CONTENTS, {})  # empty if another version wrote it
     if member in contents:
-        read(group / member, contents[member])
+        arrays.read(group / member, contents[member])
     table = f"{TABLES}/{member}"
     if table in contents:
-        return verified_array(array, group / table, contents[table])
+        return arrays.verified_array(array, group / table, contents[table])
     return array
 
 
 def _attributes(group: StorePath) -> dict[str, Any]:
     """Return the attributes of the group around an array; none if it cannot be read."""
     try:
-        return attributes_of(StorePath(CheckedStore(group.store, 0), group.path))
+        return arrays.attributes_of(StorePath(CheckedStore(group.store, 0), group.path))
     except FINAL:
         return {}
     except OSError as error:

@@ -28,7 +28,7 @@ def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
         kinds = groups_are.replace("groups", "data sets")
         return (
             f"{groups_are} holds {flaw.value} at {place}: {kinds} are numbered from 0 to below "
-            f"{MOST_GROUPS:,}, for example by np.unique({groups_are}, return_inverse=True)"
+            f"{MOST_GROUPS:,}, for example by np.unique({groups_are}, return_inverse=True)[1]"
         )
     if flaw.column == -1:
         return f"sample_weight is {flaw.value} at {place}: weights must be finite and >= 0"

@@ -33,8 +33,16 @@ def labels_of(source, state):
 
 def step_of(centers=((0.0,),), means=((0.0,),), objective=1.0, opened=()):
     """A state of which only these matter."""
-    values = np.array(centers), np.array(means)
-    return State(1, *values, np.ones(1), np.ones(1), objective, np.array(opened, np.int64), 0, 0)
+    return State(
+        step=1,
+        centers=np.array(centers),
+        means=np.array(means),
+        weights=np.ones(1),
+        inertias=np.ones(1),
+        objective=objective,
+        opened=np.array(opened, np.int64),
+        rows_read=0,
+    )
 
 
 @FEWER

@@ -28,6 +28,9 @@ from dask_dpmeans.kernels.moments import total
 MOST_DISTANCES = 2**20
 """Most squared distances computed together without Numba."""
 
+KNOWN = 64
+"""Gains that are remembered, for each of the most clusters."""
+
 
 @dataclass(frozen=True)
 class CenterPath:
@@ -300,7 +303,9 @@ class CompiledClusters(Clusters):
         reach, apart = np.zeros((2, room))
         lists: Lists = (pool, starts, counts, np.zeros(1, np.int64), reach)
         moved, changed, touched = np.zeros((3, room), np.bool_)
-        buffers: Buffers = (leaving, arriving, first, last, apart, np.zeros((n + 8, d)))
+        table = np.zeros(KNOWN * room, np.uint64), np.zeros(KNOWN * room)
+        buffers: Buffers = (leaving, arriving, first, last, apart, np.zeros((n + 8, d)), *table)
+        pool[:n], counts[0] = np.arange(n), n
         self._arrays = data, state, lists, (moved, changed, touched), buffers
 
     def restore(self, k: int) -> None:

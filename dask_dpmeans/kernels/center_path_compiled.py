@@ -8,6 +8,7 @@ only clusters near a center that moved.
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 from dask_dpmeans.kernels.numba_support import compile_loop
@@ -39,8 +40,18 @@ Lists = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array]
 the free part (1,); greatest squared distance in each cluster (room,)."""
 Marks = tuple[BoolArray, BoolArray, BoolArray]
 """Clusters whose center moved, whose rows changed, and whose error changed, (room,) each."""
-Buffers = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array, Float64Array]
-"""Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (n + 8, d) numbers."""
+Buffers = tuple[
+    Int64Array,
+    Int64Array,
+    Int64Array,
+    Int64Array,
+    Float64Array,
+    Float64Array,
+    npt.NDArray[np.uint64],
+    Float64Array,
+]
+"""Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (n + 8, d) numbers; and a table of
+gains by the rows of a cluster, keys and values."""
 
 
 @compile_loop
@@ -125,7 +136,7 @@ def _move_rows(
 ) -> None:
     """Bring the lists of changed clusters up to date; moved rows, (m,), have new labels, (n,)."""
     pool, starts, counts, free, _ = lists
-    _, arrivals, firsts, ends, _, _ = buffers
+    arrivals, firsts, ends = buffers[1], buffers[2], buffers[3]
     moved.sort()
     firsts[:k] = 0
     for i in moved:
@@ -245,6 +256,7 @@ def _drop_empty(state: State, lists: Lists, k: int) -> int:
             for place in range(starts[c], starts[c] + counts[c]):
                 labels[pool[place]] = kept
         kept += 1
+    counts[kept:k] = 0
     return kept
 
 
@@ -287,33 +299,67 @@ def _refine(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
 
 
 @compile_loop
-def restore(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> None:
-    """Compiled twin of `Clusters.restore`."""
-    rows, (centers, _, _, gains, labels, squared, _) = data[0], state
+def _guess_labels(data: Data, state: State, lists: Lists, k: int) -> None:
+    """Give all rows of each list to the nearest of k centers of its first row."""
+    rows, centers, labels = data[0], state[0], state[4]
     pool, starts, counts, free, _ = lists
-    n, places = len(rows), buffers[2]
-    counts[:k] = 0
-    for i in range(n):
-        best, least = 0, _squared(rows, i, centers, 0)
-        for c in range(1, k):
-            distance = _squared(rows, i, centers, c)
+    for a in range(len(starts)):
+        if not counts[a]:
+            continue
+        first, guess, least = pool[starts[a]], 0, np.inf
+        for c in range(k):
+            distance = _squared(rows, first, centers, c)
             if distance < least:
-                best, least = c, distance
-        labels[i], squared[i] = best, least
-        counts[best] += 1
+                guess, least = c, distance
+        for place in range(starts[a], starts[a] + counts[a]):
+            labels[pool[place]] = guess
+    counts[:] = 0
+    for label in labels:
+        counts[label] += 1
     first = 0
     for c in range(k):
-        starts[c] = places[c] = first
+        starts[c] = first
         first += counts[c]
-    free[0] = n
-    for i in range(n):
-        pool[places[labels[i]]] = i
-        places[labels[i]] += 1
+    for i in range(len(labels)):
+        pool[starts[labels[i]]] = i
+        starts[labels[i]] += 1
     for c in range(k):
+        starts[c] -= counts[c]
+    free[0] = len(labels)
+
+
+@compile_loop
+def restore(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> None:
+    """Compiled twin of `Clusters.restore`."""
+    gains, labels, (moved, changed, _) = state[3], state[4], marks
+    _guess_labels(data, state, lists, k)
+    moved[:k] = True
+    found = _assign(data, state, lists, marks, buffers, k)
+    _move_rows(labels, lists, k, buffers[0][:found], changed, buffers)
+    for c in range(k):
+        moved[c] = False
         gains[c] = -1.0
-        marks[0][c] = False
         _place(data, state, lists, c, buffers[5][0], False)
         _sum_errors(data, state, lists, c)
+
+
+@compile_loop
+def _known_gain(data: Data, state: State, lists: Lists, c: int, buffers: Buffers) -> float:
+    """Return the gain of halving a cluster, from the table of gains if it is there."""
+    pool, starts, counts, _, _ = lists
+    keys, gains = buffers[6], buffers[7]
+    members = pool[starts[c] : starts[c] + counts[c]]
+    key = np.uint64(len(members))
+    for i in members:  # the sum of numbers of 64 bits, mixed as in splitmix64
+        mixed = np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        key += mixed ^ (mixed >> np.uint64(31))
+    place = key % np.uint64(len(keys))
+    if keys[place] != key:
+        keys[place] = key
+        gains[place] = _halve(data, members, state[6], buffers[5])
+    return gains[place]
 
 
 @compile_loop
@@ -325,16 +371,15 @@ def grow(
     pool, starts, counts, _, _ = lists
     for c in range(k):
         if gains[c] < 0:
-            members = pool[starts[c] : starts[c] + counts[c]]
-            gains[c] = _halve(data, members, sides, buffers[5])
+            gains[c] = _known_gain(data, state, lists, c, buffers)
     best = 0
     for c in range(k):
         if gains[c] > gains[best]:
             best = c
     if not gains[best] > 0:
         return k, -1
-    n = len(labels)
-    _make_room(lists, k, n, buffers[1])
+    _halve(data, pool[starts[best] : starts[best] + counts[best]], sides, buffers[5])
+    _make_room(lists, k, len(labels), buffers[1])
     found = 0
     for place in range(starts[best], starts[best] + counts[best]):
         i = pool[place]

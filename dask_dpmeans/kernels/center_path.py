@@ -70,12 +70,13 @@ def center_path(
     rounds : most times down and up
     """
     kind = CompiledClusters if numba_support.AVAILABLE else Clusters
-    search = _Search(kind(rows, weights, min(most, len(rows)), spherical))
-    search.go_up()
-    for _ in range(rounds):
-        if not search.go_down():
-            break
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
+        search = _Search(kind(rows, weights, min(most, len(rows)), spherical))
         search.go_up()
+        for _ in range(rounds):
+            if not search.go_down():
+                break
+            search.go_up()
     return search.path()
 
 

@@ -359,7 +359,8 @@ def _known_gain(data: Data, state: State, lists: Lists, c: int, buffers: Buffers
     if keys[place] != key:
         keys[place] = key
         gains[place] = _halve(data, members, state[6], buffers[5])
-    return gains[place]
+    gain: float = gains[place]
+    return gain
 
 
 @compile_loop

@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import seeds, tables
+from strategies import rows_and_centers, seeds, tables
 
 from dask_dpmeans.kernels import numba_support
-from dask_dpmeans.kernels.center_path import VANISHING, center_path
+from dask_dpmeans.kernels.center_path import (
+    VANISHING,
+    Clusters,
+    CompiledClusters,
+    center_path,
+    grow,
+)
 
 KINDS = ("grid", "clouds", "offset", "outliers", "tiny", "subnormal", "uneven", "huge")
 
@@ -71,6 +77,46 @@ def test_each_error_is_that_of_the_rows_at_their_nearest_centers(problem, rounds
             mean = mean_of(rows[labels == c], weights[labels == c], spherical)
             assert mean is None or np.array_equal(centers[c], mean)
     assert all(below < above for above, below in pairwise(path.inertias.tolist()))
+
+
+@given(rows_and_centers())
+def test_restored_rows_go_to_their_nearest_centers_and_ties_to_the_lowest_number(drawn):
+    """Bounds may skip no center that wins or ties; rows start from the lists of other centers."""
+    rows, centers = (np.ascontiguousarray(values, np.float64) for values in drawn)
+    kind = CompiledClusters if numba_support.AVAILABLE else Clusters
+    clusters = kind(rows, np.ones(len(rows)), len(centers), False)
+    clusters.start()
+    for some in (centers[: len(centers) // 2 + 1], centers, centers[::-1]):
+        some = some[np.unique(nearest(rows, some)[0])]
+        clusters.centers[: len(some)] = some
+        clusters.restore(len(some))
+        labels, squared = nearest(rows, some)
+        assert np.array_equal(clusters.labels, labels)
+        assert np.array_equal(clusters.squared, squared)
+
+
+def test_two_distant_pairs_and_what_splits_alone_find():
+    rows = np.array([[0.0], [1.0], [8.0], [9.0]])
+    path = grow(rows, np.ones(4), 10)
+    assert path.inertias.tolist() == [65.0, 1.0, 0.5, 0.0]
+    assert sorted(path.centers[1].ravel().tolist()) == [0.5, 8.5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "spherical", "inertias"),
+    [
+        ([[3.0]], False, [0.0]),
+        ([[0.0], [-0.0]], False, [0.0]),
+        ([[5e-324], [0.0], [1e-323]], False, [0.0]),
+        ([[1e150], [-1e150], [3e150]], False, [8e300, 2e300, 0.0]),
+        ([[1e300], [1.0]], False, [math.inf, 0.0]),
+        ([[1.0, 0.0], [-1.0, 0.0]], True, [4.0, 0.0]),
+    ],
+)
+def test_extreme_rows(rows, spherical, inertias):
+    """One row, signs of 0, subnormal and huge numbers, and unit rows that cancel."""
+    path = center_path(np.array(rows), np.ones(len(rows)), 5, spherical)
+    assert path.inertias.tolist() == pytest.approx(inertias, rel=1e-14)
 
 
 @given(problems(), st.integers(0, 2))

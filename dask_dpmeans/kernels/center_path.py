@@ -6,7 +6,7 @@ step starts from there again only after it has been lowered.  There are no rando
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -60,7 +60,12 @@ def grow(
 
 
 def center_path(
-    rows: Float64Array, weights: Float64Array, most: int, spherical: bool = False, rounds: int = 3
+    rows: Float64Array,
+    weights: Float64Array,
+    most: int,
+    spherical: bool = False,
+    rounds: int = 3,
+    tries: int = 1,
 ) -> CenterPath:
     """Return clusterings from splits up, then merges down and splits up while an error falls.
 
@@ -68,15 +73,19 @@ def center_path(
     ----------
     rows, weights, most, spherical : (n, d), (n,), as for `grow`
     rounds : most times down and up
+    tries : clusters to halve from each clustering on later ways up, each on its own
+
+    With `tries` = 2, some errors for less than the true number of clusters were 2 to 5 % lower, and
+    it took 1.5 times as long.
     """
     kind = CompiledClusters if numba_support.AVAILABLE else Clusters
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as in compiled loops
         search = _Search(kind(rows, weights, min(most, len(rows)), spherical))
-        search.go_up()
+        search.go_up(1)
         for _ in range(rounds):
-            if not search.go_down():
+            fell = search.go_down()
+            if not search.go_up(tries) and not fell:
                 break
-            search.go_up()
     return search.path()
 
 
@@ -87,8 +96,10 @@ class _Best:
     centers: Float64Array
     """(k, d)."""
     inertia: float
-    split: bool = False
-    """Whether a step up from here is done."""
+    halved: list[int] = field(default_factory=list)
+    """Clusters whose steps up are done."""
+    unsplittable: bool = False
+    """Whether no other cluster gains by a step up."""
     merged: bool = False
     """Whether a step down from here is done."""
 
@@ -104,13 +115,13 @@ class _Search:
         clusters.start()
         self._keep(1)
 
-    def go_up(self) -> None:
-        """Take the step up from each number of clusters whose best clustering is new."""
-        k = 1
+    def go_up(self, tries: int) -> bool:
+        """Take `tries` steps up from each number of clusters, and return whether an error fell."""
+        k, fell = 1, False
         while k in self.best and k < self.clusters.most:
-            if not self.best[k].split:
-                self._split(k)
+            fell |= self._split(k, tries)
             k += 1
+        return fell
 
     def go_down(self) -> bool:
         """Take the step down from each that is new, and return whether an error fell."""
@@ -131,20 +142,22 @@ class _Search:
         inertias = np.array([each.inertia for each in found])
         return CenterPath(inertias, tuple(each.centers for each in found))
 
-    def _split(self, k: int) -> None:
-        """Split the best clustering; another cluster if the clusters do not become more."""
-        self.best[k].split = True
-        without = np.zeros(0, np.int64)
+    def _split(self, k: int, tries: int) -> bool:
+        """Halve clusters of the best clustering until `tries` are done and one led to more."""
+        fell = False
         while True:
+            best = self.best[k]
+            done = len(best.halved) >= tries and k + 1 in self.best
+            if done or best.unsplittable:
+                return fell
             self._restore(k)
-            self.clusters.gains[without] = 0.0
+            self.clusters.gains[best.halved] = 0.0
             found, cluster = self.clusters.grow(k)
             if cluster < 0:
-                return
-            self._keep(found)
-            if k + 1 in self.best:
-                return
-            without = np.append(without, cluster)
+                best.unsplittable = True
+            else:
+                best.halved.append(cluster)
+                fell |= self._keep(found)
 
     def _restore(self, k: int) -> None:
         """Make the clusters the best clustering of k clusters, if they are not."""

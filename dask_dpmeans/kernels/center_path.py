@@ -12,16 +12,13 @@ import numpy as np
 
 from dask_dpmeans.kernels import center_path_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
-from dask_dpmeans.kernels.center_path_compiled import (
+from dask_dpmeans.kernels.center_path_compiled import LLOYD_STEPS, Buffers, Lists, State
+from dask_dpmeans.kernels.halves_compiled import (
     HALVING_STEPS,
     LARGEST,
-    LLOYD_STEPS,
     POWER_STEPS,
     VANISHING,
-    Buffers,
     Data,
-    Lists,
-    State,
 )
 from dask_dpmeans.kernels.moments import total
 

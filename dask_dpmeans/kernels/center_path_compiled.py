@@ -1,0 +1,406 @@
+"""Compiled loops of `center_path`: Lloyd's steps that touch only what has changed.
+
+They return the same bytes as the NumPy code in `center_path`.  The state is a plain tuple of arrays
+(`Clusters.arrays`), and each cluster has a list of its rows in ascending order, so that a step reads
+only clusters near a center that moved.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
+from dask_dpmeans.kernels.halves_compiled import VANISHING, Data, halve, pair_cost
+from dask_dpmeans.kernels.numba_support import compile_loop
+
+LLOYD_STEPS = 50
+"""Most Lloyd's steps after a split or a merge."""
+SURELY = 4.0 * (1 + 1e-6)
+"""A center that is squared this many times as far from the own center as the row is cannot win, ..."""
+TINY = 1e-290
+"""... nor tie, if its squared distance is greater than this, too: underflow is far below."""
+State = tuple[
+    Float64Array, Float64Array, Float64Array, Float64Array, Int64Array, Float64Array, BoolArray
+]
+"""Centers (room, d), masses, errors and gains of splits, (room,); labels, squared distances and
+sides of the rows, (n,)."""
+Lists = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array]
+"""Pool of row numbers (size,); first places and numbers of rows of the clusters, (room,); place of
+the free part (1,); greatest squared distance in each cluster (room,)."""
+Marks = tuple[BoolArray, BoolArray, BoolArray]
+"""Clusters whose center moved, whose rows changed, and whose error changed, (room,) each."""
+Buffers = tuple[
+    Int64Array,
+    Int64Array,
+    Int64Array,
+    Int64Array,
+    Float64Array,
+    Float64Array,
+    npt.NDArray[np.uint64],
+    Float64Array,
+]
+"""Work arrays: (n,), (n,), (room,), (room,) integers, (room,) and (n + 8, d) numbers; and a table of
+gains by the rows of a cluster, keys and values."""
+
+
+@compile_loop
+def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float:
+    """Return the squared distance, by definition, of a row, of (n, d), and a center, of (k, d)."""
+    total = 0.0
+    for j in range(rows.shape[1]):
+        difference = rows[i, j] - centers[c, j]
+        total += difference * difference
+    return total
+
+
+@compile_loop
+def _place(data: Data, state: State, lists: Lists, c: int, sums: Float64Array, moves: bool) -> None:
+    """Compute the mass of a cluster, and its center if that moves, from its rows; sums are (d,)."""
+    rows, weights, spherical = data
+    centers, masses = state[0], state[1]
+    pool, starts, counts = lists[0], lists[1], lists[2]
+    d = rows.shape[1]
+    weight = 0.0
+    sums[:] = 0.0
+    for place in range(starts[c], starts[c] + counts[c]):
+        i = pool[place]
+        weight += weights[i]
+        for j in range(d):
+            sums[j] += weights[i] * rows[i, j]
+    for j in range(d):
+        sums[j] /= weight
+    masses[c] = weight
+    if spherical:
+        length = 0.0
+        for j in range(d):
+            length += sums[j] * sums[j]
+        length = math.sqrt(length)
+        if not length > VANISHING:
+            masses[c] = 0.0
+            return
+        masses[c] = weight * length
+        for j in range(d):
+            sums[j] /= length
+    if moves:
+        centers[c] = sums
+
+
+@compile_loop
+def _make_room(lists: Lists, k: int, wanted: int, spare: Int64Array) -> None:
+    """Move the lists of k clusters to the front of the pool if `wanted` places are not free."""
+    pool, starts, counts, free, _ = lists
+    if free[0] + wanted <= len(pool):
+        return
+    place = 0
+    for c in range(k):
+        for member in range(starts[c], starts[c] + counts[c]):
+            spare[place] = pool[member]
+            place += 1
+        starts[c] = place - counts[c]
+    pool[:place] = spare[:place]
+    free[0] = place
+
+
+@compile_loop
+def _move_rows(
+    labels: Int64Array,
+    lists: Lists,
+    k: int,
+    moved: Int64Array,
+    changed: BoolArray,
+    buffers: Buffers,
+) -> None:
+    """Bring the lists of changed clusters up to date; moved rows, (m,), have new labels, (n,)."""
+    pool, starts, counts, free, _ = lists
+    arrivals, firsts, ends = buffers[1], buffers[2], buffers[3]
+    moved.sort()
+    firsts[:k] = 0
+    for i in moved:
+        firsts[labels[i]] += 1
+    total = 0
+    for c in range(k):
+        total += firsts[c]
+        ends[c] = firsts[c] = total - firsts[c]
+    for i in moved:
+        arrivals[ends[labels[i]]] = i
+        ends[labels[i]] += 1
+    for c in range(k):
+        if not changed[c]:
+            continue
+        first, arrival = free[0], firsts[c]
+        place = first
+        for member in range(starts[c], starts[c] + counts[c]):
+            i = pool[member]
+            if labels[i] != c:
+                continue
+            while arrival < ends[c] and arrivals[arrival] < i:
+                pool[place] = arrivals[arrival]
+                place, arrival = place + 1, arrival + 1
+            pool[place] = i
+            place += 1
+        while arrival < ends[c]:
+            pool[place] = arrivals[arrival]
+            place, arrival = place + 1, arrival + 1
+        starts[c], counts[c], free[0] = first, place - first, place
+
+
+@compile_loop
+def _measure(data: Data, state: State, lists: Lists, c: int) -> None:
+    """Compute the squared distances of the rows of a cluster, and the greatest."""
+    rows, centers, squared = data[0], state[0], state[5]
+    pool, starts, counts, _, reach = lists
+    reach[c] = 0.0
+    for place in range(starts[c], starts[c] + counts[c]):
+        i = pool[place]
+        squared[i] = _squared(rows, i, centers, c)
+        reach[c] = max(reach[c], squared[i])
+
+
+@compile_loop
+def _near_centers(
+    data: Data, state: State, reach: float, moved: BoolArray, k: int, a: int, buffers: Buffers
+) -> int:
+    """List centers that may win rows of cluster a by rising distance, and return how many."""
+    centers, near, apart = state[0], buffers[2], buffers[4]
+    limit = reach * SURELY + TINY
+    count = 0
+    for c in range(k):
+        if c == a or not (moved[a] or moved[c]):
+            continue
+        squared = _squared(centers, a, centers, c)
+        if squared > limit:
+            continue
+        place = count
+        while place > 0 and apart[place - 1] > squared:
+            near[place], apart[place] = near[place - 1], apart[place - 1]
+            place -= 1
+        near[place], apart[place] = c, squared
+        count += 1
+    return count
+
+
+@compile_loop
+def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
+    """Give rows to their nearest centers, list those that changed, and return how many."""
+    rows, centers, labels, squared = data[0], state[0], state[4], state[5]
+    pool, starts, counts, _, reach = lists
+    moved, changed, _ = marks
+    leaving, near, apart = buffers[0], buffers[2], buffers[4]
+    found = 0
+    for c in range(k):
+        changed[c] = False
+        if moved[c]:
+            _measure(data, state, lists, c)
+    for a in range(k):
+        if not counts[a]:
+            continue
+        count = _near_centers(data, state, reach[a], moved, k, a, buffers)
+        if not count:
+            continue
+        for place in range(starts[a], starts[a] + counts[a]):
+            i = pool[place]
+            best, least = a, squared[i]
+            limit = least * SURELY + TINY
+            for other in range(count):
+                if apart[other] > limit:
+                    break
+                c = near[other]
+                distance = _squared(rows, i, centers, c)
+                if distance < least or (distance == least and c < best):
+                    best, least = c, distance
+            if best != a:
+                labels[i], squared[i] = best, least
+                changed[a] = changed[best] = True
+                leaving[found] = i
+                found += 1
+    return found
+
+
+@compile_loop
+def _drop_empty(state: State, lists: Lists, k: int) -> int:
+    """Drop clusters without rows, and return the number of the others."""
+    centers, masses, errors, gains, labels, _, _ = state
+    pool, starts, counts, _, reach = lists
+    kept = 0
+    for c in range(k):
+        if not counts[c]:
+            continue
+        if c != kept:
+            centers[kept] = centers[c]
+            masses[kept], errors[kept], gains[kept] = masses[c], errors[c], gains[c]
+            starts[kept], counts[kept], reach[kept] = starts[c], counts[c], reach[c]
+            for place in range(starts[c], starts[c] + counts[c]):
+                labels[pool[place]] = kept
+        kept += 1
+    counts[kept:k] = 0
+    return kept
+
+
+@compile_loop
+def _sum_errors(data: Data, state: State, lists: Lists, c: int) -> None:
+    """Compute the error of a cluster, and its greatest squared distance."""
+    weights, errors, squared = data[1], state[2], state[5]
+    pool, starts, counts, _, reach = lists
+    errors[c] = reach[c] = 0.0
+    for place in range(starts[c], starts[c] + counts[c]):
+        i = pool[place]
+        errors[c] += weights[i] * squared[i]
+        reach[c] = max(reach[c], squared[i])
+
+
+@compile_loop
+def _refine(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
+    """Compiled twin of `Clusters.refine`; marked centers have moved."""
+    gains, labels, n = state[3], state[4], len(data[0])
+    counts = lists[2]
+    moved, changed, touched = marks
+    touched[:k] = moved[:k]
+    for step in range(LLOYD_STEPS + 1):
+        found = _assign(data, state, lists, marks, buffers, k)
+        if not found:
+            break
+        _make_room(lists, k, n, buffers[1])
+        _move_rows(labels, lists, k, buffers[0][:found], changed, buffers)
+        for c in range(k):
+            touched[c] |= changed[c]
+            moved[c] = changed[c] and counts[c] > 0
+            if moved[c] and step < LLOYD_STEPS:
+                _place(data, state, lists, c, buffers[5][0], True)
+    for c in range(k):
+        moved[c] = False
+        if touched[c]:
+            gains[c] = -1.0
+            _sum_errors(data, state, lists, c)
+    return _drop_empty(state, lists, k)
+
+
+@compile_loop
+def _guess_labels(data: Data, state: State, lists: Lists, k: int) -> None:
+    """Give all rows of each list to the nearest of k centers of its first row."""
+    rows, centers, labels = data[0], state[0], state[4]
+    pool, starts, counts, free, _ = lists
+    for a in range(len(starts)):
+        if not counts[a]:
+            continue
+        first, guess, least = pool[starts[a]], 0, np.inf
+        for c in range(k):
+            distance = _squared(rows, first, centers, c)
+            if distance < least:
+                guess, least = c, distance
+        for place in range(starts[a], starts[a] + counts[a]):
+            labels[pool[place]] = guess
+    counts[:] = 0
+    for label in labels:
+        counts[label] += 1
+    first = 0
+    for c in range(k):
+        starts[c] = first
+        first += counts[c]
+    for i in range(len(labels)):
+        pool[starts[labels[i]]] = i
+        starts[labels[i]] += 1
+    for c in range(k):
+        starts[c] -= counts[c]
+    free[0] = len(labels)
+
+
+@compile_loop
+def restore(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> None:
+    """Compiled twin of `Clusters.restore`."""
+    gains, labels, (moved, changed, _) = state[3], state[4], marks
+    _guess_labels(data, state, lists, k)
+    moved[:k] = True
+    found = _assign(data, state, lists, marks, buffers, k)
+    _move_rows(labels, lists, k, buffers[0][:found], changed, buffers)
+    for c in range(k):
+        moved[c] = False
+        gains[c] = -1.0
+        _place(data, state, lists, c, buffers[5][0], False)
+        _sum_errors(data, state, lists, c)
+
+
+@compile_loop
+def _known_gain(data: Data, state: State, lists: Lists, c: int, buffers: Buffers) -> float:
+    """Return the gain of halving a cluster, from the table of gains if it is there."""
+    pool, starts, counts, _, _ = lists
+    keys, gains = buffers[6], buffers[7]
+    members = pool[starts[c] : starts[c] + counts[c]]
+    key = np.uint64(len(members))
+    for i in members:  # the sum of numbers of 64 bits, mixed as in splitmix64
+        mixed = np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        key += mixed ^ (mixed >> np.uint64(31))
+    place = key % np.uint64(len(keys))
+    if keys[place] != key:
+        keys[place] = key
+        gains[place] = halve(data, members, state[6], buffers[5])
+    gain: float = gains[place]
+    return gain
+
+
+@compile_loop
+def grow(
+    data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int
+) -> tuple[int, int]:
+    """Compiled twin of `Clusters.grow`."""
+    centers, _, _, gains, labels, _, sides = state
+    pool, starts, counts, _, _ = lists
+    for c in range(k):
+        if gains[c] < 0:
+            gains[c] = _known_gain(data, state, lists, c, buffers)
+    best = 0
+    for c in range(k):
+        if gains[c] > gains[best]:
+            best = c
+    if not gains[best] > 0:
+        return k, -1
+    halve(data, pool[starts[best] : starts[best] + counts[best]], sides, buffers[5])
+    _make_room(lists, k, len(labels), buffers[1])
+    found = 0
+    for place in range(starts[best], starts[best] + counts[best]):
+        i = pool[place]
+        if sides[i]:
+            labels[i] = k
+            buffers[0][found] = i
+            found += 1
+    marks[1][: k + 1] = False
+    marks[1][best] = marks[1][k] = True
+    starts[k], counts[k], centers[k] = 0, 0, centers[best]
+    _move_rows(labels, lists, k + 1, buffers[0][:found], marks[1], buffers)
+    marks[0][: k + 1] = False
+    for c in (best, k):
+        gains[c] = -1.0
+        if counts[c]:
+            marks[0][c] = True
+            _place(data, state, lists, c, buffers[5][0], True)
+    return _refine(data, state, lists, marks, buffers, k + 1), best
+
+
+@compile_loop
+def shrink(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
+    """Compiled twin of `Clusters.shrink`."""
+    centers, masses, _, _, labels, _, _ = state
+    pool, starts, counts, _, _ = lists
+    spherical, n = data[2], len(labels)
+    least, p, q = np.inf, 0, 1
+    for a in range(k):
+        for b in range(a + 1, k):
+            squared = _squared(centers, a, centers, b)
+            cost = pair_cost(masses[a], masses[b], squared, spherical)
+            if cost < least:
+                least, p, q = cost, a, b
+    _make_room(lists, k, n, buffers[1])
+    found = counts[q]
+    buffers[0][:found] = pool[starts[q] : starts[q] + found]
+    for place in range(found):
+        labels[buffers[0][place]] = p
+    marks[1][:k] = False
+    marks[1][p] = marks[1][q] = True
+    _move_rows(labels, lists, k, buffers[0][:found], marks[1], buffers)
+    k = _drop_empty(state, lists, k)  # the lists of others keep their order
+    marks[0][:k] = False
+    marks[0][p] = True
+    _place(data, state, lists, p, buffers[5][0], True)
+    return _refine(data, state, lists, marks, buffers, k)

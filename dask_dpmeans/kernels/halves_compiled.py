@@ -1,0 +1,169 @@
+"""Compiled loops of `center_path`: the halves of a cluster, and what they gain.
+
+They return the same bytes as the NumPy code in `center_path`.
+"""
+
+import math
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
+from dask_dpmeans.kernels.numba_support import compile_loop
+
+VANISHING = 1e-12
+"""Unit rows whose average is no longer than this cancel; as in `divergence`."""
+POWER_STEPS = 20
+"""Power iterations toward the principal direction of a cluster."""
+HALVING_STEPS = 30
+"""Most Lloyd's steps of the two halves of a cluster."""
+LARGEST = 1000
+"""Greatest binary exponent by which a cluster is scaled before it is halved."""
+
+Data = tuple[Float64Array, Float64Array, bool]
+"""Rows (n, d), weights (n,), and whether rows and centers have unit length."""
+
+
+@compile_loop
+def pair_cost(first: float, second: float, squared: float, spherical: bool) -> float:
+    """Return the rise of the error by the merge of clusters with these masses and this distance."""
+    total = first + second
+    if not total > 0:
+        return 0.0
+    cost: float = first * second / total * squared
+    if spherical:
+        share = first / total
+        cost *= 2.0 / (1.0 + math.sqrt(max(0.0, 1.0 - share * (second / total) * squared)))
+    return cost
+
+
+@compile_loop
+def _shift(data: Data, members: Int64Array, work: Float64Array) -> float:
+    """Fill `work[8:]`, (m, d), with rows less their average (`work[0]`), and return their unit."""
+    rows, weights, spherical = data
+    m, d = len(members), rows.shape[1]
+    mean, weight = work[0], 0.0
+    mean[:] = 0.0
+    for i in members:
+        weight += weights[i]
+        for j in range(d):
+            mean[j] += weights[i] * rows[i, j]
+    largest = 0.0
+    for j in range(d):
+        mean[j] /= weight
+    for q in range(m):
+        for j in range(d):
+            work[8 + q, j] = rows[members[q], j] - mean[j]
+            largest = max(largest, abs(work[8 + q, j]))
+    if spherical or not 0 < largest < np.inf:
+        return 1.0
+    exponent = max(-LARGEST, min(LARGEST, math.frexp(largest)[1]))
+    factor = math.ldexp(1.0, -exponent)
+    for q in range(m):
+        for j in range(d):
+            work[8 + q, j] *= factor
+    return math.ldexp(1.0, exponent)
+
+
+@compile_loop
+def _dot(values: Float64Array, others: Float64Array) -> float:
+    """Return the sum of products, of (d,), in order."""
+    total = 0.0
+    for j in range(len(values)):
+        total += values[j] * others[j]
+    return total
+
+
+@compile_loop
+def _principal_direction(data: Data, members: Int64Array, work: Float64Array) -> bool:
+    """Fill `work[1]` with the principal direction of shifted rows, if there is one."""
+    weights, direction, image = data[1], work[1], work[2]
+    m, d = len(members), work.shape[1]
+    longest, farthest = 0.0, -1
+    for q in range(m):
+        length = _dot(work[8 + q], work[8 + q])
+        if length > longest:
+            longest, farthest = length, q
+    if farthest < 0:
+        return False
+    direction[:] = work[8 + farthest]
+    for _ in range(POWER_STEPS):
+        image[:] = 0.0
+        for q in range(m):
+            along = _dot(work[8 + q], direction) * weights[members[q]]
+            for j in range(d):
+                image[j] += along * work[8 + q, j]
+        length = math.sqrt(_dot(image, image))
+        if not length > 0:
+            break
+        for j in range(d):
+            direction[j] = image[j] / length
+    return True
+
+
+@compile_loop
+def _half_center(
+    average: Float64Array, mean: Float64Array, weight: float, spherical: bool
+) -> float:
+    """Turn the average of a half, (d,), into its shifted center, and return its mass."""
+    if not spherical:
+        return weight
+    length = 0.0
+    for j in range(len(mean)):
+        average[j] += mean[j]
+        length += average[j] * average[j]
+    length = math.sqrt(length)
+    vanishes = not length > VANISHING
+    for j in range(len(mean)):
+        if not vanishes:
+            average[j] /= length
+        average[j] -= mean[j]
+    return 0.0 if vanishes else weight * length
+
+
+@compile_loop
+def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array) -> float:
+    """Compiled twin of `halve`; sides are (n,), work is (n + 8, d)."""
+    weights, spherical = data[1], data[2]
+    m, d = len(members), work.shape[1]
+    unit = _shift(data, members, work)
+    if not _principal_direction(data, members, work):
+        return 0.0
+    for q in range(m):
+        sides[members[q]] = _dot(work[8 + q], work[1]) > 0
+    mean, first, second, between, middle = work[0], work[1], work[2], work[3], work[4]
+    gain = 0.0
+    for _ in range(HALVING_STEPS):
+        first[:] = 0.0
+        second[:] = 0.0
+        weight = other = 0.0
+        for q in range(m):
+            share = weights[members[q]]
+            if sides[members[q]]:
+                weight += share
+                for j in range(d):
+                    first[j] += share * work[8 + q, j]
+            else:
+                other += share
+                for j in range(d):
+                    second[j] += share * work[8 + q, j]
+        if not (weight > 0 and other > 0):
+            return 0.0
+        for j in range(d):
+            first[j] /= weight
+            second[j] /= other
+        mass = _half_center(first, mean, weight, spherical)
+        other_mass = _half_center(second, mean, other, spherical)
+        for j in range(d):
+            between[j] = first[j] - second[j]
+            middle[j] = 0.5 * (first[j] + second[j])
+        gain = pair_cost(mass, other_mass, _dot(between, between), spherical)
+        changes = 0
+        for q in range(m):
+            along = 0.0
+            for j in range(d):
+                along += (work[8 + q, j] - middle[j]) * between[j]
+            changes += sides[members[q]] != (along > 0)
+            sides[members[q]] = along > 0
+        if not changes:
+            break
+    return gain * unit * unit

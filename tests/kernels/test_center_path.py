@@ -1,0 +1,193 @@
+"""Paths over numbers of clusters: what each clustering promises, and that bounds change no bit."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import rows_and_centers, seeds, tables
+
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.center_path import (
+    VANISHING,
+    Clusters,
+    CompiledClusters,
+    center_path,
+    grow,
+)
+
+KINDS = ("grid", "clouds", "offset", "outliers", "tiny", "subnormal", "uneven", "huge")
+
+
+@st.composite
+def problems(draw, rows=(1, 40), columns=(1, 4), kinds=KINDS):
+    """Rows, some of them twice, weights, a greatest number of clusters, and whether rows are directions."""
+    values = draw(tables(rows, columns, kinds, (np.dtype(np.float64),)))
+    rng = np.random.default_rng(draw(seeds))
+    values = values[rng.integers(len(values), size=len(values))] if draw(st.booleans()) else values
+    spherical = draw(st.booleans())
+    if spherical:
+        longest = np.abs(values).max(axis=1, keepdims=True)
+        values = np.where(longest > 0, values / np.where(longest > 0, longest, 1), 1.0)
+        values /= np.sqrt(np.square(values).sum(axis=1, keepdims=True))
+    weights = rng.choice([0.25, 1.0, 3.0, 0.1], len(values))
+    if draw(st.booleans()):
+        weights = np.ones(len(values))
+    return values, weights, draw(st.integers(1, 45)), spherical
+
+
+def nearest(rows, centers):
+    """Labels and squared distances, (n,), by the definition."""
+    squared = np.zeros((len(rows), len(centers)))
+    for column in range(rows.shape[1]):
+        squared += (rows[:, column, np.newaxis] - centers[:, column]) ** 2
+    return squared.argmin(axis=1), squared.min(axis=1)
+
+
+def error_of(rows, weights, labels, squared, k):
+    return math.fsum(np.bincount(labels, weights * squared, minlength=k).tolist())
+
+
+def mean_of(rows, weights, spherical):
+    """The center of a cluster, added up in row order; None where unit rows cancel."""
+    sums, weight = np.zeros(rows.shape[1]), 0.0
+    for row, share in zip(rows, weights.tolist(), strict=True):
+        sums += share * row
+        weight += share
+    sums /= weight
+    if spherical:
+        length = math.sqrt(np.cumsum(sums * sums)[-1])
+        return sums / length if length > VANISHING else None
+    return sums
+
+
+@given(problems(), st.integers(0, 3), st.integers(1, 3))
+def test_each_error_is_that_of_the_rows_at_their_nearest_centers(problem, rounds, tries):
+    rows, weights, most, spherical = problem
+    path = center_path(rows, weights, most, spherical, rounds, tries)
+    assert 1 <= len(path.inertias) == len(path.centers) <= min(most, len(np.unique(rows, axis=0)))
+    for k, (inertia, centers) in enumerate(zip(path.inertias, path.centers, strict=True), 1):
+        assert centers.shape == (k, rows.shape[1])
+        labels, squared = nearest(rows, centers)
+        assert np.unique(labels).tolist() == list(range(k))
+        assert inertia == error_of(rows, weights, labels, squared, k)
+        for c in range(k):
+            mean = mean_of(rows[labels == c], weights[labels == c], spherical)
+            assert mean is None or np.array_equal(centers[c], mean)
+    assert all(below < above for above, below in pairwise(path.inertias.tolist()))
+
+
+@given(rows_and_centers())
+def test_restored_rows_go_to_their_nearest_centers_and_ties_to_the_lowest_number(drawn):
+    """Bounds may skip no center that wins or ties; rows start from the lists of other centers."""
+    rows, centers = (np.ascontiguousarray(values, np.float64) for values in drawn)
+    kind = CompiledClusters if numba_support.AVAILABLE else Clusters
+    clusters = kind(rows, np.ones(len(rows)), len(centers), False)
+    clusters.start()
+    for some in (centers[: len(centers) // 2 + 1], centers, centers[::-1]):
+        some = some[np.unique(nearest(rows, some)[0])]
+        clusters.centers[: len(some)] = some
+        clusters.restore(len(some))
+        labels, squared = nearest(rows, some)
+        assert np.array_equal(clusters.labels, labels)
+        assert np.array_equal(clusters.squared, squared)
+
+
+def test_two_distant_pairs_and_what_splits_alone_find():
+    rows = np.array([[0.0], [1.0], [8.0], [9.0]])
+    path = grow(rows, np.ones(4), 10)
+    assert path.inertias.tolist() == [65.0, 1.0, 0.5, 0.0]
+    assert sorted(path.centers[1].ravel().tolist()) == [0.5, 8.5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "spherical", "inertias"),
+    [
+        ([[3.0]], False, [0.0]),
+        ([[0.0], [-0.0]], False, [0.0]),
+        ([[5e-324], [0.0], [1e-323]], False, [0.0]),
+        ([[1e150], [-1e150], [3e150]], False, [8e300, 2e300, 0.0]),
+        ([[1e300], [1.0]], False, [math.inf, 0.0]),
+        ([[1.0, 0.0], [-1.0, 0.0]], True, [4.0, 0.0]),
+    ],
+)
+def test_extreme_rows(rows, spherical, inertias):
+    """One row, signs of 0, subnormal and huge numbers, and unit rows that cancel."""
+    path = center_path(np.array(rows), np.ones(len(rows)), 5, spherical)
+    assert path.inertias.tolist() == pytest.approx(inertias, rel=1e-14)
+
+
+@given(problems(), st.integers(0, 2), st.integers(1, 2))
+def test_compiled_loops_return_the_same_bytes(problem, rounds, tries):
+    rows, weights, most, spherical = problem
+    first = center_path(rows, weights, most, spherical, rounds, tries)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        second = center_path(rows, weights, most, spherical, rounds, tries)
+    assert first.inertias.tobytes() == second.inertias.tobytes()
+    assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "spherical"), [(600, 2, False), (300, 19, False), (300, 3, True)]
+)
+def test_so_do_they_on_more_rows(n, d, spherical):
+    rng = np.random.default_rng(n)
+    rows = rng.normal(size=(n, d)) + 6 * rng.integers(0, 3, (n, d))
+    if spherical:
+        rows /= np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    rows[::7] = np.round(rows[::7]) if not spherical else rows[::7]
+    weights = rng.choice([0.3, 1.0, 2.0], n)
+    first = center_path(rows, weights, 40, spherical)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        second = center_path(rows, weights, 40, spherical)
+    assert first.inertias.tobytes() == second.inertias.tobytes()
+    assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
+
+
+def partitions(n):
+    """All partitions of n rows, as labels."""
+    each = [[0]]
+    for _ in range(n - 1):
+        each = [[*labels, c] for labels in each for c in range(max(labels) + 2)]
+    return np.array(each)
+
+
+def lowest_errors(rows, weights, spherical):
+    """(n,), the least error of all partitions into 1, ..., n clusters."""
+    n = len(rows)
+    inside = (np.arange(2**n)[:, np.newaxis] >> np.arange(n) & 1).astype(float) * weights
+    sums, weight = inside @ rows, inside.sum(axis=1)
+    if spherical:
+        costs = 2 * (weight - np.sqrt(np.square(sums).sum(axis=1)))
+    else:
+        squares = inside @ np.square(rows).sum(axis=1)
+        costs = squares - np.square(sums).sum(axis=1) / np.maximum(weight, 1e-300)
+    least = np.full(n, np.inf)
+    for labels in partitions(n):
+        k = labels.max() + 1
+        sets = [int((1 << np.flatnonzero(labels == c)).sum()) for c in range(k)]
+        least[k - 1] = min(least[k - 1], costs[sets].sum())
+    return least
+
+
+@pytest.mark.parametrize("spherical", [False, True])
+def test_most_are_the_best_of_all_partitions_of_a_few_rows_and_none_is_better(spherical):
+    found = best = 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(4, 8))
+        rows = rng.normal(size=(n, 2)) + 2 * rng.integers(0, 3, (n, 2))
+        if spherical:
+            rows /= np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+        weights = rng.choice([1.0, 1.0, 2.0, 0.5], n)
+        least = lowest_errors(rows, weights, spherical)
+        path = center_path(rows, weights, n, spherical)
+        assert len(path.inertias) == n
+        assert (path.inertias >= least - 1e-9 * least[0]).all()
+        found += n
+        best += int((path.inertias <= least + 1e-9 * least[0]).sum())
+    assert best >= 0.97 * found

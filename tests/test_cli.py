@@ -465,7 +465,7 @@ def test_wrong_use_of_penalty_and_path_exits_2(
         (["nowhere.zarr", "run.zarr", "--penalty", 1], "nowhere.zarr does not exist"),
         (["data.zarr/group", "run.zarr", "--penalty", 1], "is a Zarr group, not an array"),
         (["{data}", "run.zarr", "--penalty", 0], "penalty must be a finite number > 0"),
-        (["{data}", "run.zarr"], "Missing option '--penalty'"),
+        (["{data}", "run.zarr", "--penalty", "x"], "'x' is not a number or auto"),
         (["{data}", "no/such/run.zarr", "--penalty", 1], "there is no folder"),
         (
             ["{data}", "run.zarr", "--penalty", 1, "--columns", "3"],

@@ -34,6 +34,7 @@ CHROMIUM = next(
 )
 UNCHECKED = "The input is stored without checksums: a flipped bit in it would not be found."
 METHODS = {
+    "auto": ["rows.zarr", "--seed", "3"],
     "fit": [
         "rows.zarr",
         "--penalty",
@@ -94,8 +95,9 @@ METHODS = {
     ],
     "graph": ["graph.npz", "--penalty", "-0.6", "--seed", "0"],
 }
-COMMANDS = {"search": "fit", "nystroem": "kernel", "neighbors": "spectral"}
+COMMANDS = {"auto": "fit", "search": "fit", "nystroem": "kernel", "neighbors": "spectral"}
 PICTURES = {
+    "auto": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
     "fit": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
     "search": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
     "hdp": ["Fit", "Clusters", "Profile", "Sharing", "Tree", "Rows and centers"],
@@ -209,6 +211,35 @@ def test_what_a_page_says_makes_the_run_again(folder, name, tmp_path, monkeypatc
     shutil.rmtree("again.zarr")
     exec(run_page.call(result, model), {})
     same(load("again.zarr"), model)
+
+
+def test_a_page_says_why_a_penalty_was_chosen_and_how_to_fit_the_others(
+    folder, tmp_path, monkeypatch, undrawn
+):
+    monkeypatch.chdir(tmp_path)
+    found, choice = page(folder / "auto-run"), load(folder / "auto-run").choice_
+    [section] = found.first
+    assert section.text == choice.reason
+    assert section.picture.title == "Choice"
+    assert [line[0] for line in section.table.lines] == [
+        str(each.n_clusters) for each in choice.alternatives
+    ]
+    assert "stability" in found.tables[0].columns
+    words = shlex.split(section.code.splitlines()[0])
+    assert CliRunner().invoke(main, [*words[1:], "--threads", "1"]).exit_code == 0
+    wanted = choice.alternatives[1]
+    assert load(f"clusters-{wanted.n_clusters}.zarr").penalty == wanted.penalty
+    assert page(folder / "search-run").first == []
+    assert choice.reason in html(found)
+
+
+def test_show_names_the_next_best_number_and_the_least_stable_clusters(folder):
+    shown = CliRunner().invoke(main, ["show", str(folder / "auto-run")]).output
+    model = load(folder / "auto-run")
+    second = model.choice_.alternatives[1]
+    assert f"next best   {second.n_clusters} cluster" in shown
+    least = int(np.argmin(model.cluster_stability_))
+    assert f"least stable: {least} ({model.cluster_stability_[least]:.2f})" in shown
 
 
 def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(

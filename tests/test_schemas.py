@@ -28,13 +28,17 @@ from dask_dpmeans.storage.manifest import FORMAT
 
 ROWS = np.random.default_rng(0).standard_normal((60, 3)) + np.arange(60)[:, None] % 3 * 9
 RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "auto": (DPMeans(), {}),
     "radius": (DPMeans(9.0), {}),
+    "chosen": (DPMeans(), {}),
+    "chosen for features": (KernelDPMeans("auto", approximation="fourier", n_components=9), {}),
     "price": (
         DPMeans(9.0, search=True),
         {"columns": [2, 0], "scale": "std", "sample_weight": np.ones(60)},
     ),
     "from centers": (DPMeans(0.1, metric="cosine", init=ROWS[:2], max_clusters=50), {}),
     "hdp": (HDPMeans(9.0, 20.0), {"groups": np.arange(60) % 2}),
+    "hdp, chosen": (HDPMeans(random_state=0), {"groups": np.arange(60) % 2}),
     "hdp search": (HDPMeans(9.0, 20.0, search=True), {"groups": np.arange(60) % 2}),
     "kernel": (KernelDPMeans(0.5), {}),
     "kernel search": (KernelDPMeans(0.5, search=True), {}),

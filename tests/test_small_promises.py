@@ -116,7 +116,7 @@ def test_a_penalty_of_any_real_type_is_the_same_number(
 
 @pytest.mark.parametrize("value", [True, np.True_, np.array(3.5), "3.5", None])
 def test_what_is_no_number_is_no_penalty(rows: np.ndarray, value: Any) -> None:
-    with pytest.raises(InputError, match="penalty must be a finite number > 0, got"):
+    with pytest.raises(InputError, match=r"penalty must be a (finite )?number > 0.*, got"):
         DPMeans(value).fit(rows)
 
 

@@ -77,6 +77,7 @@ def fit(
         estimator=describe_estimator(method, spec.parameters(method, algorithm)),
         seed=_seed_of(method),
         feature_map=method._feature_map(),
+        auto=method._auto(),
         center_names=method._center_names(),
         resume=resume,
         force=force,

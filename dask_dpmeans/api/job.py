@@ -17,6 +17,7 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import NOT_CONVERGED, CorruptStoreError, InputError
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, ChosenFit
 from dask_dpmeans.sources import (
     Columns,
     Compute,
@@ -44,6 +45,7 @@ def fit(
     estimator: EstimatorDescription,
     seed: int | None,
     feature_map: FeatureMap | None,
+    auto: Auto | None,
     center_names: Names | None,
     resume: bool,
     force: bool,
@@ -61,6 +63,7 @@ def fit(
     estimator : name and parameters of the estimator, as `describe_estimator` gives them
     seed : stored with the run; None to draw one, or to take the seed of the resumed run
     feature_map : map from rows to the features that the method sees
+    auto : the choice of penalties from those features; None if they are numbers
     center_names : names of the columns of the method's first centers, if known
     resume : continue an existing run from its last committed step; a finished run stays as it is,
         unless it stopped at a lower `max_iter`
@@ -93,6 +96,8 @@ def fit(
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
         request = _request(method, seed, source, arrays, estimator, feature_map)
+        if auto is not None:
+            request = _auto_request(request, store, resume, auto.penalties)
         if resume:
             check_resumable(store, request)  # before the work
             request = replace(request, column_names=_resumed_names(store, source.column_names))
@@ -100,7 +105,14 @@ def fit(
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
         scale = _scale_of(source, learned)
-        converged = _fit(store, lock, request, learned, scale, method, resume, on_step)
+        chosen = None
+        if auto is not None:
+            chosen = auto.choose(learned.source, seed)
+            request = _chosen_request(request, chosen)
+            method = chosen.method
+            if chosen.choice.nearly_as_good is not None:
+                warnings.warn(chosen.choice.reason, stacklevel=3)
+        converged = _fit(store, lock, request, learned, scale, method, chosen, resume, on_step)
     if not (converged or method.draws):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
@@ -122,6 +134,31 @@ def _request(
     digest, found = fingerprint(summary), sources_of(arrays.data, arrays.groups, weight)
     read = replace(request.input, fingerprint=digest, n_groups=summary.n_groups)
     return replace(request, estimator=estimator, input=read, sources=found)
+
+
+def _auto_request(
+    request: Manifest, store: RunStore, resume: bool, names: tuple[str, ...]
+) -> Manifest:
+    """Return the request before the choice of penalties: with the choice of a resumed run."""
+    choice, penalties = None, dict.fromkeys(names, AUTO)
+    if resume and store.begun():
+        choice = store.request().choice
+    if choice is not None:
+        penalties = {name: store.request().parameters[name] for name in names}
+    return replace(request, choice=choice, parameters={**request.parameters, **penalties})
+
+
+def _chosen_request(request: Manifest, chosen: ChosenFit) -> Manifest:
+    """Return the request with the choice of penalties; a resumed run had the same."""
+    choice, penalties = chosen.choice.as_json(), chosen.choice.penalties
+    if request.choice not in (None, choice):
+        before = " and ".join(repr(request.parameters[name]) for name in penalties)
+        now = " and ".join(map(repr, penalties.values()))
+        raise InputError(
+            f"the run was begun with the penalty {before}, but these rows give {now}: the "
+            "input has changed, or this is another type of CPU; use --force to start anew"
+        )
+    return replace(request, choice=choice, parameters={**request.parameters, **penalties})
 
 
 @dataclass(frozen=True)
@@ -155,6 +192,7 @@ def _fit(
     learned: MappedRows,
     scale: NamedArrays,
     method: Algorithm[Any],
+    chosen: ChosenFit | None,
     resume: bool,
     on_step: Callable[[int, Record, int], None],
 ) -> bool:
@@ -179,11 +217,18 @@ def _fit(
         _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
     passes = end.history[-1].passes + 1 + learned.passes
+    stability: NamedArrays = {}
+    if chosen is not None:
+        passes += chosen.passes
+        stability = {"cluster_stability": (chosen.cluster_stability(source, state), ("cluster",))}
     manifest = ResultManifest(
         **vars(request), converged=end.converged, n_passes=passes, figures=learned.figures
     )
     store.finish(
-        new, {**method.result(source, state), **scale, **learned.arrays}, end.history, manifest
+        new,
+        {**method.result(source, state), **stability, **scale, **learned.arrays},
+        end.history,
+        manifest,
     )
     return end.converged
 
@@ -233,7 +278,10 @@ def _is_complete(store: RunStore, method: Algorithm[Any]) -> bool:
     if not (store.finished() and store.begun()):
         return False
     _, history, converged = store.steps.restore(method.state)
-    return converged or len(history) >= method.max_iter
+    if converged or len(history) >= method.max_iter:
+        return True
+    with store.open("run") as found:  # the step that found nothing to change is not committed
+        return ResultManifest.from_json(found.attributes).converged
 
 
 def _check_unchanged(store: RunStore, source: Source, method: Algorithm[Any], state: Any) -> None:

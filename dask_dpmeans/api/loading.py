@@ -92,6 +92,9 @@ def unfitted_run(result: Result) -> LoadedRun:
             name: _value(value, result) for name, value in manifest.estimator.parameters.items()
         }
         model = spec.estimator(**told | {"random_state": manifest.random_state})
+        if manifest.choice is not None:
+            choice = model._choice_type.from_json(manifest.choice)
+            model._set_choice(choice.penalties, choice, None)
         algorithm, feature_map = model.method().seeded(manifest.random_state), model._feature_map()
         stored, expected = manifest.parameters, describe_parameters(algorithm, feature_map)
         for name in sorted(stored.keys() | expected.keys()):

@@ -26,6 +26,7 @@ from dask_dpmeans.cli.options import (
     fit_command_named,
     flag,
     number,
+    number_or_auto,
     penalty,
     with_options,
 )
@@ -38,6 +39,7 @@ from dask_dpmeans.estimators.graph_cut import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.estimators.kernel import KernelDPMeans
 from dask_dpmeans.estimators.spectral import SpectralDPMeans
+from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.run_store import RunStore
@@ -64,10 +66,13 @@ APPROXIMATION_OPTIONS = (
 
 @fit_command_named(
     "fit",
-    penalty(
+    number_or_auto(
         "--penalty",
-        "By default a radius: a row farther than its square root from every center opens a cluster. "
-        "With --search, the price of a cluster. With --metric cosine, 2 (1 - cosine) of an angle.",
+        "auto chooses a price, and so the number of clusters, from the rows. A number is a radius: a row farther than "
+        "its square root from every center opens a cluster. With --search, the number is the price of a cluster. With "
+        "--metric cosine, it is 2 (1 - cosine) of an angle.",
+        default=AUTO,
+        show_default=True,
     ),
     SEARCH,
     METRIC,
@@ -81,7 +86,14 @@ APPROXIMATION_OPTIONS = (
     flag("--dry-run", "dry", help="Show the cost of the fit, from a few rows; write nothing."),
 )
 def fit_command(
-    data: str, run: str, penalty: float, search: bool, metric: str, init: str, dry: bool, **how: Any
+    data: str,
+    run: str,
+    penalty: float | str,
+    search: bool,
+    metric: str,
+    init: str,
+    dry: bool,
+    **how: Any,
 ) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
@@ -93,15 +105,30 @@ def fit_command(
 @fit_command_named(
     "hdp",
     click.option("--groups", metavar="ARRAY", required=True, help=GROUPS),
-    penalty("--local-penalty", "Price of each center that a data set uses."),
-    penalty("--global-penalty", "Price of a center."),
+    number_or_auto(
+        "--local-penalty",
+        "Price of each center that a data set uses. auto chooses both prices from the rows, with --search.",
+        default=AUTO,
+        show_default=True,
+    ),
+    number_or_auto(
+        "--global-penalty",
+        "Price of a center. Both are numbers, or both auto.",
+        default=AUTO,
+        show_default=True,
+    ),
     SEARCH,
     *APPROXIMATION_OPTIONS,
     choice("--kernel", KERNELS[:-1], "rbf", "Kernel function of the --approximation."),
     *KERNEL_OPTIONS,
 )
 def hdp_command(
-    data: str, run: str, local_penalty: float, global_penalty: float, search: bool, **how: Any
+    data: str,
+    run: str,
+    local_penalty: float | str,
+    global_penalty: float | str,
+    search: bool,
+    **how: Any,
 ) -> None:
     """Cluster the rows of several data sets that share centers.
 
@@ -117,7 +144,11 @@ def hdp_command(
 
 @fit_command_named(
     "kernel",
-    penalty("--penalty", "Price of a cluster, in units of the kernel."),
+    number_or_auto(
+        "--penalty",
+        "Price of a cluster, in units of the kernel. auto chooses it, with an --approximation.",
+        required=True,
+    ),
     choice(
         "--kernel", KERNELS, "rbf", "Kernel function, or precomputed if DATA is the kernel matrix."
     ),
@@ -125,7 +156,7 @@ def hdp_command(
     *APPROXIMATION_OPTIONS,
     SEARCH,
 )
-def kernel_command(data: str, run: str, penalty: float, search: bool, **how: Any) -> None:
+def kernel_command(data: str, run: str, penalty: float | str, search: bool, **how: Any) -> None:
     """Cluster the rows of DATA in the space of a kernel function."""
     kernel, how = _kernel(how)
     limits, how = _limits(how)

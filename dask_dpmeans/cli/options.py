@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from dask_dpmeans.kernels.divergence import METRICS
+from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.sources import parse_bytes
 from dask_dpmeans.storage.location import check_options
 
@@ -112,6 +113,21 @@ def choice(name: str, among: Iterable[str], default: str, help: str) -> Decorato
 def penalty(name: str, help: str) -> Decorator:
     """Return a required option for a penalty."""
     return click.option(name, type=float, required=True, help=help)
+
+
+def _penalty(_: click.Context, __: click.Parameter, text: str) -> float | str:
+    """Return the penalty of a text: a number, or "auto"."""
+    if text == AUTO:
+        return text
+    try:
+        return float(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a number or {AUTO}") from error
+
+
+def number_or_auto(name: str, help: str, **settings: Any) -> Decorator:
+    """Return an option for a penalty that may be "auto"."""
+    return click.option(name, callback=_penalty, metavar="NUMBER|auto", help=help, **settings)
 
 
 DATA = (

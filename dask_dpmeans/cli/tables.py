@@ -1,7 +1,7 @@
 """Runs, paths, trees and estimates, as JSON or as text for people."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,20 +23,29 @@ from dask_dpmeans.storage.location import Location
 def describe(run: LoadedRun) -> dict[str, Any]:
     """Return the request and the result of a finished run, as JSON holds them."""
     result = run.result
-    weights, inertias = result.arrays["cluster_weights"], result.arrays["cluster_inertias"]
     return {
         "run": result.store.shown,
         **result.manifest.as_json(),
         **run.model.description().json,
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
-        "clusters": [
-            {"cluster": number, "weight": weight, "inertia": inertia}
-            for number, (weight, inertia) in enumerate(
-                zip(weights.tolist(), inertias.tolist(), strict=True)
-            )
-        ],
+        "clusters": _clusters(result.arrays),
         "history": [asdict(record) for record in result.history],
     }
+
+
+def _clusters(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
+    """Return the figures of each cluster for JSON."""
+    columns = {
+        "weight": arrays["cluster_weights"],
+        "inertia": arrays["cluster_inertias"],
+        "stability": arrays.get("cluster_stability"),
+    }
+    known = {name: values.tolist() for name, values in columns.items() if values is not None}
+    lines = zip(*known.values(), strict=True)
+    return [
+        {"cluster": number, **dict(zip(known, line, strict=True))}
+        for number, line in enumerate(lines)
+    ]
 
 
 def say_result(run: Location, as_json: bool) -> None:

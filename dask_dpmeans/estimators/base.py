@@ -30,6 +30,7 @@ from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import batch
+from dask_dpmeans.methods.dpmeans.choice import Auto, ChosenFit
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources import Names, RowSource
@@ -51,6 +52,10 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
 
     def _feature_map(self) -> FeatureMap | None:
         """Return the map that is fitted to the rows first; None to use the rows."""
+        return None
+
+    def _auto(self) -> Auto | None:
+        """Return the choice of penalties as a value; None if they are numbers."""
         return None
 
     def _paths(self) -> tuple[object, ...]:
@@ -222,6 +227,8 @@ class RowFit:
     rows: Any
     """The rows as given, or those that the feature map made of them."""
     groups: Any
+    chosen: ChosenFit | None = None
+    """The choice of the penalties; None if they were given."""
 
     @property
     def source(self) -> "RowSource":
@@ -284,7 +291,13 @@ class CentersMixin(NearestCenterMixin):
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
-        given = RowFit(method, mapped, rows, groups)
+        auto, chosen = self._auto(), None
+        if auto is not None:
+            chosen = auto.choose(mapped.source, self.random_state_)
+            method = chosen.method
+            if chosen.choice.nearly_as_good is not None:
+                warnings.warn(chosen.choice.reason, stacklevel=FRAMES + 3)
+        given = RowFit(method, mapped, rows, groups, chosen)
 
         def note(model: Self, progress: Progress[Any]) -> None:
             model._note(given, progress)

@@ -11,13 +11,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources, storage
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, NearestCenterMixin, RandomState
-from dask_dpmeans.estimators.description import Description, radius_or_price
-from dask_dpmeans.estimators.spec import CENTERS, ArrayParameter, MethodSpec, nearest_centers
+from dask_dpmeans.estimators.auto import AutoPenaltyMixin
+from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
+from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.spec import (
+    CENTERS,
+    STABILITY,
+    ArrayParameter,
+    MethodSpec,
+    nearest_centers,
+)
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
 from dask_dpmeans.storage.array_spec import ArraySpec
 
@@ -34,7 +42,7 @@ SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
 """How the first rows are clustered, by `search`."""
 
 
-class DPMeans(CentersMixin, BaseEstimator):
+class DPMeans(AutoPenaltyMixin, BaseEstimator):
     """DP-means clustering: the number of clusters follows from the penalty for each cluster.
 
     Minimizes inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than the
@@ -44,14 +52,22 @@ class DPMeans(CentersMixin, BaseEstimator):
 
     Parameters
     ----------
-    penalty : float
-        The price of a cluster, in squared units of the rows (lambda of the paper).  Its square
-        root is a radius: no row of weight 1 or more is farther from its center.  With
-        ``metric="cosine"`` it is 2 (1 - cos) of an angle instead: 2 is a right angle.  Above 4 no
-        row would open a cluster; this is an error without `search`.  Any `numbers.Real` but a
-        bool can be given.
+    penalty : float or "auto", default "auto"
+        The price of a cluster, in squared units of the rows (lambda of the paper).
+
+        A number is a radius: no row of weight 1 or more is farther than its square root from its
+        center.  With `search` it is a price.  With ``metric="cosine"`` it is 2 (1 - cos) of an
+        angle instead: 2 is a right angle.  Above 4 no row would open a cluster; this is an error
+        without `search`.  Any `numbers.Real` but a bool can be given.
+
+        "auto" chooses a price, and so the number of clusters, from the rows, or from a coreset of
+        about 8,192 of them if there are more than 16,384.  Each number of clusters k is best over
+        an interval of prices; the one with the greatest log(high / low) * sqrt(k) is chosen, at
+        the geometric mean of its interval.  If uniform clouds with the covariance of the rows do as
+        well, there is one cluster.  The fit is then the same, to the byte, as with that price and
+        `search`; `choice_` says why it was chosen.
     search : bool, default False
-        Take the penalty as a price, and search for the lowest objective: with births, splits,
+        Take the penalty as a price, as "auto" always is, and search for the lowest objective: with births, splits,
         merges, deletes and trials of them (after Odashima et al. 2016 and Fritzke 2020).
 
         More than 32,768 rows are searched on a coreset first (Bachem et al. 2015), twice, with
@@ -90,6 +106,14 @@ class DPMeans(CentersMixin, BaseEstimator):
 
     Attributes
     ----------
+    penalty_ : float
+        The penalty, chosen or given.
+    choice_ : `dask_dpmeans.methods.dpmeans.choice.Choice` or None
+        Why the penalty was chosen, and which others might be; None if it was given.
+        ``DPMeans(choice_.alternatives[1].penalty, search=True)`` fits the next best number.
+    cluster_stability_ : (k,) float64 or None
+        For a chosen penalty, the mean Jaccard index of each cluster with the most similar cluster
+        of fits of halves of the rows (Hennig 2007): 1 if each fit finds it.
     cluster_centers_ : (k, d) float64
         Centers, in the order in which they opened.  A split opens the second of its halves.  With
         ``metric="cosine"`` of unit length, up to the rounding of the rows' own precision.
@@ -123,11 +147,17 @@ class DPMeans(CentersMixin, BaseEstimator):
     >>> model = DPMeans(penalty=4.0).fit(X)
     >>> model.labels_.tolist(), model.objective_
     ([0, 0, 1, 1], 9.0)
+
+    Without a penalty:
+
+    >>> rows = np.random.default_rng(0).normal(size=(300, 2)) + 10 * np.eye(3, 2).repeat(100, 0)
+    >>> DPMeans(random_state=0).fit(rows).n_clusters_
+    3
     """
 
     def __init__(
         self,
-        penalty: float,
+        penalty: float | str = AUTO,
         *,
         search: bool = False,
         metric: str = "euclidean",
@@ -153,14 +183,14 @@ class DPMeans(CentersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        radius, read = radius_or_price(self.penalty, search=self.search, metric=self.metric)
+        told = self._describe_penalty(self.metric)
+        told["settings"] = {"metric": self.metric} | told["settings"]
         return replace(
             super().description(),
-            radius=radius,
             metric=self.metric,
-            settings={"metric": self.metric, "penalty": read},
             pictures=("profile",),
             nearest_centers=True,
+            **told,
         )
 
     def _paths(self) -> tuple[object, ...]:
@@ -175,8 +205,8 @@ class DPMeans(CentersMixin, BaseEstimator):
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
-        return METHODS[checks.switch("search", self.search)](
-            penalty=self.penalty,
+        return METHODS[self._searches](
+            penalty=self._number,
             metric=self.metric,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
@@ -263,12 +293,21 @@ def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[st
     return {**model.get_params(deep=False), "init": init}
 
 
+def _cluster_sample(model: DPMeans) -> ClusterSample:
+    """Return how the first rows are clustered, at a penalty that is known."""
+    if model._auto() is not None:
+        raise InputError(
+            "a dry run needs a number as the penalty: the penalty 'auto' is chosen from all rows"
+        )
+    return SAMPLES[model._searches]
+
+
 FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
 
 SPEC = MethodSpec(
     DPMeans,
     nearest_centers,
-    arrays=(*CENTERS, FIRST_CENTERS),
+    arrays=(*CENTERS, STABILITY, FIRST_CENTERS),
     parameters=_parameters,
-    cluster_sample=lambda model: SAMPLES[checks.switch("search", model.search)],
+    cluster_sample=_cluster_sample,
 )

@@ -10,12 +10,13 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks, sources
+from dask_dpmeans import sources
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, RandomState, checked_rows, seed_of
+from dask_dpmeans.estimators.auto import AutoMixin
+from dask_dpmeans.estimators.base import RandomState, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.kernel_maps import (
@@ -24,11 +25,13 @@ from dask_dpmeans.estimators.kernel_maps import (
     approximation_of,
     restored_features,
 )
-from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
+from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.hdp import GroupPredictions, HDPPrices, PredictedLabels, Sharing
+from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp import search as hdp_search
+from dask_dpmeans.methods.hdp.choice import AutoPrices, SharedChoice
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
 """Algorithms by `search`."""
 
 
-class HDPMeans(CentersMixin, BaseEstimator):
+class HDPMeans(AutoMixin, BaseEstimator):
     """Cluster several data sets at once: their local clusters are tied to shared global clusters.
 
     Minimizes the hard Gaussian HDP of Kulis & Jordan 2012 (section 4, eq. 2) by their Algorithm 2:
@@ -51,14 +54,21 @@ class HDPMeans(CentersMixin, BaseEstimator):
 
     Parameters
     ----------
-    local_penalty : float
+    local_penalty : float or "auto", default "auto"
         The price of a local cluster, in squared units of the rows times weight: what a data set
         pays for each global cluster that it uses (lambda_l of the paper).  With an approximation
         both penalties are in units of the kernel.
-    global_penalty : float
+
+        "auto" chooses both prices; one of them alone cannot be "auto".  The rows of all data sets
+        choose k clusters and the price P of a cluster, as `DPMeans` does.  Half of it is the
+        global penalty, and the other halves are shared by the local clusters: ``P / 2 * k / u``
+        each, if u pairs of a data set and a cluster have rows.  So these clusters cost the same as
+        before, and one data set is clustered as by `DPMeans`.  The fit is then the same, to the
+        byte, as with these numbers and `search`.
+    global_penalty : float or "auto", default "auto"
         The price of a global cluster (lambda_g).
     search : bool, default False
-        Search for the lowest objective.  The search starts from the end of Algorithm 2 or from
+        Search for the lowest objective, as "auto" always does.  The search starts from the end of Algorithm 2 or from
         searches of all rows as one set, whichever a few passes take lower.  So it is never above
         Algorithm 2, nor, for one data set, above ``DPMeans(local_penalty + global_penalty,
         search=True)`` with the same `random_state`.  Then data sets drop and adopt centers, and
@@ -89,6 +99,13 @@ class HDPMeans(CentersMixin, BaseEstimator):
 
     Attributes
     ----------
+    local_penalty_, global_penalty_ : float
+        The penalties, chosen or given.
+    choice_ : `dask_dpmeans.methods.hdp.choice.SharedChoice` or None
+        Why the penalties were chosen, and which others might be; None if they were given.
+        ``HDPMeans(**choice_.alternatives[1].penalties, search=True)`` fits the next best number.
+    cluster_stability_ : (g,) float64 or None
+        For chosen penalties, the stability of each global cluster, see `DPMeans`.
     cluster_centers_ : (g, d) float64
         The global centers; with an approximation (g, n_components), among the features.
     features_ : dask_dpmeans.estimators.kernel_maps.KernelFeatures
@@ -118,12 +135,23 @@ class HDPMeans(CentersMixin, BaseEstimator):
     >>> model = HDPMeans(local_penalty=2.0, global_penalty=4.0).fit(sets)
     >>> model.labels_.tolist(), model.local_clusters_.toarray().tolist(), model.objective_
     ([0, 0, 0, 0, 1, 1], [[2.0, 0.0], [2.0, 2.0]], 15.5)
+
+    Without penalties, three clusters of which each data set uses two:
+
+    >>> rows = np.random.default_rng(0).normal(size=(300, 2)) + 10 * np.eye(3, 2).repeat(100, 0)
+    >>> model = HDPMeans(random_state=0).fit([rows[:200], rows[100:]])
+    >>> model.n_clusters_, model.n_local_clusters_
+    (3, 4)
     """
+
+    _auto_type, _choice_type = AutoPrices, SharedChoice
+    local_penalty_: float
+    global_penalty_: float
 
     def __init__(
         self,
-        local_penalty: float,
-        global_penalty: float,
+        local_penalty: float | str = AUTO,
+        global_penalty: float | str = AUTO,
         *,
         search: bool = False,
         approximation: str | None = None,
@@ -211,19 +239,20 @@ class HDPMeans(CentersMixin, BaseEstimator):
         uses = self.local_clusters_.tocoo()
         sets, centers = uses.row.astype(np.int64), uses.col.astype(np.int64)
         sharing = Sharing.of(self.cluster_centers_, sets, centers, uses.shape[0])
-        kernel = PredictedLabels(sharing, HDPPrices(self.local_penalty, self.global_penalty))
+        prices = HDPPrices(self.local_penalty_, self.global_penalty_)
+        kernel = PredictedLabels(sharing, prices)
         return self._mapped(X, kernel, np.int32, groups=groups, names=names)
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        penalties = f"{self.local_penalty:g} a local cluster, {self.global_penalty:g} a global one"
-        settings = {"penalties": penalties}
+        settings, choice = self._describe_penalties(), getattr(self, "choice_", None)
         if self.approximation is not None:
             settings = {"kernel": f"{self.kernel}, by {self.approximation}"} | settings
         words = replace(
             super().description(),
             objective_parts="inertia {inertia:.9g} + penalties x clusters",
             settings=settings,
+            json={} if choice is None else {"choice": choice.as_json()},
             pictures=("profile", "sharing"),
         )
         if not hasattr(self, "local_clusters_"):
@@ -235,16 +264,23 @@ class HDPMeans(CentersMixin, BaseEstimator):
         columns = {"data sets": (self.local_clusters_ > 0).sum(axis=0)}
         return replace(words, clusters=clusters, facts=facts, cluster_columns=columns)
 
+    def _describe_penalties(self) -> dict[str, str]:
+        """Return the lines of `show` about the penalties."""
+        choice = getattr(self, "choice_", None)
+        if self._chooses and choice is None:
+            return {"penalties": f"{AUTO}, prices"}
+        local, shared = self._numbers.values()
+        read = f"{local:g} a local cluster, {shared:g} a global one"
+        if choice is None:
+            return {"penalties": read}
+        return {"penalties": f"{read}, chosen from the rows", "choice": choice.reason}
+
     def method(self) -> batch.Method | hdp_search.Method:
         """Return the checked parameters as an algorithm."""
-        method = METHODS[checks.switch("search", self.search)]
+        method = METHODS[self._searches]
         self._feature_map()  # refuses parameters that cannot be used
         return method(
-            local_penalty=self.local_penalty,
-            global_penalty=self.global_penalty,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            max_clusters=self.max_clusters,
+            **self._numbers, max_iter=self.max_iter, tol=self.tol, max_clusters=self.max_clusters
         )
 
     def _feature_map(self) -> Approximation | None:
@@ -347,6 +383,6 @@ SPEC = MethodSpec(
     HDPMeans,
     _predictor,
     restored_features,
-    arrays=(*CENTERS, *LOCAL_ARRAYS, *FEATURE_ARRAYS),
+    arrays=(*CENTERS, STABILITY, *LOCAL_ARRAYS, *FEATURE_ARRAYS),
     takes_groups=True,
 )

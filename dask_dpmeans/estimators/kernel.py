@@ -9,12 +9,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RandomState, checked_rows
-from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.auto import AutoPenaltyMixin
+from dask_dpmeans.estimators.base import ClustersMixin, RandomState, checked_rows
+from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.kernel_maps import (
     FEATURE_ARRAYS,
@@ -22,7 +22,7 @@ from dask_dpmeans.estimators.kernel_maps import (
     approximation_of,
     restored_features,
 )
-from dask_dpmeans.estimators.spec import CENTERS, MethodSpec, nearest_centers
+from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec, nearest_centers
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.kernel_centers import (
     ImplicitCenters,
@@ -51,9 +51,11 @@ EXACT: dict[bool, type[kernel.Method] | type[kernel_search.Method]] = {
     True: kernel_search.Method,
 }
 """Algorithms of the exact form by `search`."""
+NO_CHOICE = 'penalty="auto" needs features of the rows: give a number, or an approximation="nystroem" or "fourier"'
+"""Error of the exact form, whose rows are known by their similarities alone."""
 
 
-class KernelDPMeans(CentersMixin, BaseEstimator):
+class KernelDPMeans(AutoPenaltyMixin, BaseEstimator):
     """DP-means in the space of a kernel function: clusters of any shape.
 
     Minimizes inertia + penalty * k (Kulis & Jordan 2012, section 5.2), with squared distances
@@ -67,10 +69,10 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     Parameters
     ----------
-    penalty : float
+    penalty : float or "auto"
         The price of a cluster, in units of the kernel times weight.  A row farther than its square
         root from every center, in the space of the kernel, opens a cluster.  With "rbf" squared
-        distances are at most 2.
+        distances are at most 2.  With an approximation it may be "auto", as in `DPMeans`.
     kernel : {"rbf", "linear", "poly", "cosine", "precomputed"} or callable, default "rbf"
         A kernel as scikit-learn defines it.  With "precomputed" X is the symmetric matrix K, (n,
         n).  A function gets A, (a, d), and B, (b, d), in float64, and returns (a, b); it must be
@@ -112,6 +114,8 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
         The centers of an approximation, among the features.
     features_ : dask_dpmeans.estimators.kernel_maps.KernelFeatures
         The features of an approximation.
+    penalty_, choice_, cluster_stability_
+        See `DPMeans`.
     n_iter_, n_passes_, history_, random_state_, n_features_in_
         See `DPMeans`.
 
@@ -128,7 +132,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def __init__(
         self,
-        penalty: float,
+        penalty: float | str,
         *,
         kernel: str | Callable[[Float64Array, Float64Array], Float64Array] = "rbf",
         gamma: float | None = None,
@@ -162,29 +166,29 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        radius, read = radius_or_price(self.penalty, search=self.search)
+        told = self._describe_penalty()
         name = f"{self.kernel}"
         if self.approximation is not None:
             name += f", by {self.approximation}"
-        words = replace(
-            super().description(), radius=radius, settings={"kernel": name, "penalty": read}
-        )
+        told["settings"] = {"kernel": name} | told["settings"]
+        words = replace(super().description(), **told)
         if getattr(self, "implicit_centers_", None) is None:
             return words
         return replace(words, units="in the space of the kernel")
 
     def method(self) -> kernel.Method | kernel_search.Method | batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
-        searches = checks.switch("search", self.search)
         limits: dict[str, Any] = {
             "max_iter": self.max_iter,
             "tol": self.tol,
             "max_clusters": self.max_clusters,
         }
         if self._feature_map() is not None:
-            return METHODS[searches](self.penalty, **limits)
+            return METHODS[self._searches](self._number, **limits)
+        if self._chooses:
+            raise InputError(NO_CHOICE)
         settings = self.gamma, self.degree, self.coef0
-        return EXACT[searches](self.penalty, self.kernel, *settings, **limits)
+        return EXACT[self._searches](self._number, self.kernel, *settings, **limits)
 
     def _feature_map(self) -> Approximation | None:
         if self.approximation is None:
@@ -235,6 +239,7 @@ class KernelDPMeans(CentersMixin, BaseEstimator):
             super()._restore(result)
         else:
             ClustersMixin._restore(self, result)
+            self._set_choice(result.manifest.parameters, None, None)
             self.implicit_centers_ = _exact_method(result).restored(result.arrays)
 
     @property
@@ -289,5 +294,5 @@ SPEC = MethodSpec(
     KernelDPMeans,
     _predictor,
     restored_features,
-    arrays=(*CENTERS, *IMPLICIT_ARRAYS, *FEATURE_ARRAYS),
+    arrays=(*CENTERS, STABILITY, *IMPLICIT_ARRAYS, *FEATURE_ARRAYS),
 )

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CLUSTERS = (ArraySpec("cluster_weights", ("cluster",)), ArraySpec("cluster_inertias", ("cluster",)))
 """Arrays of the result of every method."""
+STABILITY = ArraySpec("cluster_stability", ("cluster",))
+"""Array of the result of a fit whose penalty was chosen."""
 CENTERS = (*CLUSTERS, ArraySpec("cluster_centers", ("cluster", "feature")))
 """Arrays of the result of a method whose clusters have centers."""
 

@@ -26,6 +26,8 @@ class Stream(IntEnum):
     LANDMARKS = 14
     EIGENVECTORS = 15
     FEATURE_SAMPLE = 16
+    UNIFORM_CLOUDS = 17
+    HALVES = 18
 
 
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:

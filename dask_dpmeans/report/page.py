@@ -41,6 +41,18 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A part of a page with a text of its own."""
+
+    title: str
+    text: str
+    table: Table
+    code: str
+    """Commands or calls, one a line, that fit the other alternatives; may be empty."""
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True)
 class Page:
     """The contents of a page."""
 
@@ -48,6 +60,8 @@ class Page:
     """Path or URL of the store that the page describes."""
     headline: str
     warnings: list[str]
+    first: list[Section]
+    """Sections before the facts."""
     facts: dict[str, dict[str, str]]
     """Names and values, under a few titles."""
     pictures: list[Picture]

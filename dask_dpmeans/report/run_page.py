@@ -18,9 +18,10 @@ from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
 from dask_dpmeans.kernels.plot_statistics import NEAR
+from dask_dpmeans.methods.dpmeans.choice import Alternative
 from dask_dpmeans.registry import METHODS, spec_of
-from dask_dpmeans.report import origin
-from dask_dpmeans.report.page import Page, Picture, Table, lines_of
+from dask_dpmeans.report import choice_section, origin
+from dask_dpmeans.report.page import Page, Picture, Section, Table, lines_of
 from dask_dpmeans.report.tree_page import drawn_tree
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.tree import cluster_tree
@@ -52,6 +53,7 @@ def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]
         store=result.store.shown,
         headline=_headline(result, model),
         warnings=[*warnings_of(result, model), *origin.warnings(manifest), *rows.warnings],
+        first=_choice(result, model),
         facts={
             "Result": _result(result, model),
             "Parameters": _parameters(model),
@@ -114,8 +116,13 @@ def cluster_table(model: Model, names: list[str]) -> Table:
         table["root-mean-square radius"] = format_column(found.radii)
     for name, values in model.description().cluster_columns.items():
         table[name] = format_column(values[shown])
+    stability = getattr(model, "cluster_stability_", None)
+    if stability is not None:
+        table["stability"] = [f"{each:.2f}" for each in stability[shown]]
     columns = [*table.values(), *_center_columns(model, shown)]
     caption = "The heaviest clusters first"
+    if stability is not None:
+        caption += "; stability is 1 if fits of halves of the rows find the same cluster"
     if len(found.clusters) > MOST_LINES:
         caption += f"; {len(found.clusters) - MOST_LINES:,} lighter clusters are left out here, but not in the run"
     titles = [*table, *names[: len(columns) - len(table)]]
@@ -130,6 +137,14 @@ def _center_columns(model: Model, shown: Int64Array) -> list[list[str]]:
     if plot_data.columns_of(model) is not None and model.feature_scale_ is not None:
         centers = centers * model.feature_scale_
     return [format_column(each) for each in centers[shown].T]
+
+
+def _choice(result: Result, model: Model) -> list[Section]:
+    """Return the section about the choice of the penalty, if it was chosen."""
+    choice = getattr(model, "choice_", None)
+    if choice is None:
+        return []
+    return [choice_section.section(choice, partial(_fit_alternative, result, model))]
 
 
 # Warnings
@@ -333,15 +348,32 @@ def call(result: Result, model: Model) -> str:
 
 def command(result: Result, model: Model) -> str | None:
     """Return the command that makes the run again; None without one, or if an input has no path."""
+    return _command(result, model, _asked(model), origin.AGAIN)
+
+
+def _command(result: Result, model: Model, asked: dict[str, Any], out: str) -> str | None:
+    """Return the command that fits with some parameters; None as for `command`."""
     name, reading = METHODS[type(model).__name__].command, commands.words(result.manifest)
-    sources, asked = commands.sources(result.manifest), _asked(model)
+    sources = commands.sources(result.manifest)
     if name is None or reading is None:
         return None
     if any(isinstance(value, np.ndarray) for value in asked.values()):
         return None
-    words = ["dask-dpmeans", name, str(sources["data"]), origin.AGAIN, *commands.flags(asked)]
+    words = ["dask-dpmeans", name, str(sources["data"]), out, *commands.flags(asked)]
     if spec_of(model).takes_groups:
         if sources["groups"] is None:
             return None
         words += ["--groups", sources["groups"]]
     return shlex.join([*words, *reading])
+
+
+def _fit_alternative(result: Result, model: Model, other: Alternative) -> str:
+    """Return the command, else the estimator in Python, that fits an alternative."""
+    prices = {"penalty": other.penalty, "search": True}
+    asked = prices | _asked(model) | prices  # these first
+    found = _command(result, model, asked, f"clusters-{other.n_clusters}.zarr")
+    if found is not None:
+        return found
+    given = {name: each for name, each in asked.items() if not isinstance(each, np.ndarray)}
+    parameters = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    return f"{type(model).__name__}({parameters})"

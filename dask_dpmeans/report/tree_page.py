@@ -29,6 +29,7 @@ def page(store: AnyPlace) -> Page:
         store=Output.at(store).shown,
         headline=f"A tree of {clusters} in {levels}",
         warnings=[],
+        first=[],
         facts={"Parameters": _parameters(tree)},
         pictures=[drawn_tree(tree)],
         tables=[_levels(tree), _members(tree)],

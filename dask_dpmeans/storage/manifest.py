@@ -113,6 +113,8 @@ class Manifest:
     """Whether the method saw features that the fit had learned from the rows."""
     sources: Mapping[str, str | None] = field(default_factory=dict)
     """Paths of the input without credentials; None for data in memory."""
+    choice: Mapping[str, Any] | None = None
+    """The choice of the penalty, as JSON holds it; None if the penalty was given."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the attributes as an output keeps them."""
@@ -122,6 +124,8 @@ class Manifest:
         }
         found |= {"input": self.input.as_json(), "column_names": names}
         found["estimator"] = dict(vars(self.estimator))
+        if self.choice is None:
+            del found["choice"]
         if not self.estimator.name:
             del found["estimator"], found["learned_features"]
         return found
@@ -135,6 +139,7 @@ class Manifest:
     def _fields_of(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         told: dict[str, Any] = {
             "sources": {},
+            "choice": None,
             "learned_features": False,
             "estimator": None,
             **given,

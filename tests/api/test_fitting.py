@@ -214,7 +214,7 @@ def test_random_state_is_drawn_once_and_kept(rows: np.ndarray) -> None:
         ({"penalty": -1.0}, "penalty must be a finite number > 0, got -1.0"),
         ({"penalty": np.nan}, "penalty must be a finite number > 0, got nan"),
         ({"penalty": np.inf}, "penalty must be a finite number > 0, got inf"),
-        ({"penalty": "4"}, "penalty must be a finite number > 0, got '4'"),
+        ({"penalty": "4"}, "penalty must be a number > 0 or 'auto', got '4'"),
         ({"penalty": 1.0, "max_iter": 2.5}, "max_iter must be an integer >= 1, got 2.5"),
         ({"penalty": 1.0, "max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
         ({"penalty": 1.0, "tol": -0.1}, "tol must be a finite number >= 0, got -0.1"),

@@ -324,3 +324,13 @@ def test_no_two_joins_of_a_dendrogram_cross(k, seed):
     for join in found.joins:
         assert (join.heights < join.height).all()
         assert (np.diff(join.places) > 0).all()
+
+
+def test_numbers_of_a_choice_fall_as_penalties_rise_and_the_best_score_is_chosen(rows):
+    found = DPMeans(random_state=0).fit(rows).choice_
+    numbers = data.choice(found)
+    assert (np.diff(numbers.n_clusters) < 0).all()
+    assert (numbers.low[1:] == numbers.high[:-1]).all()
+    assert numbers.n_clusters[np.nanargmax(numbers.scores)] == found.n_clusters
+    assert np.isnan(numbers.scores[numbers.n_clusters > found.largest]).all()
+    assert numbers.alternatives == found.alternatives

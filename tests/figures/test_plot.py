@@ -67,6 +67,33 @@ def test_a_tree_of_many_clusters_is_drawn_from_where_they_are_few(monkeypatch):
     assert len(axes.get_xticks()) == 0
 
 
+@pytest.fixture(scope="module")
+def chosen():
+    return DPMeans(random_state=0).fit(blobs(300, 2, 4, seed=3))
+
+
+def test_a_choice_shows_scores_stability_and_the_interval_of_each_number(chosen):
+    found = chosen.choice_
+    scores, stability, stairs = rendered(plot.choice(chosen))
+    assert scores.get_title("left") == f"{found.n_clusters} clusters: the highest score"
+    labels = [text.get_text() for text in scores.texts]
+    assert labels[0] == str(found.n_clusters)
+    assert set(labels) <= {str(each.n_clusters) for each in found.alternatives}
+    assert list(stability.lines[1].get_ydata()) == [found.stability]
+    assert list(stairs.lines[0].get_xdata()) == [found.chosen.low, found.chosen.high]
+    assert stairs.get_xlabel() == "penalty: the price of one more cluster"
+
+
+def test_a_choice_of_one_cluster_says_so():
+    model = DPMeans(random_state=0).fit(np.random.default_rng(0).normal(size=(150, 2)))
+    scores, *_ = rendered(plot.choice(model.choice_))
+    assert scores.get_title("left").startswith("1 cluster: no other number")
+    with pytest.raises(InputError, match="only 1 cluster was tried"):
+        plot.choice(DPMeans().fit(np.ones((9, 2))))
+    with pytest.raises(InputError, match='fit with penalty="auto"'):
+        plot.choice(DPMeans(4.0).fit(np.eye(3)))
+
+
 def test_a_path_shows_every_interval_and_marks_the_longest(rows):
     found = penalty_path(rows, np.geomspace(1, 1e4, 9), search=True, halvings=1, random_state=0)
     above, middle, below = rendered(plot.path(found))

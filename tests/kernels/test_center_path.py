@@ -63,10 +63,10 @@ def mean_of(rows, weights, spherical):
     return sums
 
 
-@given(problems(), st.integers(0, 3), st.integers(1, 3))
-def test_each_error_is_that_of_the_rows_at_their_nearest_centers(problem, rounds, tries):
+@given(problems(), st.integers(0, 6))
+def test_each_error_is_that_of_the_rows_at_their_nearest_centers(problem, turns):
     rows, weights, most, spherical = problem
-    path = center_path(rows, weights, most, spherical, rounds, tries)
+    path = center_path(rows, weights, most, spherical, turns)
     assert 1 <= len(path.inertias) == len(path.centers) <= min(most, len(np.unique(rows, axis=0)))
     for k, (inertia, centers) in enumerate(zip(path.inertias, path.centers, strict=True), 1):
         assert centers.shape == (k, rows.shape[1])
@@ -119,13 +119,13 @@ def test_extreme_rows(rows, spherical, inertias):
     assert path.inertias.tolist() == pytest.approx(inertias, rel=1e-14)
 
 
-@given(problems(), st.integers(0, 2), st.integers(1, 2))
-def test_compiled_loops_return_the_same_bytes(problem, rounds, tries):
+@given(problems(), st.integers(0, 4))
+def test_compiled_loops_return_the_same_bytes(problem, turns):
     rows, weights, most, spherical = problem
-    first = center_path(rows, weights, most, spherical, rounds, tries)
+    first = center_path(rows, weights, most, spherical, turns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
-        second = center_path(rows, weights, most, spherical, rounds, tries)
+        second = center_path(rows, weights, most, spherical, turns)
     assert first.inertias.tobytes() == second.inertias.tobytes()
     assert [each.tobytes() for each in first.centers] == [each.tobytes() for each in second.centers]
 

@@ -1,5 +1,6 @@
 """The numbers of pictures; `dask_dpmeans.figures.plot` draws them."""
 
+from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
 from dask_dpmeans.figures.data.columns import Model, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
@@ -16,9 +17,11 @@ __all__ = [
     "History",
     "Join",
     "Model",
+    "Numbers",
     "Profile",
     "Shares",
     "Sizes",
+    "choice",
     "columns_of",
     "dendrogram",
     "density",

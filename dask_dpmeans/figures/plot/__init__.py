@@ -8,6 +8,7 @@ grey.
 
 try:
     from dask_dpmeans.figures.plot.canvas import NAMED, AnyFigure, svg
+    from dask_dpmeans.figures.plot.choice import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.rows import choose_spaced, density
@@ -22,6 +23,7 @@ except ModuleNotFoundError as error:
 __all__ = [
     "NAMED",
     "AnyFigure",
+    "choice",
     "choose_spaced",
     "density",
     "graph",

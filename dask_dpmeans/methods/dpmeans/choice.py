@@ -1,0 +1,215 @@
+"""A chosen penalty: why it was chosen, and what else might be."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+from dask_dpmeans.checks import describe_value, format_count
+from dask_dpmeans.engine.loop import Algorithm
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.methods.dpmeans.path import Interval
+
+EVIDENCE = 4.5
+"""Standard errors, of inertia and of score together, by which rows must differ from the clouds."""
+NEARLY = 0.8
+"""Another number of clusters with this share of the chosen one's score times stability is nearly as
+good."""
+AUTO = "auto"
+"""The penalty that is chosen from the rows."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A number of clusters, and the penalties at which it is best."""
+
+    n_clusters: int
+    penalty: float
+    """Geometric mean of `low` and `high`."""
+    low: float
+    """Penalties below give more clusters."""
+    high: float
+    """Penalties above give fewer clusters."""
+    score: float
+    """log(high / low) * sqrt(n_clusters)."""
+    stability: float | None
+    """Mean adjusted Rand index of fits of two halves of the rows, at this penalty; None if the
+    score is not close to the best."""
+
+    @property
+    def penalties(self) -> dict[str, float]:
+        """The parameters of an estimator that prices this number of clusters, by name."""
+        return {"penalty": self.penalty}
+
+
+def _product(alternative: Alternative) -> float:
+    return alternative.score * (alternative.stability or 0.0)
+
+
+def _rounded(value: float) -> str:
+    """Return a number for a sentence."""
+    return f"{value:,.0f}" if 100 <= value < 1e9 else f"{value:.3g}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A chosen penalty: why it was chosen, and what else might be."""
+
+    alternative: ClassVar[type[Alternative]] = Alternative
+
+    alternatives: tuple[Alternative, ...]
+    """The chosen number of clusters, then the others by falling score."""
+    evidence: float
+    """Standard errors by which the rows differ from uniform clouds of the same covariance, at the
+    number of clusters with the best score.  There are clusters if it is at least `EVIDENCE`."""
+    tried: int
+    """Numbers of clusters from 1 to this were tried."""
+    largest: int
+    """Numbers of clusters up to this could be chosen; larger ones were compared with too few."""
+    rows_used: int
+    """Number of different rows that chose: of all rows, or of the summary."""
+    intervals: tuple[Interval, ...]
+    """The penalties at which each number of clusters is best, rising.  The first starts and the
+    last ends at a limit of the penalties."""
+
+    @property
+    def chosen(self) -> Alternative:
+        """The chosen number of clusters."""
+        return self.alternatives[0]
+
+    @property
+    def penalty(self) -> float:
+        """The chosen penalty, a price."""
+        return self.chosen.penalty
+
+    @property
+    def penalties(self) -> dict[str, float]:
+        """The parameters that were chosen, by name."""
+        return self.chosen.penalties
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters at the chosen penalty."""
+        return self.chosen.n_clusters
+
+    @property
+    def stability(self) -> float:
+        """Mean adjusted Rand index of fits of two halves of the rows at the chosen penalty."""
+        assert self.chosen.stability is not None
+        return self.chosen.stability
+
+    @property
+    def nearly_as_good(self) -> Alternative | None:
+        """The next number of clusters by score times stability, if nearly as good; None if not."""
+        others = [each for each in self.alternatives[1:] if each.stability is not None]
+        if self.n_clusters == 1 or not others:
+            return None
+        second = max(others, key=_product)
+        return second if _product(second) >= NEARLY * _product(self.chosen) else None
+
+    @property
+    def reason(self) -> str:
+        """Why this number of clusters was chosen, in a sentence or two."""
+        if self.n_clusters == 1:
+            return self._why_one
+        chosen = self.chosen
+        grows = f"grows {_rounded(chosen.high / chosen.low)} times"
+        text = (
+            f"{chosen.n_clusters:,} clusters stay the best while the penalty {grows}, from "
+            f"{_rounded(chosen.low)} to {_rounded(chosen.high)}. Larger numbers have shorter "
+            "ranges; allowing for that, "
+        )
+        longest = max(self.alternatives, key=lambda each: each.score)
+        if longest.score > chosen.score:
+            count = format_count(longest.n_clusters, "cluster")
+            text += f"{count} would stay longer, but halves of the rows agree less on them."
+        else:
+            text += "no other number stays as long."
+        second = self.nearly_as_good
+        if second is not None:
+            penalty = _rounded(second.penalty)
+            count = format_count(second.n_clusters, "cluster")
+            text += f" Nearly as good: {count}, at penalty {penalty}."
+        if chosen.n_clusters > self.tried / 2 and self.tried < self.rows_used:
+            text += f" More than {self.tried:,} clusters were not tried."
+        return text
+
+    @property
+    def _why_one(self) -> str:
+        """Why one cluster was chosen."""
+        if self.rows_used == 1:
+            return "1 cluster, because all rows are equal."
+        if len(self.alternatives) == 1:
+            return "1 cluster, because too few rows differ for more."
+        return (
+            f"1 cluster. The best division is into {self.alternatives[1].n_clusters:,}, but rows "
+            "without clusters, spread evenly in the same directions, divide about as well: the "
+            f"evidence is {self.evidence:.1f}, and {EVIDENCE} is needed."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        intervals = [each._asdict() for each in self.intervals]
+        return asdict(self) | {
+            "alternatives": [asdict(each) for each in self.alternatives],
+            "intervals": intervals,
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Self:
+        """Return the choice that JSON holds; an error names what is wrong."""
+        alternatives = tuple(cls.alternative(**each) for each in given["alternatives"])
+        if not alternatives:
+            raise ValueError("choice.alternatives cannot be empty")
+        intervals = tuple(Interval(**each) for each in given["intervals"])
+        found = cls(**{**given, "alternatives": alternatives, "intervals": intervals})
+        for each in (found, *alternatives):
+            for name, value in vars(each).items():
+                if name not in ("alternatives", "intervals") and not _fits(name, value):
+                    raise ValueError(f"choice.{name} cannot be {describe_value(value)}")
+        return found
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Return whether a field of a choice or of an alternative can have a value."""
+    if name in ("n_clusters", "tried", "largest", "rows_used"):
+        return type(value) is int and value > 0
+    if name == "stability" and value is None:
+        return True
+    known = type(value) in (int, float) and math.isfinite(value)
+    return known and (name not in ("penalty", "low", "high") or value > 0)
+
+
+def score(interval: Interval) -> float:
+    """Return the length of an interval times the root of its number of clusters."""
+    return interval.length * math.sqrt(interval.n_clusters)
+
+
+class ChosenFit(Protocol):
+    """A method with chosen penalties."""
+
+    @property
+    def method(self) -> Algorithm[Any]:
+        """The method."""
+
+    @property
+    def choice(self) -> Choice:
+        """The choice."""
+
+    @property
+    def passes(self) -> int:
+        """Passes of the choice and of `cluster_stability` over all rows."""
+
+    def cluster_stability(self, source: Source, state: Any) -> Float64Array:
+        """Return the stability of each cluster of a state, (k,), from one pass over all rows."""
+
+
+class Auto(Protocol):
+    """A method whose penalties are chosen from the rows."""
+
+    penalties: ClassVar[tuple[str, ...]]
+    """Names of the parameters that are chosen."""
+
+    def choose(self, source: Source, seed: int) -> ChosenFit:
+        """Choose the penalties for the rows."""

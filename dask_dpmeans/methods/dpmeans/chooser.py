@@ -1,0 +1,377 @@
+"""The choice of a penalty, and so of a number of clusters, from the rows alone.
+
+Each number of clusters k is best over an interval of penalties, as a price.  On a cloud without
+clusters these intervals shrink like 1 / k, and by chance some are longer.  So two rules choose:
+
+1. The interval with the greatest log(high / low) * sqrt(k) is chosen; of several with close scores,
+   the one for which the score times the agreement of fits of halves of the rows is the greatest.
+2. If uniform clouds with the covariance of the rows do as well, there are no clusters: k = 1.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.plan import Kernel, Source
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.assign import assign
+from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.center_path import CenterPath, center_path
+from dask_dpmeans.kernels.distance import Centers, nearest
+from dask_dpmeans.kernels.labelings import count_label_pairs
+from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.dpmeans import search
+from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, Alternative, Choice, score
+from dask_dpmeans.methods.dpmeans.path import Interval, Solution, best, envelope, summary_of
+from dask_dpmeans.methods.dpmeans.search_state import State
+
+SUMMARY_ROWS = 6144
+"""Rows of the summary, about; up to twice as many rows are their own summary."""
+FEWEST_TRIED, CLUSTERS_BY_ROOT, ROWS_A_CLUSTER, MOST_BY_ROWS = 10, 2, 8, 192
+"""Numbers of clusters are tried up to the greatest of this number, this many times the root of the
+rows, and the number of which each has so many rows, or the last if that is less."""
+REFINED = 0.8
+"""Share of the numbers tried that may be chosen: those after have not been compared with more."""
+FLOOR = 1e-9
+"""The lowest penalty, as a share of the squared error of one cluster: rows that are all at a few
+points have intervals without a lower end."""
+TINY = 1e-6
+"""Least standard deviation of the figures of clouds."""
+TURNS = 1
+"""Ways down by merges, and up again by splits, after the first splits.  On 18 sets, five more took
+1.4 to 3 times as long, and changed the number of clusters with the best score on none."""
+FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 80.0
+"""Uniform clouds are drawn until their number times the distance of the evidence from `EVIDENCE`
+exceeds the last, at least the first number and at most the second."""
+CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**10, 40
+"""Most rows of a cloud, or most rows for each cluster if that is more."""
+CLOSE = 0.5
+"""Intervals with more than this share of the best score compete by their stability too."""
+HALVINGS, HALF_TRIED = 2, 1.25
+"""Times that the rows are split into two halves, and the share of the number of clusters that is
+fitted to a half."""
+MOST_DRAWN = 2**53
+"""Weights from here on are not divided among halves."""
+MOST_ALTERNATIVES = 5
+"""Numbers of clusters in `Choice.alternatives`."""
+Halves = tuple[Float64Array, ...]
+"""Centers, (k', d) each, of fits of halves of the rows."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A choice, and what the stability of its clusters is measured by."""
+
+    choice: Choice
+    halves: Halves
+    """Fits of both halves of each halving at the chosen penalty."""
+    centers: tuple[Float64Array, ...]
+    """Centers of each alternative on the summary, (k, d) each."""
+    passes: int
+    """Passes over all rows."""
+
+
+def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
+    """Choose a penalty for the rows, a price.
+
+    The rows themselves choose, or a coreset if there are more than ``2 * SUMMARY_ROWS``.
+    """
+    rows, whole = summary_of(source, SUMMARY_ROWS, seed)
+    summary = Summary.of(rows, spherical, seed)
+    tried = summary.path(summary.most_tried)
+    one, ranked, evidence = _one_cluster(tried), summary.candidates(tried, summary.most_tried), 0.0
+    close = [each for each in ranked[:MOST_ALTERNATIVES] if score(each) > CLOSE * score(ranked[0])]
+    fits = summary.fit_halves(max((each.n_clusters for each in close), default=1))
+    stability = {each: summary.stability(fits, each) for each in [one, *close]}
+    if close:
+        first = max(close, key=lambda each: score(each) * stability[each])
+        ranked.insert(0, ranked.pop(ranked.index(first)))
+        evidence = summary.evidence(first.n_clusters)
+    if evidence < EVIDENCE:
+        ranked.insert(0, one)
+    alternatives = tuple(
+        Alternative(
+            each.n_clusters, each.middle, each.low, each.high, score(each), stability.get(each)
+        )
+        for each in ranked[:MOST_ALTERNATIVES]
+    )
+    halves = tuple(best(half, ranked[0].middle).centers for pair in fits for half in pair)
+    choice = Choice(
+        alternatives,
+        evidence,
+        len(tried.inertias),
+        summary.largest(tried, summary.most_tried),
+        len(summary.rows),
+        tuple(_intervals(tried)) or (one,),
+    )
+    found = _solutions(tried)
+    centers = tuple(best(found, each.penalty).centers for each in alternatives)
+    return Chosen(choice, halves, centers, 1 if whole else 3)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Different rows in memory, in lexicographic order, and their weights."""
+
+    rows: Float64Array
+    """(n, d)."""
+    weights: Float64Array
+    """(n,), > 0."""
+    spherical: bool
+    """Whether centers are directions, as for the metric "cosine"."""
+    seed: int
+
+    @classmethod
+    def of(cls, rows: InMemoryRows, spherical: bool, seed: int) -> Self:
+        """Return the summary of rows; equal rows become one with the sum of their weights."""
+        values, numbers = np.unique(rows.rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
+        given = np.ones(len(rows.rows)) if rows.weights is None else rows.weights
+        weights = np.bincount(numbers.ravel(), given).astype(np.float64)
+        return cls(np.ascontiguousarray(values), weights, spherical, seed)
+
+    @property
+    def count(self) -> float:
+        """Number of rows that the weights stand for: their sum, if they are numbers of rows.
+
+        Otherwise the effective number of Kish 1965: as many equal weights vary as little.
+        """
+        weight = float(self.weights.sum())
+        if self._counted:
+            return weight
+        return weight**2 / float((self.weights**2).sum())
+
+    @cached_property
+    def _counted(self) -> bool:
+        """Whether the weights are numbers of rows."""
+        return bool((self.weights == np.rint(self.weights)).all())
+
+    @property
+    def most_tried(self) -> int:
+        """The greatest number of clusters that is tried, if so many rows differ."""
+        by_root = math.ceil(CLUSTERS_BY_ROOT * math.sqrt(self.count))
+        by_rows = min(int(self.count / ROWS_A_CLUSTER), MOST_BY_ROWS)
+        return max(FEWEST_TRIED, min(len(self.rows), max(by_root, by_rows)))
+
+    def path(self, most: int, turns: int = TURNS) -> CenterPath:
+        """Return clusterings with up to `most` clusters."""
+        return center_path(self.rows, self.weights, most, self.spherical, turns)
+
+    def candidates(self, path: CenterPath, tried: int) -> list[Interval]:
+        """Return the intervals of at least two clusters that may be chosen, by falling score."""
+        if FLOOR * path.inertias[0] == 0:  # less than any number but 0
+            return []
+        most = self.largest(path, tried)
+        found = [each for each in _intervals(path) if 2 <= each.n_clusters <= most]
+        return sorted(found, key=score, reverse=True)
+
+    def largest(self, path: CenterPath, tried: int) -> int:
+        """Return the greatest number of clusters that may be chosen."""
+        if len(path.inertias) < tried:  # no more rows differ
+            return int(self.count / 2)
+        return int(REFINED * tried)
+
+    def evidence(self, k: int) -> float:
+        """Return by how many standard errors k clusters of the rows differ from uniform clouds.
+
+        The clouds have the variances of the rows along their principal axes, as in Tibshirani et
+        al. 2001.  The differences of the logarithm of the squared error and of the best score are
+        added.  The clouds and the rows are split alike, without merges.
+        """
+        tried = min(self.most_tried, max(FEWEST_TRIED, 2 * k))
+        error, best_score = self._figures(k, tried)
+        drawn: list[tuple[float, float]] = []
+        found = 0.0
+        for number in range(CLOUDS):
+            drawn.append(self._cloud(k, number)._figures(k, tried))
+            if len(drawn) >= FEWEST_CLOUDS:
+                errors, scores = zip(*drawn, strict=True)
+                found = standard_errors(errors, error) - standard_errors(scores, best_score)
+                if abs(found - EVIDENCE) * len(drawn) > CLEAR:
+                    break
+        return found
+
+    def _figures(self, k: int, tried: int) -> tuple[float, float]:
+        """Return the logarithm of the share of the error that k clusters leave, and the best score."""
+        path = self.path(min(tried, len(self.rows)), turns=0)
+        scores = map(score, self.candidates(path, tried))
+        left = path.inertias[min(k, len(path.inertias)) - 1] / path.inertias[0]
+        return math.log(max(left, FLOOR)), max(scores, default=0.0)
+
+    def _cloud(self, k: int, number: int) -> "Summary":
+        """Return a uniform cloud with the covariance of the rows."""
+        n = max(k + 1, int(min(self.count, max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * k))))
+        mean, edges, axes = self._box
+        random = stream(self.seed, Stream.UNIFORM_CLOUDS, number)
+        rows = random.uniform(-1.0, 1.0, (n, len(edges))) * edges
+        if self.spherical:
+            rows = rows @ axes.T + mean
+            rows /= np.linalg.norm(rows, axis=1)[:, np.newaxis]
+        return replace(self, rows=rows, weights=np.ones(n))
+
+    @cached_property
+    def _box(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """The mean, (d,), half the edges, (d,), and the axes, (d, d), of the box of the clouds."""
+        mean = np.average(self.rows, axis=0, weights=self.weights)
+        centered = self.rows - mean
+        covariance = (centered * self.weights[:, np.newaxis]).T @ centered / self.weights.sum()
+        variances, axes = np.linalg.eigh(covariance)
+        return mean, np.sqrt(3 * np.maximum(variances, 0.0)), axes
+
+    def fit_halves(self, k: int) -> list[list[list[Solution]]]:
+        """Return clusters of both halves of each halving, for about `k` clusters and fewer."""
+        most = max(FEWEST_TRIED, math.ceil(HALF_TRIED * k))
+        pairs = []
+        for number in range(HALVINGS):
+            pairs.append([self._fit_half(part, most) for part in self._parts(number)])
+        return pairs
+
+    def _parts(self, number: int) -> list[Float64Array]:
+        """Return the weights, (n,), of the rows in each half that has any.
+
+        Of a row that stands for several, each goes its own way.
+        """
+        random, n = stream(self.seed, Stream.HALVES, number), len(self.rows)
+        if self._counted and self.weights.max() < MOST_DRAWN:
+            first = random.binomial(self.weights.astype(np.int64), 0.5).astype(np.float64)
+        else:
+            first = np.where(random.permutation(n) < n / 2, self.weights, 0.0)
+        return [part for part in (first, self.weights - first) if part.any()]
+
+    def _fit_half(self, part: Float64Array, most: int) -> list[Solution]:
+        """Return clusters of the rows with some weight in a half, doubled."""
+        some = part > 0
+        half = replace(self, rows=self.rows[some], weights=2 * part[some])
+        return _solutions(half.path(min(most, len(half.rows))))
+
+    def stability(self, fits: list[list[list[Solution]]], interval: Interval) -> float:
+        """Return the mean adjusted Rand index of the labels that both halves give to all rows."""
+        pairs = [[best(half, interval.middle).centers for half in pair] for pair in fits]
+        return float(np.mean([self._agreement(*pair) for pair in pairs]))
+
+    def _agreement(self, *fits: Float64Array) -> float:
+        """Return the adjusted Rand index of the labels by two sets of centers."""
+        labels = [nearest(self.rows, Centers(each)).astype(np.int64) for each in fits]
+        if len(labels) == 1:
+            return 1.0
+        return count_label_pairs(*labels).adjusted_rand
+
+
+def standard_errors(draws: Sequence[float], value: float) -> float:
+    """Return by how many standard errors of prediction some draws exceed a value."""
+    spread = max(float(np.std(draws, ddof=1)), TINY) * math.sqrt(1 + 1 / len(draws))
+    return (float(np.mean(draws)) - value) / spread
+
+
+def _solutions(path: CenterPath) -> list[Solution]:
+    return [Solution(*pair) for pair in zip(path.centers, path.inertias.tolist(), strict=True)]
+
+
+def _intervals(path: CenterPath) -> list[Interval]:
+    """Return the intervals of penalties, rising, down to a share of the error of one cluster."""
+    most = float(path.inertias[0])
+    return envelope(_solutions(path), FLOOR * most, 2 * most)
+
+
+def _one_cluster(path: CenterPath) -> Interval:
+    """Return the penalties up to twice the greatest at which any clusters save as much."""
+    if FLOOR * path.inertias[0] == 0:
+        return Interval(1, 1.0, 1.0)
+    return _intervals(path)[-1]
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """The reduction to the weight of the rows in each pair of clusters of two clusterings."""
+
+    labels: Kernel
+    """The map of the rows to their clusters."""
+    n_clusters: int
+    others: tuple[Centers, ...]
+    """m centers, (k', d) each."""
+
+    def chunk(self, block: Block) -> list[Float64Array]:
+        """Return the weights of one block, m arrays (k, k')."""
+        labels, weights = self.labels(block)[0].astype(np.int64), block.row_weights()
+        found = []
+        for other in self.others:
+            k = len(other)
+            pairs = labels * k + assign(block, other)[0]
+            sums = total(pairs, weights, self.n_clusters * k)
+            found.append(sums.reshape(-1, k))
+        return found
+
+    def combine(self, left: list[Float64Array], right: list[Float64Array]) -> list[Float64Array]:
+        """Merge the weights of two neighboring runs of blocks."""
+        return [one + other for one, other in zip(left, right, strict=True)]
+
+
+def cluster_stability(
+    source: Source, labels: Kernel, n_clusters: int, others: tuple[Centers, ...]
+) -> Float64Array:
+    """Return the stability of each cluster, (k,), from one pass over all rows.
+
+    The Jaccard index of two clusters is the weight of the rows in both over the weight of the rows
+    in either.  The stability of a cluster is the index with the cluster that is most like it, averaged
+    over fits of halves of the rows (Hennig 2007).
+    """
+    tables = source.fold(Overlaps(labels, n_clusters, others), name="stability")
+    best = []
+    for both in tables:
+        either = both.sum(axis=1, keepdims=True) + both.sum(axis=0) - both
+        best.append((both / np.where(either > 0, either, 1.0)).max(axis=1))
+    return np.asarray(np.mean(best, axis=0))
+
+
+@dataclass(frozen=True)
+class AutoPenalty:
+    """A search whose penalty is chosen from the rows."""
+
+    penalties: ClassVar[tuple[str, ...]] = ("penalty",)
+
+    method: search.Method
+    """The search, at any penalty."""
+
+    def __post_init__(self) -> None:
+        if self.method.divergence.general is not None:
+            raise InputError(
+                f"penalty must be a number with metric={self.method.metric!r}, got {AUTO!r}"
+            )
+
+    def choose(self, source: Source, seed: int) -> "ChosenMethod":
+        """Choose a penalty for the rows."""
+        chosen = choose(source, seed, spherical=self.method.divergence.spherical)
+        return ChosenMethod(self.at(chosen.choice, seed), chosen)
+
+    def at(self, choice: Choice, seed: int) -> search.Method:
+        """Return the search at a chosen penalty."""
+        return replace(self.method, penalty=choice.penalty, seed=seed)
+
+
+@dataclass(frozen=True)
+class ChosenMethod:
+    """A search at a chosen penalty."""
+
+    method: search.Method
+    chosen: Chosen
+
+    @property
+    def choice(self) -> Choice:
+        """The choice."""
+        return self.chosen.choice
+
+    @property
+    def passes(self) -> int:
+        """Passes of the choice and of `cluster_stability` over all rows."""
+        return self.chosen.passes + 1
+
+    def cluster_stability(self, source: Source, state: State) -> Float64Array:
+        """Return the stability of each cluster of a state, (k,), from one pass over all rows."""
+        others = tuple(map(self.method.kernel_centers, self.chosen.halves))
+        labels = self.method.labels(source, state)
+        return cluster_stability(source, labels, len(state.centers), others)

@@ -1,0 +1,102 @@
+"""The choice of both prices of several data sets, and so of their numbers of clusters.
+
+All rows, as one set, choose clusters and the price P of a cluster, by the rules of
+`methods.dpmeans.choice`.
+
+1. Half of P is the price of a center, whoever uses it.
+2. The other halves of the k clusters are shared by the uses, so that the pooled clusters cost the
+   same: a use costs P / 2 * k / u, where u pairs of a data set and a cluster have rows.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.hdp import NearestUses
+from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
+from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose, cluster_stability
+from dask_dpmeans.methods.hdp import search
+from dask_dpmeans.methods.hdp.state import State
+
+
+@dataclass(frozen=True)
+class SharedAlternative(Alternative):
+    """A number of clusters of all rows, and the price of a cluster at which it is best."""
+
+    uses: int
+    """Number of pairs of a data set and a cluster that have rows."""
+
+    @property
+    def penalties(self) -> dict[str, float]:
+        """The parameters of an estimator that prices this number of clusters, by name."""
+        half = self.penalty / 2
+        return {"local_penalty": half * (self.n_clusters / self.uses), "global_penalty": half}
+
+
+class SharedChoice(Choice):
+    """Chosen prices of several data sets: why they were chosen, and what else might be."""
+
+    alternative: ClassVar[type[Alternative]] = SharedAlternative
+
+
+@dataclass(frozen=True)
+class AutoPrices:
+    """A search whose prices are chosen from the rows."""
+
+    penalties: ClassVar[tuple[str, ...]] = ("local_penalty", "global_penalty")
+
+    method: search.Method
+    """The search, at any prices."""
+
+    def choose(self, source: Source, seed: int) -> "ChosenPrices":
+        """Choose both prices for the rows of all data sets."""
+        self.method.init(source)  # refuses rows without data sets
+        chosen = choose(source, seed)
+        uses = source.fold(Uses(tuple(map(Centers, chosen.centers))), name="uses")
+        alternatives = tuple(
+            SharedAlternative(**vars(each), uses=len(keys))
+            for each, keys in zip(chosen.choice.alternatives, uses, strict=True)
+        )
+        choice = SharedChoice(**vars(chosen.choice) | {"alternatives": alternatives})
+        prices: dict[str, Any] = choice.penalties
+        return ChosenPrices(replace(self.method, **prices, seed=seed), choice, chosen)
+
+
+@dataclass(frozen=True)
+class Uses:
+    """The reduction to `NearestUses` of several sets of centers."""
+
+    centers: tuple[Centers, ...]
+    """m centers, (k, d) each."""
+
+    def chunk(self, block: Block) -> list[Int64Array]:
+        """Return the pairs of one block, as `NearestUses` gives them, (p,) for each of the centers."""
+        return [NearestUses(each).chunk(block) for each in self.centers]
+
+    def combine(self, left: list[Int64Array], right: list[Int64Array]) -> list[Int64Array]:
+        """Return the unions of the pairs, (p,) each, of two neighboring runs of blocks."""
+        triples = zip(self.centers, left, right, strict=True)
+        return [NearestUses(each).combine(one, other) for each, one, other in triples]
+
+
+@dataclass(frozen=True)
+class ChosenPrices:
+    """A search at chosen prices."""
+
+    method: search.Method
+    choice: SharedChoice
+    pooled: Chosen
+    """The choice for all rows as one set."""
+
+    @property
+    def passes(self) -> int:
+        """Passes of the choice and of `cluster_stability` over all rows."""
+        return self.pooled.passes + 2
+
+    def cluster_stability(self, source: Source, state: State) -> Float64Array:
+        """Return the stability of each center of a state, (g,), from one pass over all rows."""
+        others = tuple(map(Centers, self.pooled.halves))
+        labels = self.method.labels(source, state)
+        return cluster_stability(source, labels, len(state.centers), others)

@@ -1,0 +1,284 @@
+"""Runs whose penalty is chosen: what they keep, how they resume, and what the command line shows of them."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner, Result
+from test_schemas import schema
+
+from dask_dpmeans import (
+    CorruptStoreError,
+    DPMeans,
+    InputError,
+    KernelDPMeans,
+    TooManyClustersError,
+    dry_run,
+    fit,
+    load,
+    predict,
+)
+from dask_dpmeans.cli import main
+from dask_dpmeans.methods.dpmeans import chooser
+from dask_dpmeans.storage.arrays import MARKER, sign_attributes
+
+MEANS = 10.0 * np.array([[0, 0], [1, 0], [0, 1], [1.5, 1.5]])
+ROWS = np.repeat(MEANS, 50, axis=0) + np.random.default_rng(0).normal(size=(200, 2))
+VOLATILE = ("seconds", "lock", "began")
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("auto") / "run.zarr"
+    fit(ROWS, place, DPMeans(random_state=0))
+    return place
+
+
+def arrays_of(run: Path) -> dict[str, bytes]:
+    """The arrays of a run but the seconds of its steps."""
+    return {
+        name: np.asarray(array[:]).tobytes()
+        for name, array in zarr.open_group(run, mode="r").arrays()
+        if not any(word in name for word in VOLATILE)
+    }
+
+
+def manifest_of(run: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((run / "zarr.json").read_text())["attributes"][MARKER]
+    return told
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_run_keeps_the_choice(run: Path) -> None:
+    model, memory = load(run), DPMeans(random_state=0).fit(ROWS)
+    assert model.get_params() == memory.get_params()
+    assert (model.choice_, model.penalty_) == (memory.choice_, memory.penalty_)
+    assert model.objective_ == memory.objective_
+    assert model.cluster_stability_.tobytes() == memory.cluster_stability_.tobytes()
+    np.testing.assert_array_equal(model.labels_.compute(), memory.labels_)
+    np.testing.assert_array_equal(model.predict(ROWS), memory.labels_)
+    assert manifest_of(run)["parameters"]["penalty"] == memory.penalty_
+    assert manifest_of(run)["estimator"]["parameters"]["penalty"] == "auto"
+
+
+def test_a_run_is_that_at_the_chosen_penalty(run: Path, tmp_path: Path) -> None:
+    penalty = load(run).penalty_
+    fit(ROWS, tmp_path / "number", DPMeans(penalty, search=True, random_state=0))
+    mine, other = arrays_of(run), arrays_of(tmp_path / "number")
+    del mine["cluster_stability"]
+    assert mine == other
+    assert load(tmp_path / "number").choice_ is None
+
+
+def test_predictions_know_the_chosen_penalty(run: Path, tmp_path: Path) -> None:
+    far = np.r_[ROWS[:3], [[500.0, 500.0]]]
+    assert predict(run, far, tmp_path / "out").beyond == 1
+
+
+@pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
+def test_a_run_of_an_approximated_kernel(approximation: str, tmp_path: Path) -> None:
+    how = {"approximation": approximation, "gamma": 0.02, "n_components": 60, "random_state": 0}
+    model, memory = KernelDPMeans("auto", **how), KernelDPMeans("auto", **how).fit(ROWS)
+    loaded = fit(ROWS, tmp_path / "run", model)
+    assert loaded.choice_ == memory.choice_
+    assert loaded.cluster_stability_.tobytes() == memory.cluster_stability_.tobytes()
+    np.testing.assert_array_equal(loaded.predict(ROWS), memory.labels_)
+
+
+def killed_in_the_choice(patch: pytest.MonkeyPatch, run: Path) -> None:
+    def end(*_: object) -> None:
+        raise Killed
+
+    patch.setattr(chooser.Summary, "fit_halves", end)
+    with pytest.raises(Killed):
+        fit(ROWS, run, DPMeans(random_state=0))
+
+
+def killed_after_steps(patch: pytest.MonkeyPatch, run: Path) -> None:
+    def end(number: int, *_: object) -> None:
+        if number == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(ROWS, run, DPMeans(random_state=0), on_step=end)
+
+
+def killed_before_the_labels(patch: pytest.MonkeyPatch, run: Path) -> None:
+    def end(*_: object) -> None:
+        raise Killed
+
+    patch.setattr(chooser.ChosenMethod, "cluster_stability", end)
+    with pytest.raises(Killed):
+        fit(ROWS, run, DPMeans(random_state=0))
+
+
+@pytest.mark.parametrize(
+    "kill", [killed_in_the_choice, killed_after_steps, killed_before_the_labels]
+)
+@pytest.mark.parametrize("seed", [0, None])
+def test_a_killed_job_resumes_to_the_same_bytes(
+    kill: Any, seed: int | None, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        kill(patch, tmp_path / "run")
+    if kill is killed_in_the_choice and seed is None:
+        return  # nothing was begun: another seed is drawn
+    model = fit(ROWS, tmp_path / "run", DPMeans(random_state=seed), resume=True)
+    assert model.choice_ == load(run).choice_
+    assert arrays_of(tmp_path / "run") == arrays_of(run)
+    before, after = manifest_of(run), manifest_of(tmp_path / "run")
+    assert after["choice"] == before["choice"]
+    assert after["parameters"] == before["parameters"]
+
+
+def test_a_finished_run_is_not_chosen_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it was chosen again")
+
+    monkeypatch.setattr(chooser, "choose", never)
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    model = fit(ROWS, run, DPMeans(random_state=0), resume=True)
+    assert model.n_clusters_ == 4
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_that_stopped_early_goes_on(run: Path, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="max_iter"):
+        fit(ROWS, tmp_path / "run", DPMeans(max_iter=1, random_state=0))
+    fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)
+    assert arrays_of(tmp_path / "run") == arrays_of(run)
+
+
+def test_a_run_is_resumed_with_the_penalty_that_it_was_begun_with(
+    run: Path, tmp_path: Path
+) -> None:
+    fit(ROWS, tmp_path / "number", DPMeans(99.0, search=True, random_state=0))
+    with pytest.raises(InputError, match=r"other parameters: penalty 99\.0, not auto"):
+        fit(ROWS, tmp_path / "number", DPMeans(random_state=0), resume=True)
+    with pytest.raises(InputError, match=r"other parameters: penalty .*, not 99\.0"):
+        fit(ROWS, run, DPMeans(99.0, search=True, random_state=0), resume=True)
+    with pytest.raises(InputError, match=r"another method|other parameters"):
+        fit(ROWS, run, DPMeans(99.0, random_state=0), resume=True)
+
+
+def test_other_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_after_steps(monkeypatch, tmp_path / "run")
+    changed = ROWS.copy()
+    changed[7] += 0.5
+    with pytest.raises(InputError, match=r"another input|the input has changed"):
+        fit(changed, tmp_path / "run", DPMeans(random_state=0), resume=True)
+
+
+def test_rows_of_the_same_fingerprint_that_choose_otherwise_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_after_steps(monkeypatch, tmp_path / "run")
+    monkeypatch.setattr(chooser, "HALVINGS", 3)  # as another type of CPU may
+    monkeypatch.setattr(chooser, "FLOOR", 1e-8)
+    monkeypatch.setattr(chooser, "TURNS", 0)
+    monkeypatch.setattr(chooser, "FEWEST_CLOUDS", 9)
+    with pytest.raises(InputError, match="but these rows give"):
+        fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)
+
+
+def test_too_few_clusters_allowed_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TooManyClustersError):
+        fit(ROWS, tmp_path / "run", DPMeans(max_clusters=2))
+
+
+def test_a_dry_run_needs_a_number(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    with pytest.raises(InputError, match="a dry run needs a number as the penalty"):
+        dry_run(tmp_path / "rows.npy", tmp_path / "run", DPMeans())
+    said = call("fit", tmp_path / "rows.npy", tmp_path / "run", "--dry-run")
+    assert said.exit_code != 0
+    assert "a dry run needs a number" in said.output
+    assert not (tmp_path / "run").exists()
+
+
+# The command line
+
+
+def test_the_command_line_chooses_by_default(run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    out = tmp_path / "run"
+    for options in ([], ["--penalty", "auto", "--force"]):
+        said = call("fit", tmp_path / "rows.npy", out, "--seed", 0, *options)
+        assert said.exit_code == 0, said.output
+        assert arrays_of(out) == arrays_of(run)
+        assert "chosen from the rows" in said.stdout
+        assert load(run).choice_.reason[:20] in said.stdout
+    again = call("fit", tmp_path / "rows.npy", out, "--resume")
+    assert again.exit_code == 0, again.output
+    for wrong in ("x", "-1", "nan", ""):
+        said = call("fit", tmp_path / "rows.npy", out, "--penalty", wrong, "--force")
+        assert said.exit_code == 2, said.output
+        assert "Traceback" not in said.output
+    assert arrays_of(out) == arrays_of(run)
+
+
+def test_show_says_why(run: Path) -> None:
+    chosen = load(run).choice_
+    said = call("show", run)
+    assert said.exit_code == 0
+    assert "chosen from the rows" in said.output
+    told = json.loads(call("show", run, "--json").output)
+    jsonschema.validate(told, schema("show"))
+    assert told["choice"] == json.loads(json.dumps(chosen.as_json()))
+
+
+# Forgeries
+
+FORGED: list[tuple[tuple[str | int, ...], Any]] = [
+    ((), 1),
+    ((), []),
+    ((), "auto"),
+    ((), {}),
+    (("alternatives",), []),
+    (("alternatives",), 3),
+    (("alternatives",), [1]),
+    (("alternatives", 0), {}),
+    (("alternatives", 0, "penalty"), 77.0),
+    (("alternatives", 0, "penalty"), "x"),
+    (("alternatives", 0, "penalty"), -1.0),
+    (("alternatives", 0, "n_clusters"), "4"),
+    (("alternatives", 1, "score"), None),
+    (("alternatives", 1, "low"), [1]),
+    (("evidence",), "much"),
+    (("tried",), None),
+    (("rows_used",), {}),
+    (("other",), 1),
+]
+
+
+@pytest.mark.parametrize(("where", "value"), FORGED, ids=str)
+def test_a_forged_choice_is_corrupt(
+    where: tuple[str | int, ...], value: Any, run: Path, tmp_path: Path
+) -> None:
+    forged = tmp_path / "run"
+    shutil.copytree(run, forged)
+    root = json.loads((forged / "zarr.json").read_text())
+    told: Any = root["attributes"][MARKER]
+    for step in ("choice", *where)[:-1]:
+        told = told[step]
+    told[("choice", *where)[-1]] = value
+    root["attributes"] = sign_attributes(root["attributes"])
+    (forged / "zarr.json").write_text(json.dumps(root))
+    with pytest.raises(CorruptStoreError, match=r"choice|parameters\.penalty|do not describe"):
+        load(forged)
+    for command in ("show", "report"):
+        said = call(command, forged, *([tmp_path / "page.html"] if command == "report" else []))
+        assert said.exit_code != 0
+        assert "Traceback" not in said.output

@@ -1,0 +1,339 @@
+"""The choice of a penalty: its rule, computed again slowly; what it is on known rows; and each cluster's stability."""
+
+import json
+import math
+from dataclasses import replace
+from itertools import starmap
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import seeds
+
+from dask_dpmeans.kernels.assign import NearestLabels
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.methods.dpmeans import chooser
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
+from dask_dpmeans.methods.dpmeans.chooser import (
+    CLEAR,
+    CLOUDS,
+    FEWEST_CLOUDS,
+    FLOOR,
+    Summary,
+    choose,
+    cluster_stability,
+)
+from dask_dpmeans.methods.dpmeans.path import Interval
+from dask_dpmeans.sources import as_source
+
+
+def mixture(seed: int, k: int, d: int, each: int, apart: float = 8.0) -> np.ndarray:
+    """Gaussians of standard deviation 1 whose means are at least so far apart."""
+    rng = np.random.default_rng(seed)
+    means: list[np.ndarray] = []
+    while len(means) < k:
+        new = rng.uniform(-1, 1, d) * apart * max(2, k ** (1 / d)) * 1.5
+        if all(np.linalg.norm(new - mean) >= apart for mean in means):
+            means.append(new)
+    return np.repeat(means, each, axis=0) + rng.normal(size=(k * each, d))
+
+
+def disc(rng: np.random.Generator, n: int) -> np.ndarray:
+    angles = rng.uniform(0, 2 * np.pi, n)
+    return np.sqrt(rng.uniform(0, 1, (n, 1))) * np.c_[np.cos(angles), np.sin(angles)]
+
+
+def chosen(rows: Any, weights: Any = None, seed: int = 0) -> Choice:
+    return choose(as_source(rows, weights), seed).choice
+
+
+def summary(rows: np.ndarray, weights: Any = None, seed: int = 0) -> Summary:
+    found = np.ones(len(rows)) if weights is None else np.asarray(weights, float)
+    order = np.lexsort(rows.T[::-1])
+    return Summary(np.ascontiguousarray(rows[order]), found[order], False, seed)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    k=st.integers(2, 8),
+    d=st.sampled_from([1, 2, 3, 8]),
+    each=st.integers(25, 70),
+    apart=st.floats(8, 12),
+    seed=seeds,
+)
+def test_separated_clusters_are_counted(k, d, each, apart, seed) -> None:
+    found = chosen(mixture(seed, k, d, each, apart))
+    assert found.n_clusters == k
+    assert found.evidence >= EVIDENCE
+    assert found.stability > 0.95
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("draw", "d"),
+    [
+        (lambda rng, d: rng.normal(size=(500, d)), 2),
+        (lambda rng, d: rng.normal(size=(500, d)), 8),
+        (lambda rng, d: rng.uniform(size=(500, d)), 2),
+        (lambda rng, d: rng.uniform(size=(500, d)), 8),
+        (lambda rng, d: disc(rng, 500), 2),
+        (lambda rng, d: np.c_[rng.normal(size=500), np.ones(500)], 2),
+        (lambda rng, d: rng.normal(size=(500, 2)) @ [[9.0, 4.0], [0.0, 0.1]], 2),
+    ],
+    ids=["Gaussian 2", "Gaussian 8", "square", "cube 8", "disc", "one column", "thin"],
+)
+def test_one_cloud_is_one_cluster(draw, d: int, seed: int) -> None:
+    found = chosen(draw(np.random.default_rng(seed), d))
+    assert found.n_clusters == 1
+    assert found.evidence < EVIDENCE
+    assert found.reason.startswith("1 cluster. ")
+    assert f"the evidence is {found.evidence:.1f}, and {EVIDENCE} is needed" in found.reason
+    assert found.nearly_as_good is None
+    assert len(found.alternatives) > 1
+
+
+DEGENERATE = {
+    "one row": ([[1.0, 2.0]], 1),
+    "two rows": ([[1.0, 2.0], [3.0, 4.0]], 1),
+    "three rows": ([[0.0, 0.0], [1.0, 0.0], [0.0, 5.0]], 1),
+    "all equal": (np.ones((50, 3)), 1),
+    "two values": (np.repeat([[0.0, 0.0], [1.0, 0.0]], 100, axis=0), 2),
+    "three values": (np.repeat([[0.0, 0.0], [1.0, 0.0], [0.0, 5.0]], 100, axis=0), 3),
+    "nine values": (np.repeat(mixture(0, 9, 2, 1), 50, axis=0), 9),
+    "more columns than rows": (np.random.default_rng(0).normal(size=(20, 60)), 1),
+    "two groups of wide rows": (
+        np.random.default_rng(0).normal(size=(20, 60)) + 9 * (np.arange(20)[:, None] % 2),
+        2,
+    ),
+    "constant columns": (np.c_[mixture(1, 3, 2, 40), np.ones(120), np.zeros(120)], 3),
+    "far from the origin": (mixture(1, 3, 2, 40) + 1e8, 3),
+    "squares that vanish": (mixture(1, 3, 2, 40) * 1e-200, 1),
+    "squares that nearly vanish": (mixture(1, 3, 2, 40) * 1e-162, 1),
+    "tiny": (mixture(1, 3, 2, 40) * 1e-150, 3),
+    "huge": (mixture(1, 3, 2, 40) * 1e149, 3),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_rows(name: str) -> None:
+    rows, k = DEGENERATE[name]
+    found = choose(as_source(np.asarray(rows)), 0)
+    assert found.choice.n_clusters == k
+    assert 0 < found.choice.penalty < math.inf
+    assert all(np.isfinite(each).all() for each in found.halves)
+    assert found.choice.tried <= len(np.unique(rows, axis=0))
+    json.dumps(found.choice.as_json(), allow_nan=False)
+
+
+def test_too_few_rows_for_clusters_are_said_to_be() -> None:
+    assert chosen(np.ones((9, 2))).reason == "1 cluster, because all rows are equal."
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, exponent=st.integers(-120, 120))
+def test_a_power_of_two_scales_the_penalties_alone(seed: int, exponent: int) -> None:
+    rows = mixture(seed % 50, 3, 2, 20, 4.0)
+    one, other = chosen(rows), chosen(rows * 2.0**exponent)
+    scaled = [
+        replace(
+            each,
+            **{name: getattr(each, name) * 4.0**exponent for name in ("penalty", "low", "high")},
+        )
+        for each in one.alternatives
+    ]
+    factor = 4.0**exponent
+    intervals = [(k, low * factor, high * factor) for k, low, high in one.intervals]
+    told = replace(one, alternatives=tuple(scaled), intervals=tuple(starmap(Interval, intervals)))
+    assert other == told
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds)
+def test_a_weight_is_so_many_rows_and_the_order_of_rows_is_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = mixture(seed % 50, 3, 2, 20, 5.0)
+    weights = rng.integers(0, 4, len(rows))
+    repeated = np.repeat(rows, weights, axis=0)
+    found = choose(as_source(rows, weights), 3)
+    shuffled = choose(as_source(repeated[rng.permutation(len(repeated))]), 3)
+    assert found.choice == shuffled.choice
+    for mine, theirs in zip(found.halves, shuffled.halves, strict=True):
+        assert mine.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("block_rows", [7, 64])
+def test_blocks_and_chunks_are_nothing(dtype: Any, block_rows: int) -> None:
+    rows = mixture(2, 4, 2, 40).astype(dtype)
+    known = choose(as_source(rows), 5)
+    lazy = da.from_array(rows, chunks=((30, 100, 30), (1, 1)))
+    for source in (as_source(lazy), as_source(rows, threads=2, block_rows=block_rows)):
+        found = choose(source, 5)
+        assert found.choice == known.choice
+        assert [each.tobytes() for each in found.halves] == [
+            each.tobytes() for each in known.halves
+        ]
+
+
+def test_a_coreset_chooses_alike_from_memory_and_from_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(chooser, "SUMMARY_ROWS", 300)
+    rows = mixture(4, 4, 3, 300).astype(np.float32)
+    known = choose(as_source(rows, block_rows=128), 1)
+    lazy = as_source(da.from_array(rows, chunks=((1, 699, 500), (3,))), block_rows=128)
+    found = choose(lazy, 1)
+    assert found.choice == known.choice
+    assert (known.choice.n_clusters, known.passes) == (4, 3)
+    assert known.choice.rows_used <= 300
+
+
+def slow_intervals(inertias: list[float]) -> list[tuple[int, float, float]]:
+    """Each number of clusters, and the penalties at which no other costs less: all pairs."""
+    most, found = inertias[0], []
+    for k, inertia in enumerate(inertias, 1):
+        fewer = [(other - inertia) / (k - n) for n, other in enumerate(inertias[: k - 1], 1)]
+        more = [(inertia - other) / (n - k) for n, other in enumerate(inertias[k:], k + 1)]
+        low = max([FLOOR * most, *more])
+        high = min([2 * most, *fewer])
+        if low < high:
+            found.append((k, low, high))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_are_those_of_all_pairs_of_costs(seed: int) -> None:
+    rows = mixture(seed, 4, 2, 30, 5.0)
+    given = summary(rows, seed=seed)
+    path = given.path(given.most_tried)
+    wanted = {
+        k: (low, high, math.log(high / low) * math.sqrt(k))
+        for k, low, high in slow_intervals(path.inertias.tolist())
+    }
+    found = chosen(rows, seed=seed)
+    assert found.tried == len(path.inertias) == 22
+    for each in found.alternatives:
+        assert (each.low, each.high, each.score) == pytest.approx(wanted[each.n_clusters])
+        assert each.penalty == pytest.approx(math.sqrt(each.low * each.high))
+    assert found.n_clusters == max(
+        (k for k in wanted if 2 <= k <= 0.8 * 22), key=lambda k: wanted[k][2]
+    )
+    ordered = [each.score for each in found.alternatives]
+    assert ordered == sorted(ordered, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_evidence_is_that_of_the_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(80, 2)) @ [[2.0, 1.0], [0.0, 0.5]] + 4 * (np.arange(80)[:, None] % 2)
+    given = summary(rows, seed=seed)
+    k = 2
+
+    def figures(of: Summary) -> tuple[float, float]:
+        inertias = of.path(10, turns=0).inertias.tolist()
+        scores = [
+            math.log(high / low) * math.sqrt(n)
+            for n, low, high in slow_intervals(inertias)
+            if 2 <= n <= 8
+        ]
+        return math.log(inertias[k - 1] / inertias[0]), max(scores)
+
+    mine, drawn, wanted = figures(given), [], 0.0
+    for number in range(CLOUDS):
+        cloud = given._cloud(k, number)
+        assert len(cloud.rows) == 80
+        drawn.append(figures(cloud))
+        if len(drawn) >= FEWEST_CLOUDS:
+            means, spreads = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1)
+            errors = (means - mine) / (spreads * math.sqrt(1 + 1 / len(drawn)))
+            wanted = errors[0] - errors[1]
+            if abs(wanted - EVIDENCE) * len(drawn) > CLEAR:
+                break
+    assert given.evidence(k) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_clouds_are_uniform_with_the_covariance_of_the_rows() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2000, 3)) @ rng.normal(size=(3, 3))
+    weights = rng.integers(1, 3, 2000)
+    cloud = summary(rows, weights)._cloud(2, 0).rows
+    variances = np.linalg.eigvalsh(np.cov(rows.T, fweights=weights, ddof=0))
+    assert len(cloud) == 2**10
+    np.testing.assert_allclose(np.sort(cloud.var(axis=0)), variances, rtol=0.1)
+    assert (np.abs(cloud) <= np.sqrt(3 * variances.max()) * (1 + 1e-12)).all()
+
+
+def jaccard(source: Any, centers: np.ndarray, halves: Any) -> np.ndarray:
+    """The stability of clusters of nearest centers."""
+    labels = NearestLabels(Centers(centers))
+    return cluster_stability(source, labels, len(centers), tuple(map(Centers, halves)))
+
+
+def brute_stability(
+    rows: np.ndarray, weights: np.ndarray, centers: np.ndarray, halves: Any
+) -> np.ndarray:
+    """The mean of the greatest Jaccard index of each cluster, from sets of rows."""
+
+    def labels(of: np.ndarray) -> np.ndarray:
+        return ((rows[:, None] - of) ** 2).sum(axis=2).argmin(axis=1)
+
+    mine, found = labels(centers), np.zeros((len(halves), len(centers)))
+    for number, half in enumerate(halves):
+        theirs = labels(half)
+        for c in range(len(centers)):
+            for other in range(len(half)):
+                both = weights[(mine == c) & (theirs == other)].sum()
+                either = weights[(mine == c) | (theirs == other)].sum()
+                found[number, c] = max(found[number, c], both / either if either else 0.0)
+    return found.mean(axis=0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, chunk=st.integers(1, 70))
+def test_cluster_stability_is_the_jaccard_index_of_sets_of_rows(seed: int, chunk: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(60, 2))
+    weights = rng.choice([0.0, 0.5, 1.0, 2.0], 60)
+    centers = rng.normal(size=(rng.integers(1, 6), 2))
+    halves = tuple(rng.normal(size=(k, 2)) for k in rng.integers(1, 6, 4))
+    lazy = as_source(da.from_array(rows, chunks=(chunk, 1)), weights, block_rows=16)
+    found = jaccard(lazy, centers, halves)
+    np.testing.assert_allclose(found, brute_stability(rows, weights, centers, halves), rtol=1e-12)
+    whole = jaccard(as_source(rows, weights, block_rows=16), centers, halves)
+    assert found.tobytes() == whole.tobytes()
+
+
+def test_an_alternative_is_as_stable_as_fits_of_halves_agree() -> None:
+    found = chosen(mixture(0, 4, 2, 100))
+    assert found.n_clusters == 4
+    assert found.stability == 1.0
+    assert [each.stability for each in found.alternatives[1:]] == [None] * 4  # scores far below
+
+
+# What is told
+
+
+def told(*scores: float, evidence: float = 9.0) -> Choice:
+    each = [
+        Alternative(k, 2.0 * k, 1.0 * k, 4.0 * k, score, 0.5) for k, score in enumerate(scores, 3)
+    ]
+    return Choice(
+        tuple(each), evidence, 40, 32, 100, tuple(Interval(*row) for row in ((3, 1.0, 4.0),))
+    )
+
+
+def test_a_second_number_that_is_nearly_as_good_is_told() -> None:
+    clear, close = told(5.0, NEARLY * 5.0 - 0.01), told(5.0, NEARLY * 5.0)
+    assert clear.nearly_as_good is None
+    assert close.nearly_as_good == close.alternatives[1]
+    assert "Nearly as good" not in clear.reason
+    assert close.reason == clear.reason + " Nearly as good: 4 clusters, at penalty 8."
+    assert (close.penalty, close.n_clusters, close.stability) == (6.0, 3, 0.5)
+    assert told(5.0).nearly_as_good is None
+
+
+def test_a_choice_is_what_its_json_says() -> None:
+    for rows in (mixture(0, 3, 2, 30), np.ones((3, 2))):
+        found = chosen(rows)
+        assert Choice.from_json(json.loads(json.dumps(found.as_json()))) == found

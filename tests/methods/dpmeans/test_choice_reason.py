@@ -1,0 +1,60 @@
+"""Why a number of clusters was chosen, as a person would say it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
+from dask_dpmeans.methods.dpmeans.path import Interval
+
+ONE = Alternative(1, 3000.0, 1000.0, 9000.0, 2.2, 1.0)
+FIVE = Alternative(5, 30.0, 10.0, 90.0, 4.9, 0.99)
+SEVEN = Alternative(7, 6.0, 4.0, 9.0, 4.5, 0.95)
+NINE = Alternative(9, 2.5, 2.0, 3.0, 1.2, 0.6)
+INTERVALS = (Interval(9, 2.0, 3.0), Interval(5, 10.0, 90.0), Interval(1, 1000.0, 9000.0))
+
+
+def choice(
+    *alternatives: Alternative, evidence: float = 9.0, tried: int = 40, rows: int = 400
+) -> Choice:
+    return Choice(alternatives, evidence, tried, int(0.8 * tried), rows, INTERVALS)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason"),
+    [
+        (
+            choice(FIVE, NINE),
+            "5 clusters stay the best while the penalty grows 9 times, from 10 to 90. Larger "
+            "numbers have shorter ranges; allowing for that, no other number stays as long.",
+        ),
+        (
+            choice(ONE, FIVE, evidence=1.25),
+            "1 cluster. The best division is into 5, but rows without clusters, spread evenly in "
+            "the same directions, divide about as well: the evidence is 1.2, and 4.5 is needed.",
+        ),
+        (choice(ONE, tried=1, rows=1), "1 cluster, because all rows are equal."),
+        (choice(ONE, rows=3), "1 cluster, because too few rows differ for more."),
+    ],
+)
+def test_a_reason_is_a_sentence(chosen: Choice, reason: str) -> None:
+    assert chosen.reason == reason
+
+
+def test_a_reason_names_the_next_best_and_the_limit_if_they_are_near() -> None:
+    assert choice(FIVE, SEVEN).reason.endswith(" Nearly as good: 7 clusters, at penalty 6.")
+    assert choice(FIVE, NINE, tried=9).reason.endswith(" More than 9 clusters were not tried.")
+    assert "tried" not in choice(FIVE, NINE, tried=9, rows=9).reason  # no more rows differ
+
+
+def test_a_reason_says_why_a_longer_range_was_not_taken() -> None:
+    longer = replace(NINE, score=5.5)
+    assert "9 clusters would stay longer, but halves" in choice(FIVE, longer).reason
+
+
+def test_a_choice_is_the_same_after_json() -> None:
+    given = choice(FIVE, SEVEN)
+    told = given.as_json()
+    assert json.loads(json.dumps(told)) == told
+    assert Choice.from_json(told) == given

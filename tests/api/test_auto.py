@@ -101,7 +101,7 @@ def killed_in_the_choice(patch: pytest.MonkeyPatch, run: Path) -> None:
     def end(*_: object) -> None:
         raise Killed
 
-    patch.setattr(chooser.Summary, "fit_halves", end)
+    patch.setattr(chooser.Summary, "fit_half", end)
     with pytest.raises(Killed):
         fit(ROWS, run, DPMeans(random_state=0))
 

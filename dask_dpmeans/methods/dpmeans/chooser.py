@@ -12,24 +12,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
-from dask_dpmeans.engine.plan import Kernel, Source
+from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.assign import assign
-from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.center_path import CenterPath, center_path
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.labelings import count_label_pairs
-from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, Alternative, Choice, score
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, best, envelope, summary_of
 from dask_dpmeans.methods.dpmeans.search_state import State
+from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 
 SUMMARY_ROWS = 6144
 """Rows of the summary, about; up to twice as many rows are their own summary."""
@@ -80,39 +79,145 @@ class Chosen:
 def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
     """Choose a penalty for the rows, a price.
 
-    The rows themselves choose, or a coreset if there are more than ``2 * SUMMARY_ROWS``.
+    The rows themselves choose, or a coreset if there are more than ``2 * SUMMARY_ROWS``.  Fits of
+    halves run at the same time if there are workers or threads.
     """
     rows, whole = summary_of(source, SUMMARY_ROWS, seed)
-    summary = Summary.of(rows, spherical, seed)
-    tried = summary.path(summary.most_tried)
-    one, ranked, evidence = _one_cluster(tried), summary.candidates(tried, summary.most_tried), 0.0
+    asked = Asked(seed, spherical)
+    tried = source.run([Trying(asked)], rows, "choose")[0]
+    one, ranked, evidence = tried.one, list(tried.ranked), 0.0
     close = [each for each in ranked[:MOST_ALTERNATIVES] if score(each) > CLOSE * score(ranked[0])]
-    fits = summary.fit_halves(max((each.n_clusters for each in close), default=1))
-    stability = {each: summary.stability(fits, each) for each in [one, *close]}
+    halvings = [Halving(asked, number, (one, *close)) for number in range(HALVINGS)]
+    halved = source.run(halvings, rows, "choose")
+    agreed = np.mean([each.agreement for each in halved], axis=0).tolist()
+    stability = dict(zip((one, *close), agreed, strict=True))
     if close:
         first = max(close, key=lambda each: score(each) * stability[each])
         ranked.insert(0, ranked.pop(ranked.index(first)))
-        evidence = summary.evidence(first.n_clusters)
+        evidence = source.run([Evidence(asked, first.n_clusters)], rows, "choose")[0]
     if evidence < EVIDENCE:
         ranked.insert(0, one)
+    ranked = ranked[:MOST_ALTERNATIVES]
     alternatives = tuple(
         Alternative(
             each.n_clusters, each.middle, each.low, each.high, score(each), stability.get(each)
         )
-        for each in ranked[:MOST_ALTERNATIVES]
+        for each in ranked
     )
-    halves = tuple(best(half, ranked[0].middle).centers for pair in fits for half in pair)
-    choice = Choice(
-        alternatives,
-        evidence,
-        len(tried.inertias),
-        summary.largest(tried, summary.most_tried),
-        len(summary.rows),
-        tuple(_intervals(tried)) or (one,),
+    place = (one, *close).index(ranked[0])
+    halves = tuple(fits[place] for each in halved for fits in each.centers)
+    figures = tried.n_tried, tried.largest, tried.n_rows, tried.intervals or (one,)
+    choice = Choice(alternatives, evidence, *figures)
+    return Chosen(
+        choice, halves, tuple(tried.centers[each.n_clusters] for each in ranked), 1 if whole else 3
     )
-    found = _solutions(tried)
-    centers = tuple(best(found, each.penalty).centers for each in alternatives)
-    return Chosen(choice, halves, centers, 1 if whole else 3)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a choice hangs on, beside the rows."""
+
+    seed: int
+    spherical: bool
+    """Whether centers are directions, as for the metric "cosine"."""
+
+    def summary(self, rows: InMemoryRows) -> "Summary":
+        """Return the summary of rows; equal rows become one with the sum of their weights."""
+        values, numbers = np.unique(rows.rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
+        given = np.ones(len(rows.rows)) if rows.weights is None else rows.weights
+        weights = np.bincount(numbers.ravel(), given).astype(np.float64)
+        return Summary(np.ascontiguousarray(values), weights, self.spherical, self.seed)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The intervals of all numbers of clusters that were tried."""
+
+    n_tried: int
+    largest: int
+    """The greatest number of clusters that may be chosen."""
+    n_rows: int
+    """Number of different rows."""
+    one: Interval
+    """The interval of one cluster."""
+    ranked: tuple[Interval, ...]
+    """Intervals of at least two clusters that may be chosen, by falling score."""
+    intervals: tuple[Interval, ...]
+    """All intervals, rising."""
+    centers: dict[int, Float64Array]
+    """Centers, (k, d), of one cluster and of the intervals with the best scores, by k."""
+
+
+@dataclass(frozen=True)
+class Trying:
+    """Clusterings of a summary into 1, 2, ... clusters, as a job."""
+
+    asked: Asked
+
+    def __call__(self, rows: InMemoryRows) -> Tried:
+        """Return the intervals at which they are best."""
+        summary = self.asked.summary(rows)
+        most = summary.most_tried
+        path = summary.path(most)
+        one, ranked = _one_cluster(path), summary.candidates(path, most)
+        found = _solutions(path)
+        centers = {
+            each.n_clusters: best(found, each.middle).centers
+            for each in [one, *ranked[:MOST_ALTERNATIVES]]
+        }
+        return Tried(
+            n_tried=len(path.inertias),
+            largest=summary.largest(path, most),
+            n_rows=len(summary.rows),
+            one=one,
+            ranked=tuple(ranked),
+            intervals=tuple(_intervals(path)),
+            centers=centers,
+        )
+
+
+@dataclass(frozen=True)
+class Halved:
+    """Fits of both halves of a summary."""
+
+    centers: tuple[tuple[Float64Array, ...], ...]
+    """Centers, (k, d), of each half at the middle of each interval."""
+    agreement: tuple[float, ...]
+    """Adjusted Rand index of the labels that both halves give to all rows, for each interval."""
+
+
+@dataclass(frozen=True)
+class Halving:
+    """Fits of both halves of a summary, as a job."""
+
+    asked: Asked
+    number: int
+    """Number of the halving, which the draw of the halves hangs on."""
+    intervals: tuple[Interval, ...]
+
+    def __call__(self, rows: InMemoryRows) -> Halved:
+        """Return the fits at the middle of each interval."""
+        summary = self.asked.summary(rows)
+        k = max(each.n_clusters for each in self.intervals)
+        most = max(FEWEST_TRIED, math.ceil(HALF_TRIED * k))
+        halves = [summary.fit_half(part, most) for part in summary.parts(self.number)]
+        centers = [
+            tuple(best(half, each.middle).centers for each in self.intervals) for half in halves
+        ]
+        agreement = [summary.agreement(*pair) for pair in zip(*centers, strict=True)]
+        return Halved(tuple(centers), tuple(agreement))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence for k clusters, as a job."""
+
+    asked: Asked
+    k: int
+
+    def __call__(self, rows: InMemoryRows) -> float:
+        """Return by how many standard errors they differ from clusters of uniform clouds."""
+        return self.asked.summary(rows).evidence(self.k)
 
 
 @dataclass(frozen=True)
@@ -126,14 +231,6 @@ class Summary:
     spherical: bool
     """Whether centers are directions, as for the metric "cosine"."""
     seed: int
-
-    @classmethod
-    def of(cls, rows: InMemoryRows, spherical: bool, seed: int) -> Self:
-        """Return the summary of rows; equal rows become one with the sum of their weights."""
-        values, numbers = np.unique(rows.rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
-        given = np.ones(len(rows.rows)) if rows.weights is None else rows.weights
-        weights = np.bincount(numbers.ravel(), given).astype(np.float64)
-        return cls(np.ascontiguousarray(values), weights, spherical, seed)
 
     @property
     def count(self) -> float:
@@ -223,15 +320,7 @@ class Summary:
         variances, axes = np.linalg.eigh(covariance)
         return mean, np.sqrt(3 * np.maximum(variances, 0.0)), axes
 
-    def fit_halves(self, k: int) -> list[list[list[Solution]]]:
-        """Return clusters of both halves of each halving, for about `k` clusters and fewer."""
-        most = max(FEWEST_TRIED, math.ceil(HALF_TRIED * k))
-        pairs = []
-        for number in range(HALVINGS):
-            pairs.append([self._fit_half(part, most) for part in self._parts(number)])
-        return pairs
-
-    def _parts(self, number: int) -> list[Float64Array]:
+    def parts(self, number: int) -> list[Float64Array]:
         """Return the weights, (n,), of the rows in each half that has any.
 
         Of a row that stands for several, each goes its own way.
@@ -243,18 +332,13 @@ class Summary:
             first = np.where(random.permutation(n) < n / 2, self.weights, 0.0)
         return [part for part in (first, self.weights - first) if part.any()]
 
-    def _fit_half(self, part: Float64Array, most: int) -> list[Solution]:
+    def fit_half(self, part: Float64Array, most: int) -> list[Solution]:
         """Return clusters of the rows with some weight in a half, doubled."""
         some = part > 0
         half = replace(self, rows=self.rows[some], weights=2 * part[some])
         return _solutions(half.path(min(most, len(half.rows))))
 
-    def stability(self, fits: list[list[list[Solution]]], interval: Interval) -> float:
-        """Return the mean adjusted Rand index of the labels that both halves give to all rows."""
-        pairs = [[best(half, interval.middle).centers for half in pair] for pair in fits]
-        return float(np.mean([self._agreement(*pair) for pair in pairs]))
-
-    def _agreement(self, *fits: Float64Array) -> float:
+    def agreement(self, *fits: Float64Array) -> float:
         """Return the adjusted Rand index of the labels by two sets of centers."""
         labels = [nearest(self.rows, Centers(each)).astype(np.int64) for each in fits]
         if len(labels) == 1:
@@ -283,49 +367,6 @@ def _one_cluster(path: CenterPath) -> Interval:
     if FLOOR * path.inertias[0] == 0:
         return Interval(1, 1.0, 1.0)
     return _intervals(path)[-1]
-
-
-@dataclass(frozen=True)
-class Overlaps:
-    """The reduction to the weight of the rows in each pair of clusters of two clusterings."""
-
-    labels: Kernel
-    """The map of the rows to their clusters."""
-    n_clusters: int
-    others: tuple[Centers, ...]
-    """m centers, (k', d) each."""
-
-    def chunk(self, block: Block) -> list[Float64Array]:
-        """Return the weights of one block, m arrays (k, k')."""
-        labels, weights = self.labels(block)[0].astype(np.int64), block.row_weights()
-        found = []
-        for other in self.others:
-            k = len(other)
-            pairs = labels * k + assign(block, other)[0]
-            sums = total(pairs, weights, self.n_clusters * k)
-            found.append(sums.reshape(-1, k))
-        return found
-
-    def combine(self, left: list[Float64Array], right: list[Float64Array]) -> list[Float64Array]:
-        """Merge the weights of two neighboring runs of blocks."""
-        return [one + other for one, other in zip(left, right, strict=True)]
-
-
-def cluster_stability(
-    source: Source, labels: Kernel, n_clusters: int, others: tuple[Centers, ...]
-) -> Float64Array:
-    """Return the stability of each cluster, (k,), from one pass over all rows.
-
-    The Jaccard index of two clusters is the weight of the rows in both over the weight of the rows
-    in either.  The stability of a cluster is the index with the cluster that is most like it, averaged
-    over fits of halves of the rows (Hennig 2007).
-    """
-    tables = source.fold(Overlaps(labels, n_clusters, others), name="stability")
-    best = []
-    for both in tables:
-        either = both.sum(axis=1, keepdims=True) + both.sum(axis=0) - both
-        best.append((both / np.where(either > 0, either, 1.0)).max(axis=1))
-    return np.asarray(np.mean(best, axis=0))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.hdp import NearestUses
 from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
-from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose, cluster_stability
+from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose
+from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 from dask_dpmeans.methods.hdp import search
 from dask_dpmeans.methods.hdp.state import State
 

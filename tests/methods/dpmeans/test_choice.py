@@ -24,9 +24,9 @@ from dask_dpmeans.methods.dpmeans.chooser import (
     FLOOR,
     Summary,
     choose,
-    cluster_stability,
 )
 from dask_dpmeans.methods.dpmeans.path import Interval
+from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 from dask_dpmeans.sources import as_source
 
 

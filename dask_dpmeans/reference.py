@@ -81,7 +81,7 @@ def sweep(
             present.append(list(rows[number]))
             opened.append(number)
         labels[number] = label
-    alive = sorted({label for label, weight in zip(labels, weights, strict=True) if weight > 0})
+    alive = sorted({labels[number] for number in order if weights[number] > 0})
     members = [members_of(labels, cluster) for cluster in alive]
     return Sweep(labels, opened, present, [group_mean(each, rows, weights) for each in members])
 

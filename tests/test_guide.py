@@ -244,7 +244,7 @@ def test_the_readme_is_short_and_begins_with_the_two_commands_of_the_gate() -> N
         ("dask-dpmeans kernel data run", "[Mm]issing parameter: penalty"),
         (
             "dask-dpmeans hdp data run --groups g --local-penalty x --global-penalty 1",
-            "is not a valid float",
+            "is not a number or auto",
         ),
     ],
 )

@@ -233,6 +233,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
         "plot.history": ("plot", {"model": model}),
         "plot.sizes": ("plot", {"model": model}),
         "plot.tree": ("plot", {"tree": cluster_tree(model)}),
+        "plot.choice": ("plot", {"model": DPMeans(random_state=0).fit(ROWS)}),
         "plot.profile": ("plot", {"model": model}),
         "plot.sharing": ("plot", {"model": sets}),
         "plot.density": ("plot", {"X": ROWS, "model": model}),

@@ -61,14 +61,16 @@ class DPMeans(AutoPenaltyMixin, BaseEstimator):
         without `search`.  Any `numbers.Real` but a bool can be given.
 
         "auto" chooses a price, and so the number of clusters, from the rows, or from a coreset of
-        about 8,192 of them if there are more than 16,384.  Each number of clusters k is best over
+        about 6,144 of them if there are more than 12,288.  Each number of clusters k is best over
         an interval of prices; the one with the greatest log(high / low) * sqrt(k) is chosen, at
-        the geometric mean of its interval.  If uniform clouds with the covariance of the rows do as
-        well, there is one cluster.  The fit is then the same, to the byte, as with that price and
-        `search`; `choice_` says why it was chosen.
+        the geometric mean of its interval.  Of close ones, fits of halves of the rows decide.  If
+        uniform clouds with the covariance of the rows do as well, there is one cluster.  The fit is
+        then the same, to the byte, as with that price and `search`; `choice_` says why it was
+        chosen.
     search : bool, default False
-        Take the penalty as a price, as "auto" always is, and search for the lowest objective: with births, splits,
-        merges, deletes and trials of them (after Odashima et al. 2016 and Fritzke 2020).
+        Take the penalty as a price, as "auto" always is, and search for the lowest objective: with
+        births, splits, merges, deletes and trials of them (after Odashima et al. 2016 and Fritzke
+        2020).
 
         More than 32,768 rows are searched on a coreset first (Bachem et al. 2015), twice, with
         crossovers of the two ends (Gribel & Vidal 2019).  Then up to 524,288 rows see a few

@@ -43,5 +43,7 @@ def test_streams_keep_their_numbers():
         "LANDMARKS": 14,
         "EIGENVECTORS": 15,
         "FEATURE_SAMPLE": 16,
+        "UNIFORM_CLOUDS": 17,
+        "HALVES": 18,
     }
     assert drawn(7, Stream.SEARCH, (3,)) == drawn(7, Stream.SEARCH, (3,))

@@ -8,7 +8,7 @@ grey.
 
 try:
     from dask_dpmeans.figures.plot.canvas import NAMED, AnyFigure, svg
-    from dask_dpmeans.figures.plot.choice import choice
+    from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.rows import choose_spaced, density

@@ -5,7 +5,8 @@ clusters these intervals shrink like 1 / k, and by chance some are longer.  So t
 
 1. The interval with the greatest log(high / low) * sqrt(k) is chosen; of several with close scores,
    the one for which the score times the agreement of fits of halves of the rows is the greatest.
-2. If uniform clouds with the covariance of the rows do as well, there are no clusters: k = 1.
+2. If uniform clouds with the covariance of the rows do as well, or halves of the rows do not agree
+   on the clusters, there are none: k = 1.
 """
 
 import math
@@ -15,6 +16,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtri, stdtr
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
@@ -45,11 +47,15 @@ TINY = 1e-6
 TURNS = 1
 """Ways down by merges, and up again by splits, after the first splits.  On 18 sets, five more took
 1.4 to 3 times as long, and changed the number of clusters with the best score on none."""
-FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 80.0
-"""Uniform clouds are drawn until their number times the distance of the evidence from `EVIDENCE`
-exceeds the last, at least the first number and at most the second."""
+FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 3.0
+"""Uniform clouds are drawn until the evidence is this far from `EVIDENCE`, at least the first number
+and at most the second."""
+LEAST_CHANCE = 1e-15
+"""Smaller chances of a deviate count as this one."""
 CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**10, 40
 """Most rows of a cloud, or most rows for each cluster if that is more."""
+GRID_POINTS = 4
+"""Rows fill a grid if it has at most this many points for each different row; so do the clouds."""
 CLOSE = 0.5
 """Intervals with more than this share of the best score compete by their stability too."""
 HALVINGS, HALF_TRIED = 2, 1.25
@@ -94,7 +100,8 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
     if close:
         first = max(close, key=lambda each: score(each) * stability[each])
         ranked.insert(0, ranked.pop(ranked.index(first)))
-        evidence = source.run([Evidence(asked, first.n_clusters)], rows, "choose")[0]
+        differ = source.run([Evidence(asked, first.n_clusters)], rows, "choose")[0]
+        evidence = differ * stability[first]
     if evidence < EVIDENCE:
         ranked.insert(0, one)
     ranked = ranked[:MOST_ALTERNATIVES]
@@ -115,7 +122,7 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a choice hangs on, beside the rows."""
+    """Parameters of a choice."""
 
     seed: int
     spherical: bool
@@ -216,7 +223,7 @@ class Evidence:
     k: int
 
     def __call__(self, rows: InMemoryRows) -> float:
-        """Return by how many standard errors they differ from clusters of uniform clouds."""
+        """Return by how many standard deviations they differ from clusters of uniform clouds."""
         return self.asked.summary(rows).evidence(self.k)
 
 
@@ -274,11 +281,12 @@ class Summary:
         return int(REFINED * tried)
 
     def evidence(self, k: int) -> float:
-        """Return by how many standard errors k clusters of the rows differ from uniform clouds.
+        """Return by how many standard deviations k clusters of the rows differ from uniform clouds.
 
         The clouds have the variances of the rows along their principal axes, as in Tibshirani et
-        al. 2001.  The differences of the logarithm of the squared error and of the best score are
-        added.  The clouds and the rows are split alike, without merges.
+        al. 2001, and are rounded to the grid that the rows fill, if any.  The deviates of the
+        logarithm of the squared error and of the best score are added.  The clouds and the rows are
+        split alike, without merges.
         """
         tried = min(self.most_tried, max(FEWEST_TRIED, 2 * k))
         error, best_score = self._figures(k, tried)
@@ -288,8 +296,8 @@ class Summary:
             drawn.append(self._cloud(k, number)._figures(k, tried))
             if len(drawn) >= FEWEST_CLOUDS:
                 errors, scores = zip(*drawn, strict=True)
-                found = standard_errors(errors, error) - standard_errors(scores, best_score)
-                if abs(found - EVIDENCE) * len(drawn) > CLEAR:
+                found = deviate(errors, error) - deviate(scores, best_score)
+                if abs(found - EVIDENCE) > CLEAR:
                     break
         return found
 
@@ -309,7 +317,24 @@ class Summary:
         if self.spherical:
             rows = rows @ axes.T + mean
             rows /= np.linalg.norm(rows, axis=1)[:, np.newaxis]
-        return replace(self, rows=rows, weights=np.ones(n))
+        elif self._steps is not None:
+            lowest = self.rows.min(axis=0)
+            steps = np.rint((rows @ axes.T + mean - lowest) / self._steps)
+            rows = lowest + steps * self._steps
+        return Asked(self.seed, self.spherical).summary(InMemoryRows(rows, None))
+
+    @cached_property
+    def _steps(self) -> Float64Array | None:
+        """The steps of the grid, (d,), on most of whose points there are rows; None without one."""
+        steps, most = np.ones(self.rows.shape[1]), GRID_POINTS * len(self.rows)
+        points = 1.0
+        for column, values in enumerate(self.rows.T):
+            between = np.diff(np.unique(values))
+            if len(between) and points <= most:
+                steps[column] = between.min()
+                points *= float(np.ptp(values)) / float(steps[column]) + 1
+        filled = len(self.rows) > FEWEST_TRIED and points <= most
+        return steps if filled else None
 
     @cached_property
     def _box(self) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -346,10 +371,15 @@ class Summary:
         return count_label_pairs(*labels).adjusted_rand
 
 
-def standard_errors(draws: Sequence[float], value: float) -> float:
-    """Return by how many standard errors of prediction some draws exceed a value."""
+def deviate(draws: Sequence[float], value: float) -> float:
+    """Return the normal deviate, in standard deviations, by which draws exceed a value.
+
+    A value so far from the mean of a few draws is as likely as the deviate is from 0 (Student).
+    """
     spread = max(float(np.std(draws, ddof=1)), TINY) * math.sqrt(1 + 1 / len(draws))
-    return (float(np.mean(draws)) - value) / spread
+    t = (float(np.mean(draws)) - value) / spread
+    chance = max(float(stdtr(len(draws) - 1, -abs(t))), LEAST_CHANCE)
+    return math.copysign(float(ndtri(chance)), t)
 
 
 def _solutions(path: CenterPath) -> list[Solution]:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
+from scipy.stats import t as student
 from strategies import seeds
 
 from dask_dpmeans.kernels.assign import NearestLabels
@@ -246,11 +248,12 @@ def test_evidence_is_that_of_the_definition(seed: int) -> None:
         drawn.append(figures(cloud))
         if len(drawn) >= FEWEST_CLOUDS:
             means, spreads = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1)
-            errors = (means - mine) / (spreads * math.sqrt(1 + 1 / len(drawn)))
-            wanted = errors[0] - errors[1]
-            if abs(wanted - EVIDENCE) * len(drawn) > CLEAR:
+            t = (means - mine) / (spreads * math.sqrt(1 + 1 / len(drawn)))
+            deviates = norm.isf(student.sf(t, len(drawn) - 1))
+            wanted = deviates[0] - deviates[1]
+            if abs(wanted - EVIDENCE) > CLEAR:
                 break
-    assert given.evidence(k) == pytest.approx(wanted, rel=1e-9)
+    assert given.evidence(k) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_clouds_are_uniform_with_the_covariance_of_the_rows() -> None:
@@ -337,3 +340,12 @@ def test_a_choice_is_what_its_json_says() -> None:
     for rows in (mixture(0, 3, 2, 30), np.ones((3, 2))):
         found = chosen(rows)
         assert Choice.from_json(json.loads(json.dumps(found.as_json()))) == found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_fill_a_grid_are_no_clusters_for_that(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rounded = np.rint(2.5 * rng.normal(size=(1000, 1)))
+    assert chosen(rounded).n_clusters == 1
+    assert chosen(rng.integers(0, 2, (300, 6))).n_clusters == 1
+    assert chosen(np.r_[rounded, rounded + 30.0]).n_clusters == 2

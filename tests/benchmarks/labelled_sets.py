@@ -68,7 +68,7 @@ class LabelledSet:
 
     @property
     def numbers(self) -> list[int]:
-        """The right numbers of clusters, that of the first reference first."""
+        """The right numbers of clusters; the number of the first reference comes first."""
         return list(dict.fromkeys(each.n_clusters for each in self.references))
 
 

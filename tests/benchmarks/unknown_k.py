@@ -85,7 +85,7 @@ class Comparison:
         return self.found[method].n_clusters in self.numbers
 
     def near(self, method: str) -> bool:
-        """Whether a method's labels are about as good as those of KMeans told k."""
+        """Whether the ARI of a method is at least the ARI of KMeans told k, less `NEAR`."""
         one, told = self.found[method], self.found[TOLD]
         return one.n_clusters is not None and one.agreement >= told.agreement - NEAR
 
@@ -294,7 +294,7 @@ def results(comparisons: Sequence[Comparison]) -> str:
 
 
 def times(comparisons: Sequence[Comparison]) -> str:
-    """The table of our processor seconds, and of those of the others over ours."""
+    """Return the table of our processor seconds, and of the ratios of other methods to ours."""
     others = [name for name in comparisons[0].found if name != OURS]
     lines = []
     for each in comparisons:

@@ -89,18 +89,18 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
     halves run at the same time if there are workers or threads.
     """
     rows, whole = summary_of(source, SUMMARY_ROWS, seed)
-    asked = Asked(seed, spherical)
-    tried = source.run([Trying(asked)], rows, "choose")[0]
+    parameters = ChoiceParameters(seed, spherical)
+    tried = source.run([IntervalsJob(parameters)], rows, "choose")[0]
     one, ranked, evidence = tried.one, list(tried.ranked), 0.0
     close = [each for each in ranked[:MOST_ALTERNATIVES] if score(each) > CLOSE * score(ranked[0])]
-    halvings = [Halving(asked, number, (one, *close)) for number in range(HALVINGS)]
+    halvings = [HalvesJob(parameters, number, (one, *close)) for number in range(HALVINGS)]
     halved = source.run(halvings, rows, "choose")
     agreed = np.mean([each.agreement for each in halved], axis=0).tolist()
     stability = dict(zip((one, *close), agreed, strict=True))
     if close:
         first = max(close, key=lambda each: score(each) * stability[each])
         ranked.insert(0, ranked.pop(ranked.index(first)))
-        differ = source.run([Evidence(asked, first.n_clusters)], rows, "choose")[0]
+        differ = source.run([EvidenceJob(parameters, first.n_clusters)], rows, "choose")[0]
         evidence = differ * stability[first]
     if evidence < EVIDENCE:
         ranked.insert(0, one)
@@ -121,7 +121,7 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChoiceParameters:
     """Parameters of a choice."""
 
     seed: int
@@ -137,7 +137,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedIntervals:
     """The intervals of all numbers of clusters that were tried."""
 
     n_tried: int
@@ -156,14 +156,14 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Trying:
+class IntervalsJob:
     """Clusterings of a summary into 1, 2, ... clusters, as a job."""
 
-    asked: Asked
+    parameters: ChoiceParameters
 
-    def __call__(self, rows: InMemoryRows) -> Tried:
+    def __call__(self, rows: InMemoryRows) -> TriedIntervals:
         """Return the intervals at which they are best."""
-        summary = self.asked.summary(rows)
+        summary = self.parameters.summary(rows)
         most = summary.most_tried
         path = summary.path(most)
         one, ranked = _one_cluster(path), summary.candidates(path, most)
@@ -172,7 +172,7 @@ class Trying:
             each.n_clusters: best(found, each.middle).centers
             for each in [one, *ranked[:MOST_ALTERNATIVES]]
         }
-        return Tried(
+        return TriedIntervals(
             n_tried=len(path.inertias),
             largest=summary.largest(path, most),
             n_rows=len(summary.rows),
@@ -184,7 +184,7 @@ class Trying:
 
 
 @dataclass(frozen=True)
-class Halved:
+class HalfFits:
     """Fits of both halves of a summary."""
 
     centers: tuple[tuple[Float64Array, ...], ...]
@@ -194,17 +194,17 @@ class Halved:
 
 
 @dataclass(frozen=True)
-class Halving:
+class HalvesJob:
     """Fits of both halves of a summary, as a job."""
 
-    asked: Asked
+    parameters: ChoiceParameters
     number: int
     """Number of the halving, which the draw of the halves hangs on."""
     intervals: tuple[Interval, ...]
 
-    def __call__(self, rows: InMemoryRows) -> Halved:
+    def __call__(self, rows: InMemoryRows) -> HalfFits:
         """Return the fits at the middle of each interval."""
-        summary = self.asked.summary(rows)
+        summary = self.parameters.summary(rows)
         k = max(each.n_clusters for each in self.intervals)
         most = max(FEWEST_TRIED, math.ceil(HALF_TRIED * k))
         halves = [summary.fit_half(part, most) for part in summary.parts(self.number)]
@@ -212,19 +212,19 @@ class Halving:
             tuple(best(half, each.middle).centers for each in self.intervals) for half in halves
         ]
         agreement = [summary.agreement(*pair) for pair in zip(*centers, strict=True)]
-        return Halved(tuple(centers), tuple(agreement))
+        return HalfFits(tuple(centers), tuple(agreement))
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceJob:
     """The evidence for k clusters, as a job."""
 
-    asked: Asked
+    parameters: ChoiceParameters
     k: int
 
     def __call__(self, rows: InMemoryRows) -> float:
         """Return by how many standard deviations they differ from clusters of uniform clouds."""
-        return self.asked.summary(rows).evidence(self.k)
+        return self.parameters.summary(rows).evidence(self.k)
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class Summary:
             lowest = self.rows.min(axis=0)
             steps = np.rint((rows @ axes.T + mean - lowest) / self._steps)
             rows = lowest + steps * self._steps
-        return Asked(self.seed, self.spherical).summary(InMemoryRows(rows, None))
+        return ChoiceParameters(self.seed, self.spherical).summary(InMemoryRows(rows, None))
 
     @cached_property
     def _steps(self) -> Float64Array | None:
@@ -374,7 +374,7 @@ class Summary:
 def deviate(draws: Sequence[float], value: float) -> float:
     """Return the normal deviate, in standard deviations, by which draws exceed a value.
 
-    A value so far from the mean of a few draws is as likely as the deviate is from 0 (Student).
+    It is as unlikely as Student's t of the value, with one degree of freedom less than draws.
     """
     spread = max(float(np.std(draws, ddof=1)), TINY) * math.sqrt(1 + 1 / len(draws))
     t = (float(np.mean(draws)) - value) / spread

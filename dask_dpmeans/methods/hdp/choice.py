@@ -1,7 +1,7 @@
 """The choice of both prices of several data sets, and so of their numbers of clusters.
 
 All rows, as one set, choose clusters and the price P of a cluster, by the rules of
-`methods.dpmeans.choice`.
+`methods.dpmeans.chooser`.
 
 1. Half of P is the price of a center, whoever uses it.
 2. The other halves of the k clusters are shared by the uses, so that the pooled clusters cost the

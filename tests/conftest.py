@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 
 
@@ -12,3 +13,14 @@ def empty_memory() -> Iterator[None]:
     yield
     MemoryFileSystem.store.clear()
     MemoryFileSystem.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture(autouse=True)
+def no_cached_s3() -> Iterator[None]:
+    """The file systems of S3 that a test opens end with it.
+
+    fsspec caches them by their options alone: one whose endpoint came from the environment would
+    be given to the next test, whose endpoint is another.
+    """
+    yield
+    s3fs.S3FileSystem.clear_instance_cache()

@@ -1,7 +1,8 @@
 """Fits as jobs: from rows to a run store."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,13 +86,8 @@ def fit(
     store = RunStore.at(run, columns.storage_options)
     if feature_map is not None:
         feature_map.check_weights(arrays.sample_weight)
-    inputs = [arrays.data, arrays.groups, arrays.sample_weight]
-    store.check_target("run", inputs, force=force, resume=resume)
-    with only_job(store.location) as lock:
-        # Again: another job may have finished meanwhile.
-        store.check_target("run", inputs, force=force, resume=resume)
-        needs = Requirements(method.features, method.sparse)
-        source = open_source(arrays, columns, needs, compute)
+    with _only_fit(store, arrays, force=force, resume=resume) as lock:
+        source = open_source(arrays, columns, Requirements(method.features, method.sparse), compute)
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)
@@ -99,8 +95,7 @@ def fit(
         if auto is not None:
             request = _auto_request(request, store, resume, auto.penalties)
         if resume:
-            check_resumable(store, request)  # before the work
-            request = replace(request, column_names=_resumed_names(store, source.column_names))
+            request = _resumed_request(store, request)  # before the work
             if _is_complete(store, method):
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
@@ -115,6 +110,17 @@ def fit(
         converged = _fit(store, lock, request, learned, scale, method, chosen, resume, on_step)
     if not (converged or method.draws):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
+
+
+@contextmanager
+def _only_fit(store: RunStore, arrays: InputArrays, *, force: bool, resume: bool) -> Iterator[Lock]:
+    """Hold the lock of a store that a fit of the input may write."""
+    inputs = [arrays.data, arrays.groups, arrays.sample_weight]
+    store.check_target("run", inputs, force=force, resume=resume)
+    with only_job(store.location) as lock:
+        # Again: another job may have finished meanwhile.
+        store.check_target("run", inputs, force=force, resume=resume)
+        yield lock
 
 
 def _request(
@@ -320,15 +326,16 @@ def check_resumable(store: Output, request: Manifest) -> None:
             )
 
 
-def _resumed_names(store: RunStore, here: Names | None) -> Names | None:
-    """Return the names of the columns that the run was begun with, else of the rows."""
-    there = None
+def _resumed_request(store: RunStore, request: Manifest) -> Manifest:
+    """Return the request with the names of the columns that the run was begun with, if any."""
+    check_resumable(store, request)
+    names = None
     if store.begun():
-        there = store.request().column_names
-    if there is None:
-        return None if here is None else tuple(here)
-    check_names(here, there, "the run")
-    return there
+        names = store.request().column_names
+    if names is None:
+        return request
+    check_names(request.column_names, names, "the run")
+    return replace(request, column_names=names)
 
 
 def _write_embedding(new: NewArrays, rows: Float64Array, chunk_rows: int) -> None:

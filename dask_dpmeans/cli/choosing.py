@@ -27,7 +27,7 @@ from dask_dpmeans.cli.options import (
     with_storage,
 )
 from dask_dpmeans.cli.progress import progress
-from dask_dpmeans.cli.resuming import resumable
+from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.cli.tables import rows_seen, say_path, say_tree
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.selection.penalty import (
@@ -205,10 +205,7 @@ def path_command(
     penalties = _penalties(penalties, low, high, number)
     if resume and out is None:
         raise click.UsageError("--resume goes on with the path in OUT: give OUT too")
-    if resume and force:
-        raise click.UsageError(
-            "--resume goes on with what is there, --force removes it: give one of them"
-        )
+    check_resume_or_force(resume, force)
     options: dict[str, Any] = {"penalties": penalties} | {
         name: how.pop(name) for name in ("search", "full", "halvings", "summary_rows")
     }

@@ -31,7 +31,7 @@ from dask_dpmeans.cli.options import (
     with_options,
 )
 from dask_dpmeans.cli.progress import progress
-from dask_dpmeans.cli.resuming import resumable
+from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.cli.tables import say_estimate, say_result
 from dask_dpmeans.errors import redact
 from dask_dpmeans.estimators.dpmeans import DPMeans
@@ -254,10 +254,7 @@ def fit_from_options(
     **compute: Unpack[ComputeOptions],
 ) -> None:
     """Fit an estimator, or estimate its cost with `dry`, and show the result."""
-    if resume and force:
-        raise click.UsageError(
-            "--resume goes on with the run that is there, --force removes it: give one of them"
-        )
+    check_resume_or_force(resume, force)
     out = Location.at(run, compute["storage_options"])
     job: dict[str, Any] = {
         "run": out,

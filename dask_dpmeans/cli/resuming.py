@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import click
+
 from dask_dpmeans.cli.group import StoppedError
 from dask_dpmeans.errors import (
     ClusterLostError,
@@ -14,6 +16,14 @@ from dask_dpmeans.errors import (
 )
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.output import Output
+
+
+def check_resume_or_force(resume: bool, force: bool) -> None:
+    """Refuse --resume together with --force."""
+    if resume and force:
+        raise click.UsageError(
+            "--resume goes on with what is there, --force removes it: give one of them"
+        )
 
 
 @contextmanager

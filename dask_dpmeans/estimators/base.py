@@ -139,8 +139,9 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
+        centers, inertias = map(vars(self).get, ("cluster_centers_", "cluster_inertias_"))
         fitted = rows_as_fitted(self.features_, self.feature_scale_)
-        return Description(centers=vars(self).get("cluster_centers_"), **fitted)
+        return Description(centers=centers, inertias=inertias, **fitted)
 
     def predict(self, X: object) -> Any:
         """Return the number of the nearest center of each row, (n,) int32; lazy if X is."""

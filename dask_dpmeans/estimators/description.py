@@ -40,6 +40,8 @@ class Description:
     """Metric of the rows."""
     centers: Float64Array | None = None
     """(k, d), the centers of a fit, if its clusters have any."""
+    inertias: Float64Array | None = None
+    """(k,), squared errors of the clusters about the centers, if the fit has measured them."""
     nearest_centers: bool = False
     """Whether the label of a row is the nearest of the centers among the rows, and nothing else."""
     has_end: bool = True

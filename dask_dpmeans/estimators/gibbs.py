@@ -185,6 +185,7 @@ class GibbsMixture(ClustersMixin, BaseEstimator):
             objective_parts="-log of the joint density",
             has_end=False,
             centers=vars(self).get("cluster_centers_"),
+            inertias=vars(self).get("cluster_inertias_"),
             settings={"mixture": mixture},
             clusters=clusters,
         )

@@ -136,8 +136,8 @@ def cluster_tree(
     >>> [(level.n_clusters, level.inertia, level.clusters.tolist()) for level in tree.levels]
     [(2, 2.5, [0, 0, 1, 1]), (1, 112.75, [0, 0, 0, 0])]
     """
-    words, inertias = description_of(model), getattr(model, "cluster_inertias_", None)
-    centers = words.centers
+    words = description_of(model)
+    centers, inertias = words.centers, words.inertias
     if centers is None or inertias is None:
         needed = "a tree needs centers, weights and squared errors of clusters"
         raise InputError(

@@ -1,5 +1,6 @@
 """One pass of rows against given centers: moments of clusters, and rows that object."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,8 +47,9 @@ def propose(
     block: Block, squared: Float64Array, penalty: float, divergence: Divergence | None = None
 ) -> Proposals:
     """Return the openers among the rows that object, given their least costs, (height,)."""
-    objecting = np.isfinite(penalty) and objects(squared, block.weights, penalty)
-    which = np.flatnonzero(objecting)
+    if not math.isfinite(penalty):
+        return Proposals.none(block.rows.shape[1])
+    which = np.flatnonzero(objects(squared, block.weights, penalty))
     rows = block.rows[which].astype(np.float64)
     proposals = Proposals(block.start + which.astype(np.int64), rows, block.row_weights(which))
     return keep_openers(proposals, penalty, divergence)

@@ -31,6 +31,8 @@ MOST_CANDIDATES = 16
 """Most centers between which the definition decides after the ranking in float32.
 
 With more candidates the row is ranked again in float64."""
+FEW_DIFFERENCES = 2**16
+"""Differences of rows and centers up to which the definition alone is faster than a ranking."""
 COMPILED_TILE = 2**8
 """Most rows that compiled loops rank together.
 
@@ -242,6 +244,11 @@ def _rank(
         labels = np.zeros((count, len(rows)), np.intp)
         if squared.size:
             squared[:] = squared_distances(rows, centers.values, labels[0], scratch)
+        return labels
+    if numba_support.AVAILABLE and len(rows) * centers.values.size <= FEW_DIFFERENCES:
+        labels = np.empty((count, len(rows)), np.intp)
+        columns = np.ascontiguousarray(centers.values.T)
+        distance_compiled.nearest_by_definition(rows, columns, labels, squared)
         return labels
     rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
     labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)

@@ -58,6 +58,39 @@ def squared_distances_compiled(
 
 
 @compile_loop
+def nearest_by_definition(
+    rows: Rows, columns: Float64Array, labels: IndexArray, squared: Float64Array
+) -> None:
+    """Fill in the one or two nearest centers of each row, (n, d), from all squared distances.
+
+    `columns` are the centers, (d, k), k >= 2.  `labels` are (1, n) or (2, n).  The loop fills
+    `squared`, (n,), with the least squared distances, unless it is empty.
+    """
+    count, k = len(labels), columns.shape[1]
+    distances = np.empty(k)
+    for i in range(len(rows)):
+        distances[:] = 0.0
+        for j in range(len(columns)):
+            value, middles = np.float64(rows[i, j]), columns[j]
+            for c in range(k):
+                difference = value - middles[c]
+                distances[c] += difference * difference
+        label, other = 0, 1
+        if distances[1] < distances[0]:
+            label, other = 1, 0
+        for c in range(2, k):
+            if distances[c] < distances[other]:
+                other = c
+                if distances[c] < distances[label]:
+                    label, other = c, label
+        labels[0, i] = label
+        if count == 2:
+            labels[1, i] = other
+        if squared.size:
+            squared[i] = distances[label]
+
+
+@compile_loop
 def _squared_norm(row: Rows, d: int) -> np.floating:
     """Return the sum of squares of the first d numbers, in any order."""
     a = b = c = e = row.dtype.type(0)

@@ -293,8 +293,11 @@ def metric_of(name: str) -> Divergence:
 
 def ratio(above: Float64Array, below: Float64Array, otherwise: float = 0.0) -> Float64Array:
     """Return the quotient, `otherwise` if the divisor is 0; shapes (...) are broadcast."""
+    positive = below > 0
+    if positive.all():  # as nearly always; it takes 0.6 of the time
+        return np.divide(above, below)
     quotient: Float64Array = np.full(np.broadcast_shapes(above.shape, below.shape), otherwise)
-    return np.divide(above, below, out=quotient, where=below > 0)
+    return np.divide(above, below, out=quotient, where=positive)
 
 
 def _nearest_other(seekers: Float64Array, points: Float64Array) -> IndexArray:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Event, get_ident
+from functools import cached_property
+from threading import get_ident
 from time import monotonic
 from typing import Any, Self
 from uuid import uuid4
@@ -46,7 +47,7 @@ class Wanted:
     """Check that threads call: it raises if their answers are not wanted any more."""
 
     def __init__(self) -> None:
-        self._abandoned = Event()
+        self._abandoned = False
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -54,11 +55,11 @@ class Wanted:
         try:
             yield
         except BaseException:
-            self._abandoned.set()
+            self._abandoned = True
             raise
 
     def __call__(self) -> None:
-        if self._abandoned.is_set():
+        if self._abandoned:
             raise AbandonedError
 
 
@@ -74,8 +75,6 @@ class Count:
     name: str
     sizes: Sequence[int]
     unit: str = "rows"
-    token: str = field(default_factory=lambda: uuid4().hex)
-    """Identity of this pass in the reports of tasks."""
     ended: set[int] = field(default_factory=set)
     fits: list[Mapping[str, float]] = field(default_factory=list)
     wanted: Wanted = field(default_factory=Wanted)
@@ -92,6 +91,11 @@ class Count:
         if numbers and 0 not in numbers:
             return cls(on_pass, name, () if None in numbers else numbers, "fits")
         return cls(on_pass, name, [1] * len(jobs), "jobs")
+
+    @cached_property
+    def token(self) -> str:
+        """Identity of this pass in the reports of tasks."""
+        return uuid4().hex
 
     @property
     def every(self) -> float | None:

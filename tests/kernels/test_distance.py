@@ -8,6 +8,8 @@ from dask_dpmeans import reference
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_two, squared_distances
 
+pytestmark = pytest.mark.usefixtures("way")
+
 drawn_problems = rows_and_centers(columns=(1, 24))
 
 

@@ -5,6 +5,8 @@ from strategies import DTYPES
 from dask_dpmeans.kernels import distance_compiled
 from dask_dpmeans.kernels.distance import Centers, nearest
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("k", [2, 17, 1024, 1025, 2049, 5000])

@@ -281,7 +281,10 @@ def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> P
     the bound of its loss holds for these.  Clusters keep their order.  A merged pair keeps the
     lower number.  The first half of a split cluster keeps its number, the second comes last.
     """
-    centers, children = found.means.copy(), next_children(found, random)
+    children = next_children(found, random)
+    if not moves.any:
+        return Placement(found.means, children)
+    centers = found.means.copy()
     first, second = moves.merged[:, 0], moves.merged[:, 1]
     children[first] = found.means[moves.merged]
     masses = found.masses[moves.merged]
@@ -306,7 +309,8 @@ def next_children(found: Findings, random: np.random.Generator) -> Float64Array:
     """Return the means of the halves, or new children if a half has no weight, (k, 2, d)."""
     children = found.half_means.copy()
     empty = ~(found.half_weights > 0).all(axis=1)
-    children[empty] = around(found.means[empty], found.radii[empty], random, found.divergence)
+    if empty.any():  # the radii of all clusters are work
+        children[empty] = around(found.means[empty], found.radii[empty], random, found.divergence)
     return children
 
 

@@ -63,8 +63,14 @@ class Threads:
 
     def _on_pieces(self, job: Callable[..., Answer], pieces: Pieces, name: str) -> list[Answer]:
         count = count_rows(self.on_pass, name, job, pieces)
+        if self._in_turn(len(pieces)):  # then nothing runs on after an error
+            return self._run(job, pieces, count)
         arguments = [(with_check(shard, count.wanted), blocks) for shard, blocks in pieces]
         return self._run(job, arguments, count)
+
+    def _in_turn(self, n_calls: int) -> bool:
+        """Return whether the thread that waits makes the calls itself."""
+        return n_calls == 1 or self.threads == 1
 
     def _run(
         self, function: Callable[..., Answer], arguments: Sequence[tuple[Any, ...]], count: Count
@@ -75,7 +81,7 @@ class Threads:
             return answer
 
         with count:
-            if len(arguments) == 1 or self.threads == 1:
+            if self._in_turn(len(arguments)):
                 return list(map(call, range(len(arguments))))
             return self._side_by_side(call, len(arguments), count)
 

@@ -46,6 +46,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "spectral": (SpectralDPMeans(500.0), {}),
     "neighbors": (SpectralDPMeans(0.9, affinity="nearest_neighbors"), {}),
     "graph": (GraphCutDPMeans(-0.5), {}),
+    "graph without a penalty": (GraphCutDPMeans(), {}),
     "ratio cut": (GraphCutDPMeans(-0.5, cut="ratio", init="mean"), {}),
     "sampler": (
         GibbsMixture(1.0, variance_prior=(2.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=3),

@@ -190,7 +190,13 @@ def spectral_command(
 
 @fit_command_named(
     "graph",
-    penalty("--penalty", "Price of a cluster, negative; for the normalized cut, between -1 and 0."),
+    number_or_auto(
+        "--penalty",
+        "Price of a cluster, negative; for the normalized cut, between -1 and 0. auto chooses it "
+        "from the links.",
+        default=AUTO,
+        show_default=True,
+    ),
     choice("--cut", CUTS, "normalized", "The cut to minimize."),
     choice(
         "--init",
@@ -200,7 +206,9 @@ def spectral_command(
     ),
     last=(SEED, FILL_MISSING, *COMPUTE_OPTIONS, *STOPPING_OPTIONS),
 )
-def graph_command(data: str, run: str, penalty: float, cut: str, init: str, **how: Any) -> None:
+def graph_command(
+    data: str, run: str, penalty: float | str, cut: str, init: str, **how: Any
+) -> None:
     """Cluster the nodes of a graph.
 
     DATA is a Zarr group with CSR rows, a .npz file of scipy, or a Matrix Market .mtx file.

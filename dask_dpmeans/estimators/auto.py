@@ -7,12 +7,13 @@ import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.checks import format_count
-from dask_dpmeans.engine.loop import Progress
+from dask_dpmeans.engine.loop import Algorithm, Progress
+from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import CentersMixin, RowFit
+from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RowFit
 from dask_dpmeans.estimators.description import radius_or_price
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice
+from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
 from dask_dpmeans.methods.dpmeans.chooser import AutoPenalty
 
 if TYPE_CHECKING:
@@ -20,18 +21,19 @@ if TYPE_CHECKING:
 
 LEAST_STABLE = 3
 """Clusters that `show` names for their low stability."""
-UNCHOSEN = 1.0
-"""The penalty of the algorithm before one is chosen."""
 
 
-class AutoMixin(CentersMixin):
-    """The part of estimators whose penalties are all numbers or all "auto"; "auto" is a price."""
+class AutoMixin(ClustersMixin):
+    """The part of estimators, of rows or of nodes, whose penalties are numbers or all "auto"."""
 
     _auto_type: ClassVar[type[Auto]]
     """What chooses the penalties."""
     _choice_type: ClassVar[type[Choice]] = Choice
     """The type of `choice_`."""
-    search: bool
+    _allowed: ClassVar[str] = "> 0"
+    """Numbers that penalties can be."""
+    _unchosen: ClassVar[float] = 1.0
+    """The penalties of the algorithm before some are chosen."""
     choice_: Choice | None
     cluster_stability_: Float64Array | None
 
@@ -42,7 +44,9 @@ class AutoMixin(CentersMixin):
         words = {name: value for name, value in given.items() if isinstance(value, str)}
         for name, value in words.items():
             if value != AUTO:
-                raise InputError(f"{name} must be a number > 0 or {AUTO!r}, got {value!r}")
+                raise InputError(
+                    f"{name} must be a number {self._allowed} or {AUTO!r}, got {value!r}"
+                )
         if words and len(words) < len(given):
             names = " and ".join(given)
             told = ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -50,15 +54,11 @@ class AutoMixin(CentersMixin):
         return bool(words)
 
     @property
-    def _searches(self) -> bool:
-        """Whether penalties are prices of a search."""
-        return checks.switch("search", self.search) or self._chooses
-
-    @property
     def _numbers(self) -> dict[str, Any]:
         """The penalties as numbers, by name: those given or chosen, or any before a fit."""
         if self._chooses:
-            return {name: getattr(self, f"{name}_", UNCHOSEN) for name in self._auto_type.penalties}
+            names = self._auto_type.penalties
+            return {name: getattr(self, f"{name}_", self._unchosen) for name in names}
         return {name: getattr(self, name) for name in self._auto_type.penalties}
 
     def _auto(self) -> Auto | None:
@@ -75,15 +75,24 @@ class AutoMixin(CentersMixin):
             setattr(self, f"{name}_", parameters[name])
         self.choice_, self.cluster_stability_ = choice, stability
 
-    def _note(self, given: RowFit, progress: Progress[Any]) -> None:
-        super()._note(given, progress)
-        chosen = given.chosen
+    def _note_choice(
+        self, method: Algorithm[Any], source: Source, state: Any, chosen: ChosenFit | None
+    ) -> None:
+        """Set the fitted attributes of a choice; None if the penalties were given."""
         if chosen is None:
-            self._set_choice(vars(given.method), None, None)
+            self._set_choice(vars(method), None, None)
             return
-        stability = chosen.cluster_stability(given.source, progress.state)
+        stability = chosen.cluster_stability(source, state)
         self._set_choice(chosen.choice.penalties, chosen.choice, stability)
         self.n_passes_ += chosen.passes
+
+    def _told_choice(self, flags: str = "") -> dict[str, str]:
+        """Return the lines of `show` about a choice; `flags` follow the penalty in a command."""
+        choice = getattr(self, "choice_", None)
+        if choice is None:
+            return {}
+        told = {"choice": choice.reason} | _next_best(choice, flags)
+        return told | _least_stable(self.cluster_stability_)
 
     def _restore(self, result: "Result") -> None:
         super()._restore(result)
@@ -94,8 +103,23 @@ class AutoMixin(CentersMixin):
         self._set_choice(result.manifest.parameters, choice, stability)
 
 
-class AutoPenaltyMixin(AutoMixin):
-    """The part of estimators whose one penalty is a number or "auto"."""
+class AutoPriceMixin(AutoMixin, CentersMixin):
+    """The part of estimators of rows whose penalties are numbers or all "auto", which is a price."""
+
+    search: bool
+
+    @property
+    def _searches(self) -> bool:
+        """Whether penalties are prices of a search."""
+        return checks.switch("search", self.search) or self._chooses
+
+    def _note(self, given: RowFit, progress: Progress[Any]) -> None:
+        super()._note(given, progress)
+        self._note_choice(given.method, given.source, progress.state, given.chosen)
+
+
+class AutoPenaltyMixin(AutoPriceMixin):
+    """The part of estimators of rows whose one penalty is a number or "auto"."""
 
     _auto_type = AutoPenalty
     penalty: float | str
@@ -114,12 +138,11 @@ class AutoPenaltyMixin(AutoMixin):
         radius, read = radius_or_price(self._number, search=self._searches, metric=metric)
         if choice is None:
             return {"radius": radius, "settings": {"penalty": read}}
-        settings = {"penalty": f"{read}, chosen from the rows", "choice": choice.reason}
-        settings |= _next_best(choice) | _least_stable(self.cluster_stability_)
+        settings = {"penalty": f"{read}, chosen from the rows"} | self._told_choice(" --search")
         return {"settings": settings, "json": {"choice": choice.as_json()}}
 
 
-def _next_best(choice: Choice) -> dict[str, str]:
+def _next_best(choice: Choice, flags: str) -> dict[str, str]:
     """Return the line of `show` about the next alternative, if there is one."""
     if len(choice.alternatives) == 1:
         return {}
@@ -128,7 +151,7 @@ def _next_best(choice: Choice) -> dict[str, str]:
     figures = f"score {second.score:.2f}"
     if second.stability is not None:
         figures += f", stability {second.stability:.2f}"
-    return {"next best": f"{count} with --penalty {second.penalty:.6g} --search ({figures})"}
+    return {"next best": f"{count} with --penalty {second.penalty:.6g}{flags} ({figures})"}
 
 
 def _least_stable(stability: Float64Array | None) -> dict[str, str]:

@@ -46,6 +46,8 @@ MOST_SEED = 2**32 - 1
 class ClustersMixin(ClusterMixin, CallbackSupport):
     """The part of every estimator with clusters, of rows or of nodes."""
 
+    random_state_: int
+
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         return Description()
@@ -79,6 +81,21 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has ended; an interrupted one has noted its columns and its seed."""
         return hasattr(self, "cluster_weights_")
+
+    def _choose(
+        self, source: Source, method: Algorithm[Any], frames: int = 2
+    ) -> tuple[Algorithm[Any], ChosenFit | None]:
+        """Return the method with chosen penalties, and the choice; None if they are numbers.
+
+        A warning about another choice that is nearly as good points `frames` functions up.
+        """
+        auto = self._auto()
+        if auto is None:
+            return method, None
+        chosen = auto.choose(source, self.random_state_)
+        if chosen.choice.nearly_as_good is not None:
+            warnings.warn(chosen.choice.reason, stacklevel=frames + FRAMES + 1)
+        return chosen.method, chosen
 
     def _drive(
         self,
@@ -292,12 +309,7 @@ class CentersMixin(NearestCenterMixin):
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
-        auto, chosen = self._auto(), None
-        if auto is not None:
-            chosen = auto.choose(mapped.source, self.random_state_)
-            method = chosen.method
-            if chosen.choice.nearly_as_good is not None:
-                warnings.warn(chosen.choice.reason, stacklevel=FRAMES + 3)
+        method, chosen = self._choose(mapped.source, method, frames=3)
         given = RowFit(method, mapped, rows, groups, chosen)
 
         def note(model: Self, progress: Progress[Any]) -> None:

@@ -11,11 +11,17 @@ from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import Progress
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import ClustersMixin, RandomState, seed_of
+from dask_dpmeans.estimators.auto import AutoMixin
+from dask_dpmeans.estimators.base import RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.spec import CLUSTERS, MethodSpec
+from dask_dpmeans.estimators.spec import CLUSTERS, STABILITY, MethodSpec
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
+from dask_dpmeans.methods.graph_cut.choice import CutChoice
+from dask_dpmeans.methods.graph_cut.chooser import AutoCut
+from dask_dpmeans.methods.graph_cut.parts import FINEST
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ METHODS: dict[str, type[multilevel.Method] | type[sweep.Method]] = {
 """Algorithms by `init`."""
 
 
-class GraphCutDPMeans(ClustersMixin, BaseEstimator):
+class GraphCutDPMeans(AutoMixin, BaseEstimator):
     """Cluster the nodes of a graph by a cut and a price for each cluster.
 
     Minimizes cut + penalty * k (Kulis & Jordan 2012, section 5.2).  A cluster adds to the
@@ -47,9 +53,19 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
     Parameters
     ----------
-    penalty : float
+    penalty : float or "auto", default "auto"
         The price of a cluster, in units of the cut: lambda' of the paper.  The nearer to 0, the
         fewer clusters.
+
+        "auto" chooses it from the links.  Clusters that nodes and merges find at -.75 are merged on,
+        best changes of the cut first, and each number of clusters k is best over an interval of
+        penalties.  The one with the greatest log(low / high) * sqrt(k), times the agreement of
+        merges by halves of the links where this is close, is chosen, at the geometric mean of its
+        interval.  If that product is below 1, or if random graphs with the same degrees divide
+        about as well, the components of the graph are its clusters.  Penalties between -.003 and 0
+        are not tried.  In the ratio cut both limits are multiples of the mean degree of the nodes.
+        The fit is then the same, to the byte, as with that penalty.  It moves nodes on, so it may
+        have a few clusters more or less than the choice says.
     cut : {"normalized", "ratio"}, default "normalized"
         The cut.  The normalized cut weighs clusters by their degrees, the ratio cut by their nodes.
     init : {"coarsen", "mean"}, default "coarsen"
@@ -70,6 +86,14 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
     Attributes
     ----------
+    penalty_ : float
+        The penalty, chosen or given.
+    choice_ : `dask_dpmeans.methods.graph_cut.choice.CutChoice` or None
+        Why the penalty was chosen, and what else might be; None if it was given.
+        ``GraphCutDPMeans(choice_.alternatives[1].penalty)`` fits the next best number.
+    cluster_stability_ : (k,) float64 or None
+        Stability of each cluster, at most 1: the mean Jaccard index with the cluster most like it
+        by half of the links; None if the penalty was given.
     labels_ : (n,) int32
         The cluster of each node.  A node without links has no part in a normalized cut, and the
         label -1; in the ratio cut it is a cluster of its own.
@@ -106,11 +130,25 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
     >>> model = GraphCutDPMeans(penalty=-0.5, random_state=0).fit(graph)
     >>> model.labels_.tolist(), round(model.cut_, 6)
     ([0, 0, 0, 1, 1, 1], 0.285714)
+
+    Without a penalty, the links of more nodes tell how many clusters there are:
+
+    >>> clique = np.ones((8, 8)) - np.eye(8)
+    >>> graph = np.kron(np.eye(5), clique)
+    >>> graph[range(0, 40, 8), range(-8, 32, 8)] = graph[range(-8, 32, 8), range(0, 40, 8)] = 1
+    >>> GraphCutDPMeans(random_state=0).fit(graph).n_clusters_
+    5
     """
+
+    _auto_type, _choice_type = AutoCut, CutChoice
+    _allowed, _unchosen = "< 0", -FINEST
+    penalty_: float
+    choice_: CutChoice | None
+    cluster_stability_: Float64Array | None
 
     def __init__(
         self,
-        penalty: float,
+        penalty: float | str = AUTO,
         *,
         cut: str = "normalized",
         init: str = "coarsen",
@@ -148,7 +186,13 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
         self.random_state_ = seed_of(self.random_state)
         source = sources.as_source(as_graph(X), sparse=True)
         self.n_features_in_ = source.plan.n_rows
-        self._drive(source, method.seeded(self.random_state_), tasks, GraphCutDPMeans._note)
+        algorithm, chosen = self._choose(source, method.seeded(self.random_state_))
+
+        def note(model: Self, progress: Progress[Any]) -> None:
+            model._note(progress)
+            model._note_choice(algorithm, source, progress.state, chosen)
+
+        self._drive(source, algorithm, tasks, note)
         tasks.end()
         return self
 
@@ -176,6 +220,7 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
+        choice = getattr(self, "choice_", None)
         return Description(
             row="node",
             passes_over="links",
@@ -184,15 +229,24 @@ class GraphCutDPMeans(ClustersMixin, BaseEstimator):
             inertia_name="cut",
             radii_are_cuts=True,
             objective_parts="cut {inertia:.9g} + penalty x clusters",
-            settings={"penalty": f"{self.penalty:g} on the {self.cut} cut"},
+            settings={"penalty": self._told_penalty()} | self._told_choice(),
+            json={} if choice is None else {"choice": choice.as_json()},
             pictures=("graph",),
         )
+
+    def _told_penalty(self) -> str:
+        told = f"on the {self.cut} cut"
+        if not self._chooses:
+            return f"{self.penalty:g} {told}"
+        if getattr(self, "choice_", None) is None:
+            return f"{AUTO} {told}"
+        return f"{self.penalty_:g} {told}, chosen from the links"
 
     def method(self) -> multilevel.Method | sweep.Method:
         """Return the checked parameters as an algorithm."""
         checks.choice("cut", self.cut, CUTS)
         return METHODS[checks.choice("init", self.init, METHODS)](
-            penalty=checks.number("penalty", self.penalty, ""),
+            penalty=checks.number("penalty", self._numbers["penalty"], ""),
             normalized=self.cut == "normalized",
             max_iter=self.max_iter,
             tol=self.tol,
@@ -247,7 +301,7 @@ WEIGHTS = "a graph: its links have weights themselves"
 SPEC = MethodSpec(
     GraphCutDPMeans,
     _predictor,
-    arrays=(*CLUSTERS, ArraySpec("sigma", ("kernel",))),
+    arrays=(*CLUSTERS, STABILITY, ArraySpec("sigma", ("kernel",))),
     read=as_graph,
     sparse=True,
     refuses={"sample_weight": WEIGHTS, "columns": WEIGHTS, "scale": WEIGHTS},

@@ -15,7 +15,7 @@ from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.auto import AutoMixin
+from dask_dpmeans.estimators.auto import AutoPriceMixin
 from dask_dpmeans.estimators.base import RandomState, checked_rows, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
@@ -45,7 +45,7 @@ METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
 """Algorithms by `search`."""
 
 
-class HDPMeans(AutoMixin, BaseEstimator):
+class HDPMeans(AutoPriceMixin, BaseEstimator):
     """Cluster several data sets at once: their local clusters are tied to shared global clusters.
 
     Minimizes the hard Gaussian HDP of Kulis & Jordan 2012 (section 4, eq. 2) by their Algorithm 2:

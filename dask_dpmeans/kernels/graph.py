@@ -27,8 +27,6 @@ from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, Sums
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Labels
 from dask_dpmeans.kernels.moments import total
 
-LARGEST_EXACT = 2.0**53
-"""Whole numbers add up to this without rounding."""
 ALONE = -1
 """Label of a node without links under the normalized cut; target of a node that opens a cluster."""
 
@@ -84,6 +82,8 @@ class GraphSummary(NamedTuple):
     columns: int
     degrees: Float64Array
     """(n,)."""
+    links: Int64Array
+    """(n,), numbers of links to other nodes."""
     loops: Float64Array
     """(n,), weights of the links of nodes to themselves."""
     negative: tuple[int, int, float] | None
@@ -107,6 +107,9 @@ class Inspection:
         return GraphSummary(
             columns=graph.shape[1],
             degrees=row_sums(graph),
+            links=np.bincount(
+                nodes[nodes != graph.indices] - block.start, minlength=graph.shape[0]
+            ),
             loops=graph.diagonal(block.start),
             negative=negative,
             forward=_link_digest(nodes, graph.indices, graph.data),
@@ -118,6 +121,7 @@ class Inspection:
         return GraphSummary(
             columns=max(left.columns, right.columns),
             degrees=np.concatenate([left.degrees, right.degrees]),
+            links=np.concatenate([left.links, right.links]),
             loops=np.concatenate([left.loops, right.loops]),
             negative=left.negative or right.negative,
             forward=(left.forward + right.forward) % 2**64,
@@ -198,72 +202,6 @@ class NodeMoveScan(ConcatenatedAnswers):
         )
         nodes = np.flatnonzero(gains > self.least)
         return RowMoves(nodes + block.start, targets[nodes], gains[nodes])
-
-
-@dataclass(frozen=True)
-class ClusterLinks:
-    """Links of some clusters to all clusters."""
-
-    clusters: IndexArray
-    """(r,), ascending."""
-    links: csr_array
-    """(r, k), with what a cluster keeps as its link to itself."""
-
-    def spread(self, clusters: IndexArray) -> csr_array:
-        """Return links as rows of more clusters, ascending, (s, k); the other rows are empty."""
-        counts = np.zeros(len(clusters) + 1, self.links.indptr.dtype)
-        counts[1 + np.searchsorted(clusters, self.clusters)] = np.diff(self.links.indptr)
-        parts = self.links.data, self.links.indices, np.cumsum(counts, dtype=counts.dtype)
-        return csr_array(parts, shape=(len(clusters), self.links.shape[1]))
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """Reduction to the graph between clusters."""
-
-    labels: Labels
-    """(n,), of all nodes."""
-    masses: Float64Array
-    """(k,), of the clusters."""
-    normalized: bool
-    most: int
-    """Most links of a cluster to others: the greatest ones by the mass of the other cluster."""
-
-    def chunk(self, block: Block) -> ClusterLinks:
-        """Return the links of a run of nodes."""
-        graph = links_of(block)
-        height, k = graph.shape[0], len(self.masses)
-        labels = self.labels[block.start : block.start + height]
-        linked = np.flatnonzero(labels >= 0)
-        clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
-        pairs = numbers.astype(np.int32), linked.astype(np.int32)  # int64 would widen all products
-        members = csr_array((np.ones(len(linked)), pairs), shape=(len(clusters), height))
-        found = members @ links_to(graph, self.labels, k)
-        if not self.normalized:
-            degrees = total(numbers, row_sums(graph)[linked], len(clusters))
-            ends = np.arange(len(clusters) + 1, dtype=np.int32)
-            found = found - csr_array((degrees, clusters.astype(np.int32), ends), shape=found.shape)
-        return self._heaviest(clusters, csr_array(found))
-
-    def combine(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
-        """Add the links of two neighboring runs."""
-        clusters = np.union1d(left.clusters, right.clusters)
-        return self._heaviest(clusters, left.spread(clusters) + right.spread(clusters))
-
-    def _heaviest(self, clusters: IndexArray, links: csr_array) -> ClusterLinks:
-        counts = np.diff(links.indptr)
-        if counts.max(initial=0) <= self.most:
-            return ClusterLinks(clusters, links)
-        rows = np.repeat(np.arange(len(clusters)), counts)
-        own = links.indices == clusters[rows]
-        most = self.most + np.bincount(rows[own], minlength=len(clusters))
-        weights = np.where(own, np.inf, links.data / self.masses[links.indices])
-        order = np.lexsort([links.indices, -weights, rows])
-        ranks = np.arange(len(order)) - links.indptr[rows]
-        kept = np.sort(order[ranks < most[rows]])
-        indptr = np.append(0, np.cumsum(np.minimum(counts, most))).astype(links.indptr.dtype)
-        heaviest = csr_array((links.data[kept], links.indices[kept], indptr), shape=links.shape)
-        return ClusterLinks(clusters, heaviest)
 
 
 def links_of(block: Block) -> csr_array:
@@ -416,19 +354,3 @@ def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
-
-
-def contract_graph(graph: csr_array, labels: IndexArray) -> csr_array:
-    """Return the graph between clusters, (g, g), of a graph, (k, k), by labels, (k,)."""
-    coordinates = graph.tocoo()
-    k = int(labels.max()) + 1
-    numbers = labels.astype(np.int32)
-    pairs = numbers[coordinates.row], numbers[coordinates.col]
-    return symmetrize(csr_array((coordinates.data, pairs), shape=(k, k)))
-
-
-def symmetrize(graph: csr_array) -> csr_array:
-    """Return a graph, (k, k), symmetric to the bit, from one that is symmetric but for rounding."""
-    if graph.data.sum() <= LARGEST_EXACT and np.array_equal(graph.data, np.rint(graph.data)):
-        return graph
-    return csr_array((graph + graph.T) * 0.5)

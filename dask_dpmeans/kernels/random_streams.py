@@ -28,6 +28,7 @@ class Stream(IntEnum):
     FEATURE_SAMPLE = 16
     UNIFORM_CLOUDS = 17
     HALVES = 18
+    RANDOM_GRAPHS = 19
 
 
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:

@@ -9,7 +9,7 @@ from dask_dpmeans.report.page import Picture, Section, Table, lines_of
 
 TABLE = (
     "The chosen number comes first, then the others by falling score. Each is the best from one "
-    "penalty to another. Stability says how well fits of two halves of the rows agree: 1 if they "
+    "penalty to another. Stability says how well fits of two halves of the {} agree: 1 if they "
     "are the same. It is measured where the score is close to the best."
 )
 PICTURE = (
@@ -30,7 +30,9 @@ def section(choice: Choice, again: Callable[[Alternative], str]) -> Section:
         "score": ["" if one.n_clusters == 1 else f"{one.score:.2f}" for one in each],
         "stability": ["" if one.stability is None else f"{one.stability:.2f}" for one in each],
     }
-    table = Table("Alternatives", TABLE, list(columns), lines_of(list(columns.values())))
+    table = Table(
+        "Alternatives", TABLE.format(choice.halved), list(columns), lines_of(list(columns.values()))
+    )
     code = "\n".join(again(one) for one in each[1:])
     picture = None
     if len(choice.intervals) > 1:

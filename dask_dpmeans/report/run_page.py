@@ -369,7 +369,9 @@ def _command(result: Result, model: Model, asked: dict[str, Any], out: str) -> s
 
 def _fit_alternative(result: Result, model: Model, other: Alternative) -> str:
     """Return the command, else the estimator in Python, that fits an alternative."""
-    prices = {"penalty": other.penalty, "search": True}
+    prices: dict[str, Any] = dict(other.penalties)
+    if hasattr(model, "search"):
+        prices["search"] = True
     asked = prices | _asked(model) | prices  # these first
     found = _command(result, model, asked, f"clusters-{other.n_clusters}.zarr")
     if found is not None:

@@ -9,14 +9,13 @@ from dask_dpmeans.engine.plan import merge_tree
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.graph import (
     ALONE,
-    Contraction,
     Inspection,
     NodeMoveScan,
     Tally,
-    contract_graph,
     hashed_uniform,
     merge_partners,
 )
+from dask_dpmeans.kernels.graph_contraction import Contraction, HalvedContraction, contract_graph
 
 
 @st.composite
@@ -152,6 +151,30 @@ def test_links_that_are_left_out_are_the_lightest_and_what_is_kept_stays(problem
             == np.delete(whole[cluster], cluster)[kept].tolist()
         )
         assert weights[kept].min(initial=np.inf) >= weights[~kept].max(initial=-np.inf)
+
+
+@given(partitions(), seeds)
+def test_halves_of_the_links_add_up_to_all_in_any_blocks(problem, seed):
+    graph, labels, normalized = problem
+    k = int(labels.max()) + 1
+    whole = Contraction(labels, np.ones(k), normalized, 99)
+    first, second = folded(HalvedContraction(whole, seed), graph)
+    for one, other in zip(
+        (first, second), folded(HalvedContraction(whole, seed), graph, 99), strict=True
+    ):
+        assert (one.spread(np.arange(k)) != other.spread(np.arange(k))).nnz == 0
+    halves = [half.spread(np.arange(k)).toarray() for half in (first, second)]
+    np.testing.assert_array_equal(sum(halves), contraction(graph, labels, k, normalized).toarray())
+    for half in halves:
+        np.testing.assert_array_equal(half, half.T)
+
+
+def test_half_of_the_links_are_in_a_half_and_other_seeds_give_others():
+    graph, nodes = np.ones((60, 60)), np.arange(60)
+    whole = Contraction(nodes.astype(np.int32), np.ones(60), True, 99)
+    halves = [folded(HalvedContraction(whole, seed), graph)[0].links.toarray() for seed in (1, 2)]
+    assert [half.mean() for half in halves] == pytest.approx([0.5, 0.5], abs=0.05)
+    assert (halves[0] == halves[1]).mean() == pytest.approx(0.5, abs=0.05)
 
 
 def test_pairs_that_gain_the_same_are_matched_in_few_rounds():

@@ -45,5 +45,6 @@ def test_streams_keep_their_numbers():
         "FEATURE_SAMPLE": 16,
         "UNIFORM_CLOUDS": 17,
         "HALVES": 18,
+        "RANDOM_GRAPHS": 19,
     }
     assert drawn(7, Stream.SEARCH, (3,)) == drawn(7, Stream.SEARCH, (3,))

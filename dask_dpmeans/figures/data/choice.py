@@ -20,9 +20,11 @@ class Numbers(NamedTuple):
     high: Float64Array
     """(m,), penalties above give fewer clusters."""
     scores: Float64Array
-    """(m,), log(high / low) * sqrt(n_clusters); NaN for 1 and for numbers that could not be chosen."""
+    """(m,), of alternatives and of others; NaN for 1 and for numbers that could not be chosen."""
     alternatives: tuple[Alternative, ...]
     """The chosen number, then the others by falling score."""
+    headline: str
+    """The chosen number and why, in a few words."""
 
 
 def choice_of(model: Model | Choice) -> Choice:
@@ -49,4 +51,4 @@ def choice(model: Model | Choice) -> Numbers:
     falling = [(each.n_clusters, each.low, each.high, score(each)) for each in found.intervals]
     numbers, low, high, scores = (np.array(column) for column in zip(*falling, strict=True))
     scores[(numbers == 1) | (numbers > found.largest)] = np.nan
-    return Numbers(numbers, low, high, scores, found.alternatives)
+    return Numbers(numbers, low, high, scores, found.alternatives, found.headline)

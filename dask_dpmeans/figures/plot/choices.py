@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
     GREY,
@@ -66,13 +65,9 @@ def _draw_scores(axes: Axes, found: data.Numbers, most: float) -> None:
     scored = [each for each in found.alternatives if each.n_clusters > 1]
     shown = (found.n_clusters <= most) & ~np.isnan(found.scores)
     axes.vlines(found.n_clusters[shown], 0, found.scores[shown], color=GREY, linewidth=1.5)
-    title = "1 cluster: no other number does better than on evenly spread rows"
     if chosen.n_clusters > 1:
-        best = chosen.score >= max(each.score for each in scored)
-        why = "the highest score" if best else "a high score, and halves of the rows agree"
-        title = f"{format_count(chosen.n_clusters, 'cluster')}: {why}"
         axes.vlines(chosen.n_clusters, 0, chosen.score, color=INK, linewidth=4)
-    axes.set_title(title, fontsize="medium", loc="left")
+    axes.set_title(found.headline, fontsize="medium", loc="left")
     axes.set_ylabel("score")
     axes.set_xlim(0, most)
     axes.set_ylim(0, 1.2 * max((each.score for each in scored), default=1.0))
@@ -96,35 +91,40 @@ def _draw_stability(axes: Axes, alternatives: tuple[Alternative, ...]) -> None:
 
 def _draw_stairs(axes: Axes, found: data.Numbers) -> None:
     """Draw the best number of clusters over the penalties, with the interval of the chosen one."""
-    chosen = found.alternatives[0]
+    chosen, sign = found.alternatives[0], 1.0
     low = min(each.low for each in found.alternatives) / 2
     high = 2 * max(
         *(each.high for each in found.alternatives), found.low[-1]
     )  # where one cluster begins
+    if chosen.negative:  # drawn as positive numbers, from right to left
+        sign, low, high = -1.0, found.low[0], found.high[-1]
     shown = (found.high > low) & (found.low < high)
     numbers, ends = found.n_clusters[shown], found.high[shown]
-    axes.stairs(
-        numbers, [max(low, found.low[shown][0]), *ends], baseline=None, color=GREY, linewidth=1.5
-    )
-    axes.axvspan(chosen.low, chosen.high, color=PALE, zorder=0)
-    axes.plot([chosen.low, chosen.high], 2 * [chosen.n_clusters], color=INK, linewidth=4)
-    _scale_penalties(axes, low, high)
+    edges = sign * np.array([max(low, found.low[shown][0]), *ends])
+    axes.stairs(numbers, edges, baseline=None, color=GREY, linewidth=1.5)
+    axes.axvspan(sign * chosen.low, sign * chosen.high, color=PALE, zorder=0)
+    span = [sign * chosen.low, sign * chosen.high]
+    axes.plot(span, 2 * [chosen.n_clusters], color=INK, linewidth=4)
+    _scale_penalties(axes, sign * low, sign * high, sign)
     scale_values(axes, numbers, whole=True)
     bottom, top = numbers.min(), numbers.max()
     axes.set_ylim(bottom / 1.2, 1.5 * top)
     axes.set_ylabel("best number\nof clusters")
     axes.set_xlabel("penalty: the price of one more cluster")
-    points = [[each.penalty, each.n_clusters] for each in found.alternatives]
+    points = [[sign * each.penalty, each.n_clusters] for each in found.alternatives]
     _label(axes, found.alternatives, chosen, np.array(points))
 
 
-def _scale_penalties(axes: Axes, low: float, high: float) -> None:
-    """Scale the horizontal axis for penalties, in the logarithm, with plain numbers."""
+def _scale_penalties(axes: Axes, low: float, high: float, sign: float) -> None:
+    """Scale the horizontal axis for penalties, in the logarithm, with plain numbers.
+
+    The numbers are positive, and penalties are that times `sign`.
+    """
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    subs = (1,) if high > 100 * low else (1, 2, 5)
+    subs = (1,) if max(low, high) > 100 * min(low, high) else (1, 2, 5)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=8))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{sign * value:,.12g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 

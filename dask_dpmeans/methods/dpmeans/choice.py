@@ -25,6 +25,9 @@ AUTO = "auto"
 class Alternative:
     """A number of clusters, and the penalties at which it is best."""
 
+    negative: ClassVar[bool] = False
+    """Whether penalties are below 0."""
+
     n_clusters: int
     penalty: float
     """Geometric mean of `low` and `high`."""
@@ -43,6 +46,12 @@ class Alternative:
         """The parameters of an estimator that prices this number of clusters, by name."""
         return {"penalty": self.penalty}
 
+    @classmethod
+    def of(cls, interval: Interval, stability: float | None) -> Self:
+        """Return the number of clusters of an interval."""
+        found = score(interval)
+        return cls(*interval[:1], interval.middle, *interval[1:], found, stability)
+
 
 def _product(alternative: Alternative) -> float:
     return alternative.score * (alternative.stability or 0.0)
@@ -58,6 +67,10 @@ class Choice:
     """A chosen penalty: why it was chosen, and what else might be."""
 
     alternative: ClassVar[type[Alternative]] = Alternative
+    halved: ClassVar[str] = "rows"
+    """What halves are made of."""
+    without: ClassVar[str] = "does better than on evenly spread rows"
+    """What no number of clusters does if there are none."""
 
     alternatives: tuple[Alternative, ...]
     """The chosen number of clusters, then the others by falling score."""
@@ -102,10 +115,27 @@ class Choice:
         return self.chosen.stability
 
     @property
+    def divided(self) -> bool:
+        """Whether there are clusters."""
+        return self.n_clusters > 1
+
+    @property
+    def headline(self) -> str:
+        """The chosen number of clusters and why, in a few words."""
+        count = format_count(self.n_clusters, "cluster")
+        if not self.divided:
+            return f"{count}: no other number {self.without}"
+        if self.chosen.score >= max(
+            each.score for each in self.alternatives if each.n_clusters > 1
+        ):
+            return f"{count}: the highest score"
+        return f"{count}: a high score, and halves of the {self.halved} agree"
+
+    @property
     def nearly_as_good(self) -> Alternative | None:
         """The next number of clusters by score times stability, if nearly as good; None if not."""
         others = [each for each in self.alternatives[1:] if each.stability is not None]
-        if self.n_clusters == 1 or not others:
+        if not self.divided or not others:
             return None
         second = max(others, key=_product)
         return second if _product(second) >= NEARLY * _product(self.chosen) else None
@@ -113,10 +143,12 @@ class Choice:
     @property
     def reason(self) -> str:
         """Why this number of clusters was chosen, in a sentence or two."""
-        if self.n_clusters == 1:
+        if not self.divided:
             return self._why_one
         chosen = self.chosen
         grows = f"grows {_rounded(chosen.high / chosen.low)} times"
+        if chosen.negative:
+            grows = f"shrinks {_rounded(chosen.low / chosen.high)} times"
         text = (
             f"{chosen.n_clusters:,} clusters stay the best while the penalty {grows}, from "
             f"{_rounded(chosen.low)} to {_rounded(chosen.high)}. Larger numbers have shorter "
@@ -125,7 +157,9 @@ class Choice:
         longest = max(self.alternatives, key=lambda each: each.score)
         if longest.score > chosen.score:
             count = format_count(longest.n_clusters, "cluster")
-            text += f"{count} would stay longer, but halves of the rows agree less on them."
+            text += (
+                f"{count} would stay longer, but halves of the {self.halved} agree less on them."
+            )
         else:
             text += "no other number stays as long."
         second = self.nearly_as_good
@@ -133,9 +167,14 @@ class Choice:
             penalty = _rounded(second.penalty)
             count = format_count(second.n_clusters, "cluster")
             text += f" Nearly as good: {count}, at penalty {penalty}."
-        if chosen.n_clusters > self.tried / 2 and self.tried < self.rows_used:
+        if chosen.n_clusters > self.tried / 2 and self._stops_short:
             text += f" More than {self.tried:,} clusters were not tried."
         return text
+
+    @property
+    def _stops_short(self) -> bool:
+        """Whether clusters that may be best were not tried."""
+        return self.tried < self.rows_used
 
     @property
     def _why_one(self) -> str:
@@ -168,19 +207,21 @@ class Choice:
         found = cls(**{**given, "alternatives": alternatives, "intervals": intervals})
         for each in (found, *alternatives):
             for name, value in vars(each).items():
-                if name not in ("alternatives", "intervals") and not _fits(name, value):
+                if name not in ("alternatives", "intervals") and not cls._fits(name, value):
                     raise ValueError(f"choice.{name} cannot be {describe_value(value)}")
         return found
 
-
-def _fits(name: str, value: Any) -> bool:
-    """Return whether a field of a choice or of an alternative can have a value."""
-    if name in ("n_clusters", "tried", "largest", "rows_used"):
-        return type(value) is int and value > 0
-    if name == "stability" and value is None:
-        return True
-    known = type(value) in (int, float) and math.isfinite(value)
-    return known and (name not in ("penalty", "low", "high") or value > 0)
+    @classmethod
+    def _fits(cls, name: str, value: Any) -> bool:
+        """Return whether a field of a choice or of an alternative can have a value."""
+        if name in ("n_clusters", "tried", "largest", "rows_used", "components"):
+            return type(value) is int and value > 0
+        if name == "stability" and value is None:
+            return True
+        known = type(value) in (int, float) and math.isfinite(value)
+        if known and name in ("penalty", "low", "high"):
+            known = value < 0 if cls.alternative.negative else value > 0
+        return known
 
 
 def score(interval: Interval) -> float:

@@ -105,12 +105,7 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
     if evidence < EVIDENCE:
         ranked.insert(0, one)
     ranked = ranked[:MOST_ALTERNATIVES]
-    alternatives = tuple(
-        Alternative(
-            each.n_clusters, each.middle, each.low, each.high, score(each), stability.get(each)
-        )
-        for each in ranked
-    )
+    alternatives = tuple(Alternative.of(each, stability.get(each)) for each in ranked)
     place = (one, *close).index(ranked[0])
     halves = tuple(fits[place] for each in halved for fits in each.centers)
     figures = tried.n_tried, tried.largest, tried.n_rows, tried.intervals or (one,)

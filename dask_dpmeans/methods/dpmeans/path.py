@@ -78,13 +78,13 @@ class Interval(NamedTuple):
 
     @property
     def length(self) -> float:
-        """Logarithm of high / low."""
-        return math.log(self.high / self.low)
+        """Logarithm of high / low; of low / high if they are negative."""
+        return abs(math.log(self.high / self.low))
 
     @property
     def middle(self) -> float:
-        """Geometric mean of low and high."""
-        return math.sqrt(self.low) * math.sqrt(self.high)
+        """Geometric mean of low and high, negative if they are."""
+        return math.copysign(math.sqrt(abs(self.low)) * math.sqrt(abs(self.high)), self.low)
 
 
 class FitJob(Generic[FittedRows, Answer]):

@@ -31,7 +31,7 @@ from dask_dpmeans.engine.history import MoveCounts
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array, Labels
-from dask_dpmeans.kernels.graph import ALONE
+from dask_dpmeans.kernels.graph import ALONE, GraphSummary
 from dask_dpmeans.methods.dpmeans.batch import check_number
 from dask_dpmeans.methods.graph_cut import sweep
 from dask_dpmeans.methods.graph_cut.objective import CutMethod, CutState
@@ -87,7 +87,10 @@ class Method(CutMethod):
 
     def init(self, source: Source) -> State:
         """Start with each node as a cluster."""
-        found = self.inspect(source)
+        return self.start(source, self.inspect(source))
+
+    def start(self, source: Source, found: GraphSummary) -> State:
+        """Return the state of each node as a cluster."""
         masses = self.masses(found)
         linked = masses > 0
         labels = np.where(linked, np.cumsum(linked) - 1, ALONE).astype(np.int32)

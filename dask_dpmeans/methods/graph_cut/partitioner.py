@@ -9,17 +9,8 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.engine.plan import Answer, Reduction, Source
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Labels
-from dask_dpmeans.kernels.graph import (
-    ALONE,
-    Contraction,
-    NodeMoveScan,
-    RowMoves,
-    Tally,
-    Totals,
-    contract_graph,
-    merge_partners,
-    symmetrize,
-)
+from dask_dpmeans.kernels.graph import ALONE, NodeMoveScan, RowMoves, Tally, Totals, merge_partners
+from dask_dpmeans.kernels.graph_contraction import Contraction, contract_graph, symmetrize
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.pieces import (
     MOST_PIECES,
@@ -119,14 +110,14 @@ class Partitioner:
     def merge(self, before: Partition, goal: int) -> tuple[Partition, int]:
         """Merge clusters while that gains and k > `goal`; return how many are gone."""
         masses = before.totals.masses
-        clusters = self._merge_all(self.contract(before.labels, masses), masses, goal)
+        clusters = self.merge_all(self.contract(before.labels, masses), masses, goal)
         merged = len(masses) - int(clusters.max()) - 1
         if not merged:
             return before, 0
         labels = relabel_nodes(before.labels, clusters)
         return self.partition(labels, before.births, before.deaths), merged
 
-    def _merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> IndexArray:
+    def merge_all(self, graph: csr_array, masses: Float64Array, goal: int) -> IndexArray:
         """Return (k,), the cluster that each becomes part of."""
         labels = np.arange(len(masses))
         while len(masses) > goal:

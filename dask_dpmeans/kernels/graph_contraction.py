@@ -1,0 +1,128 @@
+"""Graphs between clusters: sums of the links of their nodes."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Labels
+from dask_dpmeans.kernels.graph import hashed_uniform, links_of, links_to, row_sums
+from dask_dpmeans.kernels.moments import total
+
+LARGEST_EXACT = 2.0**53
+"""Whole numbers add up to this without rounding."""
+
+
+@dataclass(frozen=True)
+class ClusterLinks:
+    """Links of some clusters to all clusters."""
+
+    clusters: IndexArray
+    """(r,), ascending."""
+    links: csr_array
+    """(r, k), with what a cluster keeps as its link to itself."""
+
+    def spread(self, clusters: IndexArray) -> csr_array:
+        """Return links as rows of more clusters, ascending, (s, k); the other rows are empty."""
+        counts = np.zeros(len(clusters) + 1, self.links.indptr.dtype)
+        counts[1 + np.searchsorted(clusters, self.clusters)] = np.diff(self.links.indptr)
+        parts = self.links.data, self.links.indices, np.cumsum(counts, dtype=counts.dtype)
+        return csr_array(parts, shape=(len(clusters), self.links.shape[1]))
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """Reduction to the graph between clusters."""
+
+    labels: Labels
+    """(n,), of all nodes."""
+    masses: Float64Array
+    """(k,), of the clusters."""
+    normalized: bool
+    most: int
+    """Most links of a cluster to others: the greatest ones by the mass of the other cluster."""
+
+    def chunk(self, block: Block) -> ClusterLinks:
+        """Return the links of a run of nodes."""
+        graph = links_of(block)
+        height, k = graph.shape[0], len(self.masses)
+        labels = self.labels[block.start : block.start + height]
+        linked = np.flatnonzero(labels >= 0)
+        clusters, numbers = np.unique(labels[linked].astype(np.intp), return_inverse=True)
+        pairs = numbers.astype(np.int32), linked.astype(np.int32)  # int64 would widen all products
+        members = csr_array((np.ones(len(linked)), pairs), shape=(len(clusters), height))
+        found = members @ links_to(graph, self.labels, k)
+        if not self.normalized:
+            degrees = total(numbers, row_sums(graph)[linked], len(clusters))
+            ends = np.arange(len(clusters) + 1, dtype=np.int32)
+            found = found - csr_array((degrees, clusters.astype(np.int32), ends), shape=found.shape)
+        return self._heaviest(clusters, csr_array(found))
+
+    def combine(self, left: ClusterLinks, right: ClusterLinks) -> ClusterLinks:
+        """Add the links of two neighboring runs."""
+        clusters = np.union1d(left.clusters, right.clusters)
+        return self._heaviest(clusters, left.spread(clusters) + right.spread(clusters))
+
+    def _heaviest(self, clusters: IndexArray, links: csr_array) -> ClusterLinks:
+        counts = np.diff(links.indptr)
+        if counts.max(initial=0) <= self.most:
+            return ClusterLinks(clusters, links)
+        rows = np.repeat(np.arange(len(clusters)), counts)
+        own = links.indices == clusters[rows]
+        most = self.most + np.bincount(rows[own], minlength=len(clusters))
+        weights = np.where(own, np.inf, links.data / self.masses[links.indices])
+        order = np.lexsort([links.indices, -weights, rows])
+        ranks = np.arange(len(order)) - links.indptr[rows]
+        kept = np.sort(order[ranks < most[rows]])
+        indptr = np.append(0, np.cumsum(np.minimum(counts, most))).astype(links.indptr.dtype)
+        heaviest = csr_array((links.data[kept], links.indices[kept], indptr), shape=links.shape)
+        return ClusterLinks(clusters, heaviest)
+
+
+@dataclass(frozen=True)
+class HalvedContraction:
+    """Reduction to the graphs between clusters of two halves of the links.
+
+    The half of a link hangs on its nodes and the seed alone.
+    """
+
+    whole: Contraction
+    seed: int
+
+    def chunk(self, block: Block) -> tuple[ClusterLinks, ClusterLinks]:
+        """Return the links of a run of nodes, of each half."""
+        graph = links_of(block)
+        nodes = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr)) + block.start
+        others = graph.indices.astype(np.int64)
+        pairs = np.minimum(nodes, others) * graph.shape[1] + np.maximum(nodes, others)
+        first = hashed_uniform(pairs, self.seed) < 0.5
+        one, other = (
+            replace(
+                block,
+                rows=csr_array((graph.data * half, graph.indices, graph.indptr), shape=graph.shape),
+            )
+            for half in (first, ~first)
+        )
+        return self.whole.chunk(one), self.whole.chunk(other)
+
+    def combine(
+        self, left: tuple[ClusterLinks, ClusterLinks], right: tuple[ClusterLinks, ClusterLinks]
+    ) -> tuple[ClusterLinks, ClusterLinks]:
+        """Add the links of two neighboring runs."""
+        return self.whole.combine(left[0], right[0]), self.whole.combine(left[1], right[1])
+
+
+def contract_graph(graph: csr_array, labels: IndexArray) -> csr_array:
+    """Return the graph between clusters, (g, g), of a graph, (k, k), by labels, (k,)."""
+    coordinates = graph.tocoo()
+    k = int(labels.max()) + 1
+    numbers = labels.astype(np.int32)
+    pairs = numbers[coordinates.row], numbers[coordinates.col]
+    return symmetrize(csr_array((coordinates.data, pairs), shape=(k, k)))
+
+
+def symmetrize(graph: csr_array) -> csr_array:
+    """Return a graph, (k, k), symmetric to the bit, from one that is symmetric but for rounding."""
+    if graph.data.sum() <= LARGEST_EXACT and np.array_equal(graph.data, np.rint(graph.data)):
+        return graph
+    return csr_array((graph + graph.T) * 0.5)

@@ -27,8 +27,8 @@ class CutChoice(Choice):
     """A chosen penalty of a graph cut: why it was chosen, and what else might be.
 
     Larger penalties, nearer to 0, give fewer clusters, as for rows.  The evidence is standard
-    deviations by which cut + penalty * k is lower than of random graphs with the degrees of the
-    nodes, times the stability; 0 if it was not needed, because score times stability is too low
+    deviations by which the clusters save more of cut + penalty * k than clusters of random graphs
+    with the degrees of the nodes, times the stability; 0 if it was not needed, because score times stability is too low
     already.  `tried` clusters were merged, and `rows_used` is the number of nodes.
     """
 
@@ -49,6 +49,13 @@ class CutChoice(Choice):
         """Why this number of clusters was chosen, in a sentence or two."""
         if self.divided:
             return super().reason
+        if self._stops_short:
+            return f"{self._why_components} More than {self.tried:,} clusters were not tried."
+        return self._why_components
+
+    @property
+    def _why_components(self) -> str:
+        """Why there are no more clusters than components."""
         count = format_count(self.n_clusters, "cluster")
         if self.components > 1:
             count += ", the components of the graph"

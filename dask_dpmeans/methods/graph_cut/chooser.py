@@ -34,8 +34,8 @@ from dask_dpmeans.methods.graph_cut.parts import Parted
 FEWEST_GRAPHS, GRAPHS = 4, 16
 """Random graphs are drawn: the first number, and the second if the evidence is within `CLEAR` of
 `EVIDENCE`."""
-GRAPH_NODES, GRAPH_NODES_A_CLUSTER = 2**10, 40
-"""Most nodes of a random graph, or most nodes for each cluster if that is more."""
+GRAPH_NODES = 2**10
+"""Most nodes of a random graph."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class RandomGraphJob:
     penalty: float
 
     def __call__(self, degrees: Degrees) -> float:
-        """Return their cut + penalty * k."""
+        """Return how much lower cut + penalty * k is."""
         random = stream(self.method.seed, Stream.RANDOM_GRAPHS, self.number)
         graph = InMemoryRows(degrees.draw(random), None)
         found = self.method.inspect(graph)
-        return Parted.of(self.method, graph, found, 2 + self.number).parts.objective(self.penalty)
+        return Parted.of(self.method, graph, found, 2 + self.number).parts.saving(self.penalty)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def choose(method: multilevel.Method, source: Source) -> "ChosenCut":
         ranked.insert(0, ranked.pop(ranked.index(chosen)))
     if chosen != few and score(chosen) * stability[chosen] >= LEAST_SCORE:
         degrees = Degrees.of(summary)
-        evidence = stability[chosen] * evidence_of(method, source, degrees, found, chosen)
+        evidence = stability[chosen] * evidence_of(method, source, degrees, found, chosen.middle)
     if evidence < EVIDENCE:
         chosen = few
     if chosen == few:
@@ -144,18 +144,20 @@ def candidates(found: Parted, intervals: Sequence[Interval]) -> list[Interval]:
 
 
 def evidence_of(
-    method: multilevel.Method, source: Source, degrees: Degrees, found: Parted, chosen: Interval
+    method: multilevel.Method, source: Source, degrees: Degrees, found: Parted, penalty: float
 ) -> float:
-    """Return by how many standard deviations the objective of random graphs is greater."""
-    most = max(GRAPH_NODES, GRAPH_NODES_A_CLUSTER * chosen.n_clusters)
-    degrees = degrees.sample(most, stream(method.seed, Stream.RANDOM_GRAPHS))
-    objective, evidence = found.parts.objective(chosen.middle), 0.0
+    """Return by how many standard deviations clusters save more than in random graphs.
+
+    If these have fewer nodes, their clusters would save more in proportion.
+    """
+    some = degrees.sample(GRAPH_NODES, stream(method.seed, Stream.RANDOM_GRAPHS))
+    ratio = np.count_nonzero(degrees.links) / np.count_nonzero(some.links)
+    saved, evidence = found.parts.saving(penalty), 0.0
     drawn: list[float] = []
     for number in (FEWEST_GRAPHS, GRAPHS):
-        numbers = range(len(drawn), number)
-        jobs = [RandomGraphJob(method, each, chosen.middle) for each in numbers]
-        drawn += source.run(jobs, degrees, "choose")
-        evidence = deviate(drawn, objective)
+        jobs = [RandomGraphJob(method, each, penalty) for each in range(len(drawn), number)]
+        drawn += [-ratio * each for each in source.run(jobs, some, "choose")]
+        evidence = deviate(drawn, -saved)
         if abs(evidence - EVIDENCE) > CLEAR:
             break
     return evidence

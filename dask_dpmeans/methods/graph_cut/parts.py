@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -75,12 +75,14 @@ class Parts:
 
     def best(self, penalty: float) -> Level:
         """Return the best clusters at a penalty."""
-        return min(self.levels, key=lambda level: level.cut + penalty * level.k)
+        return max(self.levels, key=partial(self._saving, penalty))
 
-    def objective(self, penalty: float) -> float:
-        """Return cut + penalty * k of the best clusters at a penalty."""
-        level = self.best(penalty)
-        return level.cut + penalty * level.k
+    def saving(self, penalty: float) -> float:
+        """Return how much lower cut + penalty * k is for the best clusters than for components."""
+        return self._saving(penalty, self.best(penalty))
+
+    def _saving(self, penalty: float, level: Level) -> float:
+        return penalty * (self.levels[0].k - level.k) - level.cut
 
     def labels(self, penalty: float) -> Int64Array:
         """Return the best cluster of each part at a penalty, (m,)."""

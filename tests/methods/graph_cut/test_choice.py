@@ -151,8 +151,9 @@ def test_no_level_is_below_the_best_of_all_partitions(graph, normalized):
     assert found.parts.levels[0].k == connected_components(csr_array(graph))[0]
     for share in (0.01, 0.1, 0.3, 0.7):
         penalty = -share * found.scale
-        lowest = lowest_cut(graph, penalty, normalized)
-        assert found.parts.objective(penalty) >= lowest - 1e-9
+        components = penalty * found.parts.levels[0].k
+        saving = components - lowest_cut(graph, penalty, normalized)
+        assert 0 <= found.parts.saving(penalty) <= saving + 1e-9
 
 
 def test_the_intervals_of_two_triangles_are_those_of_all_partitions():
@@ -300,6 +301,8 @@ def test_a_reason_names_the_next_best_and_the_limit():
     assert choice(FIVE, SEVEN).reason.endswith(" Nearly as good: 7 clusters, at penalty -0.65.")
     cut_short = replace(choice(SEVEN), largest=8)
     assert cut_short.reason.endswith(" More than 9 clusters were not tried.")
+    cut_short = replace(choice(ONE, SEVEN, evidence=0.5), largest=8)
+    assert cut_short.reason.endswith(" is needed. More than 9 clusters were not tried.")
     assert choice(SEVEN).reason.endswith("no other number stays as long.")
 
 

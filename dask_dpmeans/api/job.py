@@ -236,6 +236,8 @@ def _fit(
         end.history,
         manifest,
     )
+    if chosen is not None and chosen.choice.n_clusters != end.history[-1].n_clusters:
+        warnings.warn(chosen.choice.differs(end.history[-1].n_clusters), stacklevel=4)
     return end.converged
 
 

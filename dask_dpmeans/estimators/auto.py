@@ -91,7 +91,7 @@ class AutoMixin(ClustersMixin):
         choice = getattr(self, "choice_", None)
         if choice is None:
             return {}
-        told = {"choice": choice.reason} | _next_best(choice, flags)
+        told = {"choice": choice.explain(self.n_clusters_)} | _next_best(choice, flags)
         return told | _least_stable(self.cluster_stability_)
 
     def _restore(self, result: "Result") -> None:

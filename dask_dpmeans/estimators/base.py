@@ -316,6 +316,8 @@ class CentersMixin(NearestCenterMixin):
             model._note(given, progress)
 
         self._drive(mapped.source, method, tasks, note, frames=3)
+        if chosen is not None and chosen.choice.n_clusters != self.n_clusters_:
+            warnings.warn(chosen.choice.differs(self.n_clusters_), stacklevel=FRAMES + 3)
 
     def _map_rows(
         self, rows: object, method: Algorithm[Any], groups: object, sample_weight: object

@@ -273,7 +273,8 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
         read = f"{local:g} a local cluster, {shared:g} a global one"
         if choice is None:
             return {"penalties": read}
-        return {"penalties": f"{read}, chosen from the rows", "choice": choice.reason}
+        reason = choice.explain(self.n_clusters_)
+        return {"penalties": f"{read}, chosen from the rows", "choice": reason}
 
     def method(self) -> batch.Method | hdp_search.Method:
         """Return the checked parameters as an algorithm."""

@@ -19,8 +19,11 @@ PICTURE = (
 )
 
 
-def section(choice: Choice, again: Callable[[Alternative], str]) -> Section:
-    """Return the section about a choice; `again` is the command that fits an alternative."""
+def section(choice: Choice, n_clusters: int, again: Callable[[Alternative], str]) -> Section:
+    """Return the section about the choice of a fit, whose number of clusters may differ.
+
+    `again` is the command that fits an alternative.
+    """
     each = choice.alternatives
     columns = {
         "clusters": [f"{one.n_clusters:,}" for one in each],
@@ -37,4 +40,4 @@ def section(choice: Choice, again: Callable[[Alternative], str]) -> Section:
     picture = None
     if len(choice.intervals) > 1:
         picture = Picture.of("Choice", PICTURE, lambda: plot.choice(choice))
-    return Section("Why this number of clusters", choice.reason, table, code, picture)
+    return Section("Why this number of clusters", choice.explain(n_clusters), table, code, picture)

@@ -122,7 +122,7 @@ def cluster_table(model: Model, names: list[str]) -> Table:
     columns = [*table.values(), *_center_columns(model, shown)]
     caption = "The heaviest clusters first"
     if stability is not None:
-        caption += "; stability is 1 if fits of halves of the rows find the same cluster"
+        caption += "; stability is 1 if fits of halves of the rows find the same cluster, and it lies apart"
     if len(found.clusters) > MOST_LINES:
         caption += f"; {len(found.clusters) - MOST_LINES:,} lighter clusters are left out here, but not in the run"
     titles = [*table, *names[: len(columns) - len(table)]]
@@ -144,7 +144,8 @@ def _choice(result: Result, model: Model) -> list[Section]:
     choice = getattr(model, "choice_", None)
     if choice is None:
         return []
-    return [choice_section.section(choice, partial(_fit_alternative, result, model))]
+    again = partial(_fit_alternative, result, model)
+    return [choice_section.section(choice, model.n_clusters_, again)]
 
 
 # Warnings

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner, Result
+from sklearn.exceptions import ConvergenceWarning
 from test_schemas import schema
 
 from dask_dpmeans import (
@@ -80,6 +81,18 @@ def test_a_run_is_that_at_the_chosen_penalty(run: Path, tmp_path: Path) -> None:
     del mine["cluster_stability"]
     assert mine == other
     assert load(tmp_path / "number").choice_ is None
+
+
+def test_a_run_that_ends_with_another_number_of_clusters_says_so(tmp_path: Path) -> None:
+    with (
+        pytest.warns(ConvergenceWarning),
+        pytest.warns(UserWarning, match="the fit has 1 cluster, not 4: its search") as said,
+    ):
+        model = fit(ROWS, tmp_path / "run", DPMeans(max_iter=1, random_state=0))
+    assert all(each.filename == __file__ for each in said)
+    assert model.choice_.differs(1) in call("show", tmp_path / "run").stdout
+    again = fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)
+    assert again.n_clusters_ == again.choice_.n_clusters == 4
 
 
 def test_predictions_know_the_chosen_penalty(run: Path, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ EVIDENCE = 3.0
 NEARLY = 0.8
 """Another number of clusters with this share of the chosen one's score times stability is nearly as
 good."""
+LONGEST = 1e15
+"""Numbers of a sentence from here on are written with an exponent."""
 AUTO = "auto"
 """The penalty that is chosen from the rows."""
 
@@ -58,8 +60,13 @@ def _product(alternative: Alternative) -> float:
 
 
 def _rounded(value: float) -> str:
-    """Return a number for a sentence."""
-    return f"{value:,.0f}" if 100 <= value < 1e9 else f"{value:.3g}"
+    """Return a number with three significant digits, for a sentence.
+
+    >>> _rounded(6407.3), _rounded(2.1234e9), _rounded(64.25), _rounded(1.5e20)
+    ('6,410', '2,120,000,000', '64.2', '1.5e+20')
+    """
+    digits = f"{value:.3g}"
+    return f"{float(digits):,.0f}" if 100 <= value < LONGEST else digits
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,20 @@ class Choice:
         if chosen.n_clusters > self.tried / 2 and self._stops_short:
             text += f" More than {self.tried:,} clusters were not tried."
         return text
+
+    def explain(self, n_clusters: int) -> str:
+        """Return the reason, and the number of clusters of the fit if it is another one."""
+        if n_clusters == self.n_clusters:
+            return self.reason
+        return f"{self.reason} {self.differs(n_clusters)}"
+
+    def differs(self, n_clusters: int) -> str:
+        """Return a sentence about a fit with another number of clusters."""
+        count = format_count(n_clusters, "cluster")
+        return (
+            f"At the chosen penalty the fit has {count}, not {self.n_clusters:,}: its search, of "
+            "all rows, ended elsewhere than the search that chose."
+        )
 
     @property
     def _stops_short(self) -> bool:

@@ -440,4 +440,4 @@ class ChosenMethod:
         """Return the stability of each cluster of a state, (k,), from one pass over all rows."""
         others = tuple(map(self.method.kernel_centers, self.chosen.halves))
         labels = self.method.labels(source, state)
-        return cluster_stability(source, labels, len(state.centers), others)
+        return cluster_stability(source, labels, state.centers, others)

@@ -1,4 +1,4 @@
-"""The stability of clusters: how much like them are clusters of other fits."""
+"""The stability of clusters: how much like them are clusters of other fits, and their components."""
 
 from dataclasses import dataclass
 
@@ -9,46 +9,64 @@ from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.overlap import component_index, squared_projections
 
 
 @dataclass(frozen=True)
-class Overlaps:
-    """The reduction to the weight of the rows in each pair of clusters of two clusterings."""
+class ClusterSums:
+    """The reduction to the squared projections and to the weights of pairs of clusters.
+
+    The answer is a list: (k, k) of `squared_projections`, then for each other clustering the weight
+    of the rows in each pair of clusters, m arrays (k, k').
+    """
 
     labels: Kernel
     """The map of the rows to their clusters."""
-    n_clusters: int
+    centers: Float64Array
+    """Centers of the clusters, (k, d)."""
     others: tuple[Centers, ...]
     """m centers, (k', d) each."""
 
     def chunk(self, block: Block) -> list[Float64Array]:
-        """Return the weights of one block, m arrays (k, k')."""
+        """Return the sums of one block."""
         labels, weights = self.labels(block)[0].astype(np.int64), block.row_weights()
-        found = []
+        found = [squared_projections(block, labels, self.centers)]
         for other in self.others:
             k = len(other)
             pairs = labels * k + assign(block, other)[0]
-            sums = total(pairs, weights, self.n_clusters * k)
+            sums = total(pairs, weights, len(self.centers) * k)
             found.append(sums.reshape(-1, k))
         return found
 
     def combine(self, left: list[Float64Array], right: list[Float64Array]) -> list[Float64Array]:
-        """Merge the weights of two neighboring runs of blocks."""
+        """Add the sums of two neighboring runs of blocks."""
         return [one + other for one, other in zip(left, right, strict=True)]
 
 
 def cluster_stability(
-    source: Source, labels: Kernel, n_clusters: int, others: tuple[Centers, ...]
+    source: Source, labels: Kernel, centers: Float64Array, others: tuple[Centers, ...]
 ) -> Float64Array:
     """Return the stability of each cluster, (k,), from one pass over all rows.
 
     The Jaccard index of two clusters is the weight of the rows in both over the weight of the rows
-    in either.  The stability of a cluster is the index with the cluster that is most like it, averaged
-    over fits of halves of the rows (Hennig 2007).
+    in either.  The stability of a cluster is the product of two of them: the index with the cluster
+    that is most like it, averaged over fits of halves of the rows (Hennig 2007), and the index with
+    its own component, if components are normal.
+
+    Halves of many rows find the same clusters even where clusters overlap, so the first index says
+    whether there is enough data.  The second says whether clusters lie apart: rows of a component
+    beyond the middle to another are misclassified (Maitra & Melnykov 2010).
+
+    Parameters
+    ----------
+    labels : the map of the rows to their clusters
+    centers : (k, d), of the clusters
+    others : centers, (k', d) each, of fits of halves of the rows
     """
-    tables = source.fold(Overlaps(labels, n_clusters, others), name="stability")
+    squares, *tables = source.fold(ClusterSums(labels, centers, others), name="stability")
     best = []
     for both in tables:
         either = both.sum(axis=1, keepdims=True) + both.sum(axis=0) - both
         best.append((both / np.where(either > 0, either, 1.0)).max(axis=1))
-    return np.asarray(np.mean(best, axis=0))
+    index = component_index(squares, tables[0].sum(axis=1), centers)
+    return np.asarray(np.mean(best, axis=0) * index)

@@ -100,4 +100,4 @@ class ChosenPrices:
         """Return the stability of each center of a state, (g,), from one pass over all rows."""
         others = tuple(map(Centers, self.pooled.halves))
         labels = self.method.labels(source, state)
-        return cluster_stability(source, labels, len(state.centers), others)
+        return cluster_stability(source, labels, state.centers, others)

@@ -1,4 +1,4 @@
-"""The choice of a penalty: its rule, computed again slowly; what it is on known rows; and each cluster's stability."""
+"""The choice of a penalty: its rule, computed again slowly, and what it is on known rows."""
 
 import json
 import math
@@ -15,8 +15,6 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from strategies import seeds
 
-from dask_dpmeans.kernels.assign import NearestLabels
-from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.methods.dpmeans import chooser
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, NEARLY, Alternative, Choice
 from dask_dpmeans.methods.dpmeans.chooser import (
@@ -28,7 +26,6 @@ from dask_dpmeans.methods.dpmeans.chooser import (
     choose,
 )
 from dask_dpmeans.methods.dpmeans.path import Interval
-from dask_dpmeans.methods.dpmeans.stability import cluster_stability
 from dask_dpmeans.sources import as_source
 
 
@@ -265,46 +262,6 @@ def test_clouds_are_uniform_with_the_covariance_of_the_rows() -> None:
     assert len(cloud) == 2**10
     np.testing.assert_allclose(np.sort(cloud.var(axis=0)), variances, rtol=0.1)
     assert (np.abs(cloud) <= np.sqrt(3 * variances.max()) * (1 + 1e-12)).all()
-
-
-def jaccard(source: Any, centers: np.ndarray, halves: Any) -> np.ndarray:
-    """The stability of clusters of nearest centers."""
-    labels = NearestLabels(Centers(centers))
-    return cluster_stability(source, labels, len(centers), tuple(map(Centers, halves)))
-
-
-def brute_stability(
-    rows: np.ndarray, weights: np.ndarray, centers: np.ndarray, halves: Any
-) -> np.ndarray:
-    """The mean of the greatest Jaccard index of each cluster, from sets of rows."""
-
-    def labels(of: np.ndarray) -> np.ndarray:
-        return ((rows[:, None] - of) ** 2).sum(axis=2).argmin(axis=1)
-
-    mine, found = labels(centers), np.zeros((len(halves), len(centers)))
-    for number, half in enumerate(halves):
-        theirs = labels(half)
-        for c in range(len(centers)):
-            for other in range(len(half)):
-                both = weights[(mine == c) & (theirs == other)].sum()
-                either = weights[(mine == c) | (theirs == other)].sum()
-                found[number, c] = max(found[number, c], both / either if either else 0.0)
-    return found.mean(axis=0)
-
-
-@settings(max_examples=15, deadline=None)
-@given(seed=seeds, chunk=st.integers(1, 70))
-def test_cluster_stability_is_the_jaccard_index_of_sets_of_rows(seed: int, chunk: int) -> None:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(60, 2))
-    weights = rng.choice([0.0, 0.5, 1.0, 2.0], 60)
-    centers = rng.normal(size=(rng.integers(1, 6), 2))
-    halves = tuple(rng.normal(size=(k, 2)) for k in rng.integers(1, 6, 4))
-    lazy = as_source(da.from_array(rows, chunks=(chunk, 1)), weights, block_rows=16)
-    found = jaccard(lazy, centers, halves)
-    np.testing.assert_allclose(found, brute_stability(rows, weights, centers, halves), rtol=1e-12)
-    whole = jaccard(as_source(rows, weights, block_rows=16), centers, halves)
-    assert found.tobytes() == whole.tobytes()
 
 
 def test_an_alternative_is_as_stable_as_fits_of_halves_agree() -> None:

@@ -53,6 +53,20 @@ def test_a_reason_says_why_a_longer_range_was_not_taken() -> None:
     assert "9 clusters would stay longer, but halves" in choice(FIVE, longer).reason
 
 
+def test_the_numbers_of_a_reason_have_three_digits_and_no_exponent() -> None:
+    large = replace(FIVE, low=329_392_501.0, high=2.1176e9)
+    assert "grows 6.43 times, from 329,000,000 to 2,120,000,000." in choice(large, NINE).reason
+    small = replace(FIVE, low=6407.3, high=411_439.0)
+    assert "grows 64.2 times, from 6,410 to 411,000." in choice(small, NINE).reason
+
+
+def test_another_number_of_clusters_of_the_fit_is_told_after_the_reason() -> None:
+    chosen = choice(FIVE, NINE)
+    assert chosen.explain(5) == chosen.reason
+    told = "At the chosen penalty the fit has 6 clusters, not 5: "
+    assert chosen.explain(6).startswith(f"{chosen.reason} {told}")
+
+
 def test_a_choice_is_the_same_after_json() -> None:
     given = choice(FIVE, SEVEN)
     told = given.as_json()

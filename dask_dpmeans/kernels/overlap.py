@@ -59,7 +59,7 @@ def component_index(
         ratios = radius / 2 * cdist(lines, lines, "sqeuclidean") / deviations
     wrong = misclassified(np.where(deviations > 0, ratios, np.inf))
     kept = weights * np.maximum(1 - wrong.sum(axis=1), 0.0)
-    either = weights + weights @ wrong
+    either = weights + (weights[:, np.newaxis] * wrong).sum(axis=0)  # rounded alike on any BLAS
     return np.asarray(kept / np.where(either > 0, either, 1.0))
 
 

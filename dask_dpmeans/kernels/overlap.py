@@ -68,8 +68,9 @@ def misclassified(ratios: Float64Array) -> Float64Array:
 
     The ratio, of any shape, is half the distance of two centers over the standard deviation of the
     rows of a cluster along the line between them.  Rows of N(-h, 1) and N(h, 1) that are cut at 0
-    have the mean m = h erf(h / sqrt 2) + sqrt(2 / pi) exp(-h^2 / 2) and the variance 1 + h^2 - m^2 on
-    each side, so the ratio grows with h.  It is 1.32 if one component was cut in two: h = 0.
+    have the mean m = h erf(h / sqrt 2) + sqrt(2 / pi) exp(-h^2 / 2), and the variance
+    1 + h^2 - m^2, on each side, so the ratio grows with h.  It is 1.32 if one component was cut in
+    two: h = 0.
     """
     h = np.linspace(0.0, FARTHEST, STEPS)
     m = h * erf(h / np.sqrt(2)) + np.sqrt(2 / np.pi) * np.exp(-h * h / 2)

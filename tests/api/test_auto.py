@@ -83,18 +83,6 @@ def test_a_run_is_that_at_the_chosen_penalty(run: Path, tmp_path: Path) -> None:
     assert load(tmp_path / "number").choice_ is None
 
 
-def test_a_run_that_ends_with_another_number_of_clusters_says_so(tmp_path: Path) -> None:
-    with (
-        pytest.warns(ConvergenceWarning),
-        pytest.warns(UserWarning, match="the fit has 1 cluster, not 4: its search") as said,
-    ):
-        model = fit(ROWS, tmp_path / "run", DPMeans(max_iter=1, random_state=0))
-    assert all(each.filename == __file__ for each in said)
-    assert model.choice_.differs(1) in call("show", tmp_path / "run").stdout
-    again = fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)
-    assert again.n_clusters_ == again.choice_.n_clusters == 4
-
-
 def test_predictions_know_the_chosen_penalty(run: Path, tmp_path: Path) -> None:
     far = np.r_[ROWS[:3], [[500.0, 500.0]]]
     assert predict(run, far, tmp_path / "out").beyond == 1
@@ -167,9 +155,16 @@ def test_a_finished_run_is_not_chosen_again(run: Path, monkeypatch: pytest.Monke
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_a_run_that_stopped_early_goes_on(run: Path, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="max_iter"):
-        fit(ROWS, tmp_path / "run", DPMeans(max_iter=1, random_state=0))
+def test_a_run_that_stopped_early_says_how_many_clusters_it_has_and_goes_on(
+    run: Path, tmp_path: Path
+) -> None:
+    with (
+        pytest.warns(ConvergenceWarning, match="max_iter"),
+        pytest.warns(UserWarning, match="the fit has 1 cluster, not 4: its search") as said,
+    ):
+        model = fit(ROWS, tmp_path / "run", DPMeans(max_iter=1, random_state=0))
+    assert all(each.filename == __file__ for each in said)
+    assert model.choice_.differs(1) in call("show", tmp_path / "run").stdout
     fit(ROWS, tmp_path / "run", DPMeans(random_state=0), resume=True)
     assert arrays_of(tmp_path / "run") == arrays_of(run)
 

@@ -1,4 +1,4 @@
-"""The stability of clusters: how much like them are clusters of other fits, and their components."""
+"""The stability of clusters: how like clusters of other fits and like components they are."""
 
 from dataclasses import dataclass
 

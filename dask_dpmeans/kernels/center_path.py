@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_dpmeans.kernels import center_path_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array
-from dask_dpmeans.kernels.center_path_compiled import LLOYD_STEPS, Buffers, Lists, State
+from dask_dpmeans.kernels.center_path_compiled import LLOYD_STEPS, Bounds, Buffers, Lists, State
 from dask_dpmeans.kernels.halves_compiled import (
     HALVING_STEPS,
     LARGEST,
@@ -25,6 +25,9 @@ from dask_dpmeans.kernels.moments import total
 MOST_DISTANCES = 2**20
 """Most squared distances computed together without Numba."""
 
+BOUNDED, MOST_BOUNDS = 8, 2**24
+"""Bounds of distances are kept with at least this many columns, if they are at most so many: on
+6,054 rows in 128 columns and up to 96 clusters, a path takes a quarter of the time."""
 KNOWN = 64
 """Gains that are remembered, for each of the most clusters."""
 
@@ -300,7 +303,9 @@ class CompiledClusters(Clusters):
         (n, d), room = rows.shape, most + 1
         data: Data = (rows, weights, spherical)
         numbers = (self.centers, self.masses, self.errors, self.gains)
-        state: State = (*numbers, self.labels, self.squared, self.sides)
+        known = np.zeros((n, room if d >= BOUNDED and n * room <= MOST_BOUNDS else 0))
+        bounds: Bounds = known, np.zeros(room), np.arange(room)
+        state: State = (*numbers, self.labels, self.squared, self.sides, bounds)
         pool, leaving, arriving = (np.zeros(size, np.int64) for size in (3 * n, n, n))
         starts, counts, first, last = np.zeros((4, room), np.int64)
         reach, apart = np.zeros((2, room))

@@ -20,11 +20,23 @@ SURELY = 4.0 * (1 + 1e-6)
 """A center that is squared this many times as far from the own center as the row is cannot win, ..."""
 TINY = 1e-290
 """... nor tie, if its squared distance is greater than this, too: underflow is far below."""
+SLACK = 1e-9
+"""Share of a distance by which a bound of it is lowered: rounding errors are far below."""
+Bounds = tuple[Float64Array, Float64Array, Int64Array]
+"""Distances when they were computed, plus the way that the center had moved by then, (n, room), or
+(n, 0) if none are kept; the ways that centers have moved, (room,); the column of each, (room,)."""
 State = tuple[
-    Float64Array, Float64Array, Float64Array, Float64Array, Int64Array, Float64Array, BoolArray
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Int64Array,
+    Float64Array,
+    BoolArray,
+    Bounds,
 ]
 """Centers (room, d), masses, errors and gains of splits, (room,); labels, squared distances and
-sides of the rows, (n,)."""
+sides of the rows, (n,); bounds of the distances of rows and centers."""
 Lists = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Float64Array]
 """Pool of row numbers (size,); first places and numbers of rows of the clusters, (room,); place of
 the free part (1,); greatest squared distance in each cluster (room,)."""
@@ -52,6 +64,18 @@ def _squared(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float
         difference = rows[i, j] - centers[c, j]
         total += difference * difference
     return total
+
+
+@compile_loop
+def _note_way(state: State, c: int, target: Float64Array) -> None:
+    """Add the distance to a target, (d,), to the way of a center, if bounds are kept."""
+    centers, (known, moved, columns) = state[0], state[7]
+    if not known.shape[1]:
+        return
+    squared = 0.0
+    for j in range(len(target)):
+        squared += (target[j] - centers[c, j]) * (target[j] - centers[c, j])
+    moved[columns[c]] += math.sqrt(squared) * (1 + SLACK)
 
 
 @compile_loop
@@ -83,6 +107,7 @@ def _place(data: Data, state: State, lists: Lists, c: int, sums: Float64Array, m
         for j in range(d):
             sums[j] /= length
     if moves:
+        _note_way(state, c, sums)
         centers[c] = sums
 
 
@@ -181,13 +206,22 @@ def _near_centers(
 
 
 @compile_loop
+def _is_far(bounds: Bounds, i: int, c: int, least: float) -> bool:
+    """Return whether the squared distance of a row and a center is surely above `least`."""
+    known, moved, columns = bounds
+    bound = known[i, columns[c]] * (1 - SLACK) - moved[columns[c]]
+    return bool(bound > 0 and bound * bound > least * (1 + SLACK) + TINY)
+
+
+@compile_loop
 def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
     """Give rows to their nearest centers, list those that changed, and return how many."""
     rows, centers, labels, squared = data[0], state[0], state[4], state[5]
     pool, starts, counts, _, reach = lists
     moved, changed, _ = marks
     leaving, near, apart = buffers[0], buffers[2], buffers[4]
-    found = 0
+    known, ways, columns = state[7]
+    found, bounded = 0, known.shape[1] > 0
     for c in range(k):
         changed[c] = False
         if moved[c]:
@@ -206,7 +240,11 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
                 if apart[other] > limit:
                     break
                 c = near[other]
+                if bounded and _is_far(state[7], i, c, least):
+                    continue
                 distance = _squared(rows, i, centers, c)
+                if bounded:
+                    known[i, columns[c]] = math.sqrt(distance) + ways[columns[c]]
                 if distance < least or (distance == least and c < best):
                     best, least = c, distance
             if best != a:
@@ -220,7 +258,7 @@ def _assign(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffe
 @compile_loop
 def _drop_empty(state: State, lists: Lists, k: int) -> int:
     """Drop clusters without rows, and return the number of the others."""
-    centers, masses, errors, gains, labels, _, _ = state
+    centers, masses, errors, gains, labels, _, _, (_, _, columns) = state
     pool, starts, counts, _, reach = lists
     kept = 0
     for c in range(k):
@@ -230,6 +268,7 @@ def _drop_empty(state: State, lists: Lists, k: int) -> int:
             centers[kept] = centers[c]
             masses[kept], errors[kept], gains[kept] = masses[c], errors[c], gains[c]
             starts[kept], counts[kept], reach[kept] = starts[c], counts[c], reach[c]
+            columns[kept], columns[c] = columns[c], columns[kept]
             for place in range(starts[c], starts[c] + counts[c]):
                 labels[pool[place]] = kept
         kept += 1
@@ -309,6 +348,7 @@ def _guess_labels(data: Data, state: State, lists: Lists, k: int) -> None:
 def restore(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> None:
     """Compiled twin of `Clusters.restore`."""
     gains, labels, (moved, changed, _) = state[3], state[4], marks
+    state[7][0][:] = -np.inf
     _guess_labels(data, state, lists, k)
     moved[:k] = True
     found = _assign(data, state, lists, marks, buffers, k)
@@ -345,7 +385,7 @@ def grow(
     data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int
 ) -> tuple[int, int]:
     """Compiled twin of `Clusters.grow`."""
-    centers, _, _, gains, labels, _, sides = state
+    centers, _, _, gains, labels, _, sides, (known, _, columns) = state
     pool, starts, counts, _, _ = lists
     for c in range(k):
         if gains[c] < 0:
@@ -368,6 +408,8 @@ def grow(
     marks[1][: k + 1] = False
     marks[1][best] = marks[1][k] = True
     starts[k], counts[k], centers[k] = 0, 0, centers[best]
+    if known.shape[1]:
+        known[:, columns[k]] = -np.inf
     _move_rows(labels, lists, k + 1, buffers[0][:found], marks[1], buffers)
     marks[0][: k + 1] = False
     for c in (best, k):
@@ -381,7 +423,7 @@ def grow(
 @compile_loop
 def shrink(data: Data, state: State, lists: Lists, marks: Marks, buffers: Buffers, k: int) -> int:
     """Compiled twin of `Clusters.shrink`."""
-    centers, masses, _, _, labels, _, _ = state
+    centers, masses, labels = state[0], state[1], state[4]
     pool, starts, counts, _, _ = lists
     spherical, n = data[2], len(labels)
     least, p, q = np.inf, 0, 1

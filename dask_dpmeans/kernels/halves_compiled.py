@@ -74,8 +74,54 @@ def _dot(values: Float64Array, others: Float64Array) -> float:
 
 
 @compile_loop
-def _principal_direction(data: Data, members: Int64Array, work: Float64Array) -> bool:
-    """Fill `work[1]` with the principal direction of shifted rows, if there is one."""
+def _project(
+    work: Float64Array, origin: Float64Array, direction: Float64Array, along: Float64Array
+) -> None:
+    """Fill `along`, (m,), with the products of a direction and rows less an origin, (d,) each.
+
+    Four sums run side by side: one alone waits for each of its additions.
+    """
+    m = len(along)
+    for q in range(8, m + 5, 4):
+        one = two = three = four = 0.0
+        for j in range(len(direction)):
+            start, factor = origin[j], direction[j]
+            one += (work[q, j] - start) * factor
+            two += (work[q + 1, j] - start) * factor
+            three += (work[q + 2, j] - start) * factor
+            four += (work[q + 3, j] - start) * factor
+        along[q - 8], along[q - 7], along[q - 6], along[q - 5] = one, two, three, four
+    for q in range(m - m % 4, m):
+        along[q] = 0.0
+        for j in range(len(direction)):
+            along[q] += (work[8 + q, j] - origin[j]) * direction[j]
+
+
+@compile_loop
+def _add_rows(work: Float64Array, factors: Float64Array, sums: Float64Array) -> None:
+    """Fill `sums`, (d,), with the sum of factors, (m,), times rows; four are added at a time."""
+    m = len(factors)
+    sums[:] = 0.0
+    for q in range(8, m + 5, 4):
+        one, two, three, four = factors[q - 8], factors[q - 7], factors[q - 6], factors[q - 5]
+        for j in range(len(sums)):
+            added = sums[j] + one * work[q, j]
+            added += two * work[q + 1, j]
+            added += three * work[q + 2, j]
+            sums[j] = added + four * work[q + 3, j]
+    for q in range(m - m % 4, m):
+        for j in range(len(sums)):
+            sums[j] += factors[q] * work[8 + q, j]
+
+
+@compile_loop
+def _principal_direction(
+    data: Data, members: Int64Array, work: Float64Array, along: Float64Array
+) -> bool:
+    """Fill `work[1]` with the principal direction of shifted rows, if there is one.
+
+    `along`, (m,), is work space, and `work[5]` is 0.
+    """
     weights, direction, image = data[1], work[1], work[2]
     m, d = len(members), work.shape[1]
     longest, farthest = 0.0, -1
@@ -87,11 +133,10 @@ def _principal_direction(data: Data, members: Int64Array, work: Float64Array) ->
         return False
     direction[:] = work[8 + farthest]
     for _ in range(POWER_STEPS):
-        image[:] = 0.0
+        _project(work, work[5], direction, along)
         for q in range(m):
-            along = _dot(work[8 + q], direction) * weights[members[q]]
-            for j in range(d):
-                image[j] += along * work[8 + q, j]
+            along[q] *= weights[members[q]]
+        _add_rows(work, along, image)
         length = math.sqrt(_dot(image, image))
         if not length > 0:
             break
@@ -126,10 +171,13 @@ def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array)
     weights, spherical = data[1], data[2]
     m, d = len(members), work.shape[1]
     unit = _shift(data, members, work)
-    if not _principal_direction(data, members, work):
+    along = np.empty(m)
+    work[5] = 0.0
+    if not _principal_direction(data, members, work, along):
         return 0.0
+    _project(work, work[5], work[1], along)
     for q in range(m):
-        sides[members[q]] = _dot(work[8 + q], work[1]) > 0
+        sides[members[q]] = along[q] > 0
     mean, first, second, between, middle = work[0], work[1], work[2], work[3], work[4]
     gain = 0.0
     for _ in range(HALVING_STEPS):
@@ -157,13 +205,11 @@ def halve(data: Data, members: Int64Array, sides: BoolArray, work: Float64Array)
             between[j] = first[j] - second[j]
             middle[j] = 0.5 * (first[j] + second[j])
         gain = pair_cost(mass, other_mass, _dot(between, between), spherical)
+        _project(work, middle, between, along)
         changes = 0
         for q in range(m):
-            along = 0.0
-            for j in range(d):
-                along += (work[8 + q, j] - middle[j]) * between[j]
-            changes += sides[members[q]] != (along > 0)
-            sides[members[q]] = along > 0
+            changes += sides[members[q]] != (along[q] > 0)
+            sides[members[q]] = along[q] > 0
         if not changes:
             break
     return gain * unit * unit

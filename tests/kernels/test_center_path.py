@@ -119,10 +119,12 @@ def test_extreme_rows(rows, spherical, inertias):
     assert path.inertias.tolist() == pytest.approx(inertias, rel=1e-14)
 
 
-@given(problems(), st.integers(0, 4))
-def test_compiled_loops_return_the_same_bytes(problem, turns):
+@given(problems(), st.integers(0, 4), st.booleans())
+def test_compiled_loops_return_the_same_bytes(problem, turns, bounded):
     rows, weights, most, spherical = problem
-    first = center_path(rows, weights, most, spherical, turns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dask_dpmeans.kernels.center_path.BOUNDED", 1 if bounded else 5)
+        first = center_path(rows, weights, most, spherical, turns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_support, "AVAILABLE", False)
         second = center_path(rows, weights, most, spherical, turns)
@@ -131,7 +133,8 @@ def test_compiled_loops_return_the_same_bytes(problem, turns):
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "spherical"), [(600, 2, False), (300, 19, False), (300, 3, True)]
+    ("n", "d", "spherical"),
+    [(600, 2, False), (300, 19, False), (200, 40, False), (300, 3, True), (200, 24, True)],
 )
 def test_so_do_they_on_more_rows(n, d, spherical):
     rng = np.random.default_rng(n)

@@ -28,6 +28,7 @@ from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.choice import AUTO, EVIDENCE, Alternative, Choice, score
+from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, best, envelope, summary_of
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.stability import cluster_stability
@@ -54,8 +55,6 @@ LEAST_CHANCE = 1e-15
 """Smaller chances of a deviate count as this one."""
 CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**10, 40
 """Most rows of a cloud, or most rows for each cluster if that is more."""
-GRID_POINTS = 4
-"""Rows fill a grid if it has at most this many points for each different row; so do the clouds."""
 CLOSE = 0.5
 """Intervals with more than this share of the best score compete by their stability too."""
 HALVINGS, HALF_TRIED = 2, 1.25
@@ -101,7 +100,7 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
         first = max(close, key=lambda each: score(each) * stability[each])
         ranked.insert(0, ranked.pop(ranked.index(first)))
         differ = source.run([EvidenceJob(parameters, first.n_clusters)], rows, "choose")[0]
-        evidence = differ * stability[first]
+        evidence = differ * max(stability[first], 0.0)
     if evidence < EVIDENCE:
         ranked.insert(0, one)
     ranked = ranked[:MOST_ALTERNATIVES]
@@ -278,10 +277,8 @@ class Summary:
     def evidence(self, k: int) -> float:
         """Return by how many standard deviations k clusters of the rows differ from uniform clouds.
 
-        The clouds have the variances of the rows along their principal axes, as in Tibshirani et
-        al. 2001, and are rounded to the grid that the rows fill, if any.  The deviates of the
-        logarithm of the squared error and of the best score are added.  The clouds and the rows are
-        split alike, without merges.
+        The clouds are `UniformClouds`.  The deviates of the logarithm of the squared error and of
+        the best score are added.  The clouds and the rows are split alike, without merges.
         """
         tried = min(self.most_tried, max(FEWEST_TRIED, 2 * k))
         error, best_score = self._figures(k, tried)
@@ -305,40 +302,14 @@ class Summary:
 
     def _cloud(self, k: int, number: int) -> "Summary":
         """Return a uniform cloud with the covariance of the rows."""
-        n = max(k + 1, int(min(self.count, max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * k))))
-        mean, edges, axes = self._box
-        random = stream(self.seed, Stream.UNIFORM_CLOUDS, number)
-        rows = random.uniform(-1.0, 1.0, (n, len(edges))) * edges
-        if self.spherical:
-            rows = rows @ axes.T + mean
-            rows /= np.linalg.norm(rows, axis=1)[:, np.newaxis]
-        elif self._steps is not None:
-            lowest = self.rows.min(axis=0)
-            steps = np.rint((rows @ axes.T + mean - lowest) / self._steps)
-            rows = lowest + steps * self._steps
+        most = max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * k)
+        n = max(k + 1, self._clouds.least_rows, int(min(self.count, most)))
+        rows = self._clouds.draw(n, stream(self.seed, Stream.UNIFORM_CLOUDS, number))
         return ChoiceParameters(self.seed, self.spherical).summary(InMemoryRows(rows, None))
 
     @cached_property
-    def _steps(self) -> Float64Array | None:
-        """The steps of the grid, (d,), on most of whose points there are rows; None without one."""
-        steps, most = np.ones(self.rows.shape[1]), GRID_POINTS * len(self.rows)
-        points = 1.0
-        for column, values in enumerate(self.rows.T):
-            between = np.diff(np.unique(values))
-            if len(between) and points <= most:
-                steps[column] = between.min()
-                points *= float(np.ptp(values)) / float(steps[column]) + 1
-        filled = len(self.rows) > FEWEST_TRIED and points <= most
-        return steps if filled else None
-
-    @cached_property
-    def _box(self) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """The mean, (d,), half the edges, (d,), and the axes, (d, d), of the box of the clouds."""
-        mean = np.average(self.rows, axis=0, weights=self.weights)
-        centered = self.rows - mean
-        covariance = (centered * self.weights[:, np.newaxis]).T @ centered / self.weights.sum()
-        variances, axes = np.linalg.eigh(covariance)
-        return mean, np.sqrt(3 * np.maximum(variances, 0.0)), axes
+    def _clouds(self) -> UniformClouds:
+        return UniformClouds(self.rows, self.weights, self.spherical)
 
     def parts(self, number: int) -> list[Float64Array]:
         """Return the weights, (n,), of the rows in each half that has any.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import kstest, norm, uniform
 from scipy.stats import t as student
 from strategies import seeds
 
@@ -25,6 +25,7 @@ from dask_dpmeans.methods.dpmeans.chooser import (
     Summary,
     choose,
 )
+from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
 from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.sources import as_source
 
@@ -253,15 +254,51 @@ def test_evidence_is_that_of_the_definition(seed: int) -> None:
     assert given.evidence(k) == pytest.approx(wanted, rel=1e-6)
 
 
-def test_clouds_are_uniform_with_the_covariance_of_the_rows() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(2000, 3)) @ rng.normal(size=(3, 3))
-    weights = rng.integers(1, 3, 2000)
-    cloud = summary(rows, weights)._cloud(2, 0).rows
-    variances = np.linalg.eigvalsh(np.cov(rows.T, fweights=weights, ddof=0))
-    assert len(cloud) == 2**10
-    np.testing.assert_allclose(np.sort(cloud.var(axis=0)), variances, rtol=0.1)
-    assert (np.abs(cloud) <= np.sqrt(3 * variances.max()) * (1 + 1e-12)).all()
+@pytest.mark.parametrize(("n", "d"), [(2000, 3), (30, 8), (12, 100), (20, 19)])
+def test_clouds_have_just_the_covariance_of_the_rows(n: int, d: int) -> None:
+    rng = np.random.default_rng(n)
+    rows = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
+    weights = rng.integers(1, 3, n)
+    given = summary(rows, weights)
+    cloud = given._cloud(2, 0).rows
+    assert len(cloud) == min(weights.sum(), 2**10)
+    variances = np.linalg.eigvalsh(np.cov(rows.T, fweights=weights, ddof=0))[::-1]
+    kept = cloud.shape[1]
+    assert variances[kept:].sum() <= 1e-3 * variances.sum() < variances[kept - 1 :].sum()
+    np.testing.assert_allclose(
+        np.cov(cloud.T, ddof=0), np.diag(variances[:kept]), atol=1e-9 * variances[0]
+    )
+
+
+def test_clouds_are_uniform() -> None:
+    rows = np.random.default_rng(0).normal(size=(2000, 3)) * [5.0, 2.0, 1.0]
+    cloud = summary(rows)._cloud(2, 0).rows
+    for column in cloud.T:
+        assert kstest(column, uniform(column.min(), np.ptp(column)).cdf).pvalue > 0.01
+
+
+def test_clouds_of_directions_are_directions_around_their_mean() -> None:
+    rows = np.random.default_rng(0).normal(size=(500, 30)) + 1.0
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    cloud = UniformClouds(rows, np.ones(500), True).draw(400, np.random.default_rng(1))
+    np.testing.assert_allclose(np.linalg.norm(cloud, axis=1), 1.0)
+    length, wanted = (np.linalg.norm(each.mean(axis=0)) for each in (cloud, rows))
+    assert length == pytest.approx(wanted, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("n", "d"), [(12, 100), (8, 50), (30, 29), (60, 20), (40, 300)])
+def test_a_few_wide_rows_are_one_cluster(n: int, d: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for rows in (rng.normal(size=(n, d)), rng.uniform(size=(n, d))):
+        assert chosen(rows, seed=seed).n_clusters == 1
+
+
+def test_halves_that_agree_less_than_by_chance_are_no_evidence(monkeypatch) -> None:
+    monkeypatch.setattr(Summary, "agreement", lambda *_: -0.5)
+    monkeypatch.setattr(Summary, "evidence", lambda *_: -20.0)
+    found = chosen(np.random.default_rng(0).normal(size=(12, 100)))
+    assert (found.n_clusters, found.evidence) == (1, 0.0)
 
 
 def test_an_alternative_is_as_stable_as_fits_of_halves_agree() -> None:

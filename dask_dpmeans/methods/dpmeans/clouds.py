@@ -1,0 +1,92 @@
+"""Uniform clouds with the covariance of rows: what the rows would be like without clusters."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dask_dpmeans.kernels.block import Float64Array
+
+REST = 1e-3
+"""Share of the variance of the rows that clouds may lack: that along the last principal axes."""
+GRID_POINTS = 4
+"""Rows fill a grid if it has at most this many points for each different row; so do the clouds."""
+FEWEST_ON_A_GRID = 10
+"""Most different rows that fill no grid."""
+
+
+@dataclass(frozen=True)
+class UniformClouds:
+    """Clouds that are uniform along the principal axes of rows, as in Tibshirani et al. 2001.
+
+    The axes are the first ones that have all but a share `REST` of the variance.
+    """
+
+    rows: Float64Array
+    """(n, d), different from each other."""
+    weights: Float64Array
+    """(n,), > 0."""
+    spherical: bool
+    """Whether rows have unit length; so have the rows of the clouds."""
+
+    @property
+    def least_rows(self) -> int:
+        """Fewest rows of a cloud."""
+        return len(self._principal[1]) + 1
+
+    def draw(self, n: int, random: np.random.Generator) -> Float64Array:
+        """Return a cloud of n rows, (n, r), that has just the covariance of the rows.
+
+        Its columns are the principal axes, since only distances count.  If the rows fill a grid,
+        the cloud is rounded to the grid, and has the columns of the rows: (n, d).
+        """
+        mean, deviations, axes = self._principal
+        cloud = uncorrelated(random.uniform(-1.0, 1.0, (n, len(deviations)))) * deviations
+        if self.spherical:
+            along = mean @ axes
+            beyond = math.sqrt(max(0.0, float(mean @ mean - along @ along)))
+            cloud = np.column_stack((cloud + along, np.full(n, beyond)))
+            cloud /= np.linalg.norm(cloud, axis=1)[:, np.newaxis]
+        elif self._steps is not None:
+            lowest = self.rows.min(axis=0)
+            steps = np.rint((cloud @ axes.T + mean - lowest) / self._steps)
+            cloud = lowest + steps * self._steps
+        return np.asarray(cloud)
+
+    @cached_property
+    def _principal(self) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """The mean, (d,), and the standard deviations, (r,), along the principal axes, (d, r)."""
+        mean = np.average(self.rows, axis=0, weights=self.weights)
+        scaled = (self.rows - mean) * np.sqrt(self.weights / self.weights.sum())[:, np.newaxis]
+        wide = scaled.shape[0] < scaled.shape[1]
+        products = scaled @ scaled.T if wide else scaled.T @ scaled
+        variances, vectors = np.linalg.eigh(products)
+        variances, vectors = np.maximum(variances[::-1], 0.0), vectors[:, ::-1]
+        beyond = variances.sum() - np.cumsum(variances)
+        r = 1 + int(np.count_nonzero(beyond > REST * variances.sum()))
+        deviations = np.sqrt(variances[:r])
+        axes = scaled.T @ (vectors[:, :r] / deviations) if wide else vectors[:, :r]
+        return mean, deviations, axes
+
+    @cached_property
+    def _steps(self) -> Float64Array | None:
+        """The steps of the grid, (d,), on most of whose points there are rows; None without one."""
+        steps, most = np.ones(self.rows.shape[1]), GRID_POINTS * len(self.rows)
+        points = 1.0
+        for column, values in enumerate(self.rows.T):
+            between = np.diff(np.unique(values))
+            if len(between) and points <= most:
+                steps[column] = between.min()
+                points *= float(np.ptp(values)) / float(steps[column]) + 1
+        filled = len(self.rows) > FEWEST_ON_A_GRID and points <= most
+        return steps if filled else None
+
+
+def uncorrelated(rows: Float64Array) -> Float64Array:
+    """Return rows, (n, r) with n > r, whose columns have mean 0, variance 1 and no correlation.
+
+    Each column is changed by the columns before it alone.
+    """
+    directions, factors = np.linalg.qr(rows - rows.mean(axis=0))
+    return np.asarray(directions * np.copysign(math.sqrt(len(rows)), np.diag(factors)))

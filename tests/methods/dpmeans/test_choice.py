@@ -178,6 +178,15 @@ def test_blocks_and_chunks_are_nothing(dtype: Any, block_rows: int) -> None:
         ]
 
 
+def test_nor_are_they_with_more_columns_than_rows() -> None:
+    rows = mixture(2, 3, 150, 30, 20.0)
+    known = choose(as_source(rows), 5).choice
+    lazy = da.from_array(rows, chunks=((30, 60), (100, 50)))
+    for source in (as_source(lazy), as_source(rows, threads=2, block_rows=64)):
+        assert choose(source, 5).choice == known
+    assert known.n_clusters == 3
+
+
 def test_a_coreset_chooses_alike_from_memory_and_from_chunks(monkeypatch) -> None:
     monkeypatch.setattr(chooser, "SUMMARY_ROWS", 300)
     rows = mixture(4, 4, 3, 300).astype(np.float32)

@@ -104,6 +104,24 @@ class Divergence(ABC):
         """Return the masses of clusters, (...), from averages, (..., d), and weights, (...)."""
         return weights
 
+    def precision(self, cost: float, d: int) -> float:
+        """Return 1 / variance of the mixture whose small-variance limit this is.
+
+        Raises
+        ------
+        InputError
+            No mixture is known.
+
+        Parameters
+        ----------
+        cost : average cost > 0 of rows at their own centers
+        d : number of columns
+        """
+        raise InputError(
+            f"no mixture is known whose small-variance limit is {type(self).__name__}: "
+            "there are no probabilities of its clusters"
+        )
+
     def between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
         """Return the cost of each point, (m, d), at the center, (m, d), in the same place, (m,)."""
         return self.costs(points, centers, np.arange(len(points)))
@@ -180,6 +198,10 @@ class SquaredEuclidean(Divergence):
         """Return the squared distance of each row, (n, d), to the center of its label, (n,)."""
         return squared_distances(rows, centers, labels)
 
+    def precision(self, cost: float, d: int) -> float:
+        """Return 1 / variance of spherical Gaussians: the columns over the squared distance."""
+        return d / cost
+
     def between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
         """Return the squared distances of points, (m, d), to centers, (m, d), in pairs, (m,)."""
         differences = points - centers
@@ -242,6 +264,14 @@ class Cosine(SquaredEuclidean):
         """Return the lengths of the sums, (...)."""
         lengths = _lengths(averages)
         return np.where(lengths > self.vanishing, weights * lengths, 0.0)
+
+    def precision(self, cost: float, d: int) -> float:
+        """Return the concentration of von Mises-Fisher distributions (Banerjee et al. 2005, 4.4).
+
+        Their density is proportional to exp(concentration * cosine).
+        """
+        cosine = max(0.0, 1 - cost / 2)
+        return (cosine * d - cosine**3) / (1 - cosine**2)
 
     def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
         """Return 2 (|S1| + |S2| - |S1 + S2|), without its cancellation, (m,)."""

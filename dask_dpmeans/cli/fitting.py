@@ -297,6 +297,12 @@ def fit_from_options(
     click.argument("data"),
     click.argument("out"),
     click.option("--groups", metavar="ARRAY", help=GROUPS),
+    click.option(
+        "--soft",
+        type=click.IntRange(min=1),
+        metavar="M",
+        help="Also write the M most probable clusters of each row, and their probabilities.",
+    ),
     FILL_MISSING,
     *COMPUTE_OPTIONS,
     FORCE,
@@ -307,6 +313,7 @@ def predict_command(
     data: str,
     out: str,
     groups: str | None,
+    soft: int | None,
     fill_missing: bool,
     force: bool,
     as_json: bool,
@@ -315,7 +322,9 @@ def predict_command(
     """Label the rows of DATA with the clusters of RUN.
 
     Writes three values for each row to OUT: label, squared_distance, and beyond, which is true if
-    the row is farther than the radius from every center.
+    the row is farther than the radius from every center. With --soft M, also top_label and
+    probability, M of each, and margin: by how much the label is more probable than any other
+    cluster.
     """
     fitted, target = (Location.at(each, compute["storage_options"]) for each in (run, out))
     fitted_run = read_run(fitted)
@@ -326,7 +335,7 @@ def predict_command(
     ):
         work["on_pass"] = shown.watch
         found = prediction.predict_with(
-            fitted_run, rows, target, groups=groups, force=force, **work
+            fitted_run, rows, target, groups=groups, soft=soft, force=force, **work
         )
     if as_json:
         click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))

@@ -14,18 +14,22 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
 from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.spec import (
     CENTERS,
     STABILITY,
     ArrayParameter,
     MethodSpec,
     nearest_centers,
+    soft_nearest_centers,
 )
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
+from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
 from dask_dpmeans.storage.array_spec import ArraySpec
 
@@ -42,7 +46,7 @@ SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
 """How the first rows are clustered, by `search`."""
 
 
-class DPMeans(AutoPenaltyMixin, BaseEstimator):
+class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     """DP-means clustering: the number of clusters follows from the penalty for each cluster.
 
     Minimizes inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than the
@@ -208,6 +212,11 @@ class DPMeans(AutoPenaltyMixin, BaseEstimator):
         """Return the centers as kernels take them."""
         return Centers(self.cluster_centers_, metric_of(self.metric).general)
 
+    def _mixture(self) -> Mixture:
+        """Return the mixture of the fit."""
+        divergence = metric_of(self.metric)
+        return mixture_of(self.cluster_centers_, self.cluster_weights_, self.inertia_, divergence)
+
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
         return METHODS[self._searches](
@@ -315,4 +324,5 @@ SPEC = MethodSpec(
     arrays=(*CENTERS, STABILITY, FIRST_CENTERS),
     parameters=_parameters,
     cluster_sample=_cluster_sample,
+    soft_predictor=soft_nearest_centers,
 )

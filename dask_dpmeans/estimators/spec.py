@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from dask_dpmeans.engine.plan import Kernel
@@ -13,6 +14,8 @@ from dask_dpmeans.kernels.assign import Predictions
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.membership import SoftPredictions
+from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample
 from dask_dpmeans.storage.array_spec import ArraySpec
 
@@ -45,6 +48,15 @@ def nearest_centers(result: "Result") -> Kernel:
     told = result.manifest.parameters
     centers = Centers(result.arrays["cluster_centers"], metric_of(told["metric"]).general)
     return Predictions(centers, told["penalty"])
+
+
+def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
+    """Return the kernel that also returns the `top` most probable clusters of each row."""
+    told, arrays = result.manifest.parameters, result.arrays
+    divergence = metric_of(told["metric"])
+    inertia = fsum(arrays["cluster_inertias"])
+    mixture = mixture_of(arrays["cluster_centers"], arrays["cluster_weights"], inertia, divergence)
+    return SoftPredictions(mixture, told["penalty"], min(top, mixture.n_clusters))
 
 
 def no_features(result: "Result") -> Features | None:
@@ -84,6 +96,9 @@ class MethodSpec:
     run cannot tell the cost of a fit."""
     takes_groups: bool = False
     """Whether rows come from several data sets, with `groups`."""
+    soft_predictor: "Callable[[Result, int], SoftPredictions] | None" = None
+    """The kernel that also returns that many clusters with their probabilities, and margins; None
+    if no mixture is known."""
     refuses: Mapping[str, str] = field(default_factory=dict)
     """Arguments of `fit` that the method cannot use, with the reason."""
 

@@ -71,17 +71,18 @@ def create(
     dimensions: tuple[str, ...] | None,
     chunk_rows: int,
     attributes: dict[str, Any] | None = None,
+    level: int = 3,
 ) -> "zarr.Array[Any]":
     """Create an array, (*shape), with `chunk_rows` rows and all columns in a chunk.
 
-    Fill values are NaN, -1 or False.
+    Fill values are NaN, -1 or False.  `level` is how hard Zstd compresses.
     """
     return zarr.create_array(
         place.store(),
         shape=shape,
         dtype=dtype,
         chunks=(max(1, chunk_rows), *(max(1, size) for size in shape[1:])),
-        compressors=[ZstdCodec(level=3, checksum=True), Crc32cCodec()],
+        compressors=[ZstdCodec(level=level, checksum=True), Crc32cCodec()],
         fill_value={"f": np.nan, "i": -1}.get(dtype.kind, False),
         dimension_names=dimensions,
         attributes=attributes,

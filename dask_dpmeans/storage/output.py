@@ -296,9 +296,11 @@ class NewArrays:
         chunk_rows: int,
         dtype: npt.DTypeLike,
         dimensions: tuple[str, ...] = ("row",),
+        level: int = 3,
     ) -> "zarr.Array[Any]":
         """Create an array over the rows, (*shape), in chunks that tasks write whole."""
-        return arrays.create(self.output / name, shape, np.dtype(dtype), dimensions, chunk_rows)
+        place, kind = self.output / name, np.dtype(dtype)
+        return arrays.create(place, shape, kind, dimensions, chunk_rows, level=level)
 
     def write_digests(
         self, over_rows: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]

@@ -21,6 +21,7 @@ import ratios
 import resident
 import scaling
 import settled
+import soft
 import zarr
 from click.testing import CliRunner
 
@@ -290,6 +291,19 @@ def test_the_settled_pass_answers_as_the_full_one_and_its_table_has_its_lines() 
         "settled pass / full pass",
         "settled pass / bare GEMM",
     ]
+
+
+def test_the_table_of_probabilities_has_its_lines(tmp_path: Path) -> None:
+    clouds = soft.Clouds(n=3000, d=2, k=5, apart=10.0)
+    seconds, used = soft.compare(tmp_path, clouds, top=4, repeats=2)
+    for times in (seconds, used):
+        assert [line.what for line in soft.lines(times)][-2:] == [
+            "predict_proba / predict",
+            "store to store, soft / store to store",
+        ]
+    out = zarr.open_group(tmp_path / "out.zarr", mode="r")
+    assert out["top_label"].shape == (3000, 4)
+    np.testing.assert_array_equal(out["top_label"][:, 0], out["label"][:])
 
 
 def test_a_simulated_pass_gathers_every_shard_and_the_tables_of_scaling_have_their_lines() -> None:

@@ -58,11 +58,13 @@ def lazy_map(
     width: int | None,
     groups: Any = None,
     features: Features | None = None,
+    meta: Any = None,
 ) -> Any:
     """Return the kernel's first answer for each row, lazily, with the row chunks of the input.
 
     The kernel, and with it the model, is in the graph once.  `width` is the number of columns of the
     answer, None for an answer of one dimension.  With `groups`, (n,), chunk sizes must be known.
+    `meta` is an empty answer, (0, 0), that is not a NumPy array.
     """
     rows = lazy_rows(data)
     if rows.numblocks[1] > 1:
@@ -75,7 +77,9 @@ def lazy_map(
         return da.map_blocks(dpmeans_predict_groups, rows, beside, model, **_of_rank_1(dtype))
     if width is None:
         return rows.map_blocks(dpmeans_predict, model, **_of_rank_1(dtype))
-    meta, chunks = np.empty((0, 0), dtype), (rows.chunks[0], (width,))
+    if meta is None:
+        meta = np.empty((0, 0), dtype)
+    chunks = rows.chunks[0], (width,)
     return rows.map_blocks(dpmeans_predict, model, chunks=chunks, meta=meta, dtype=dtype)
 
 
@@ -111,6 +115,8 @@ def dpmeans_predict(
         stop = min(first + height, n)
         sets = None if groups is None else groups[first:stop]
         answers.append(_part_answer(csr_rows(rows, first, stop), model, start, first, sets))
+    if issparse(answers[0]):
+        return vstack(answers, "csr")
     return np.concatenate(answers)
 
 

@@ -1,0 +1,88 @@
+"""Soft membership: the part of estimators whose clusters are components of a mixture."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+from sklearn.utils.validation import check_is_fitted
+
+from dask_dpmeans import checks, sources
+from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
+from dask_dpmeans.kernels.membership import (
+    Margins,
+    Memberships,
+    Mixture,
+    SparseMemberships,
+    ToSparse,
+)
+
+
+class MembershipMixin(NearestCenterMixin):
+    """The part of every estimator with probabilities of its clusters."""
+
+    def _mixture(self) -> Mixture:
+        """Return the mixture of the fit."""
+        raise NotImplementedError
+
+    def predict_proba(self, X: object, top: int = 4) -> Any:
+        """Return the probabilities of the `top` most probable clusters of each row.
+
+        They are of the mixture whose small-variance limit DP-means is (Kulis & Jordan 2012, section
+        3.1): Gaussians around the centers, with the weights of the clusters and one spherical
+        variance.  The variance is the inertia per row and column, corrected for the rows that
+        overlapping clusters take from each other.  It is common to all clusters, since with one
+        for each cluster a center far away could be the most probable.  With ``metric="cosine"``
+        they are von Mises-Fisher distributions (Banerjee et al. 2005).
+
+        The most probable cluster is the label that `predict` returns.  Where clusters differ in
+        weight, the mixture may prefer a cluster that is heavier than the nearest one.  Then the
+        answer is the nearest distribution, in Kullback-Leibler divergence, whose mode is the label:
+        both clusters share their probabilities equally, and the margin is 0.
+
+        Parameters
+        ----------
+        X : (n, d), as for `predict`
+        top : the most clusters to return for each row; all clusters if it is more than there are
+
+        Returns
+        -------
+        (n, k) `scipy.sparse.csr_array` of float32, or a lazy Dask array of such chunks if X is lazy
+            Probabilities are of all clusters, so that a row adds up to 1 less those left out.
+            Within a row the most probable comes first, until SciPy sorts the columns.
+            Probabilities less than 2**-24 of the label's are 0.
+        """
+        check_is_fitted(self)
+        mixture = self._mixture()
+        top = min(checks.integer("top", top), mixture.n_clusters)
+        rows = checked_rows(self, X, reset=False)
+        if sources.is_lazy(rows):
+            return sources.lazy_map(
+                rows,
+                SparseMemberships(Memberships(mixture, top)),
+                self.feature_columns_,
+                self.feature_scale_,
+                np.float32,
+                mixture.n_clusters,
+                None,
+                self.features_,
+                meta=csr_array((0, 0), dtype=np.float32),
+            )
+        sink = ToSparse(mixture.n_clusters)
+        return vstack(self._source(rows).map(Memberships(mixture, top), sink, "predict"), "csr")
+
+    def margin(self, X: object) -> Any:
+        """Return by how much the label of each row is more probable than any other cluster.
+
+        The margin is the difference of the two greatest probabilities of `predict_proba`, as in
+        active learning (Settles 2009): 0 between two clusters, 1 far from the others.
+
+        Parameters
+        ----------
+        X : (n, d), as for `predict`
+
+        Returns
+        -------
+        (n,) float32, lazy if X is
+        """
+        check_is_fitted(self)
+        return self._mapped(X, Margins(self._mixture()), np.float32)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.estimators.graph_cut import GraphCutDPMeans
     from dask_dpmeans.estimators.hdp import HDPMeans
     from dask_dpmeans.estimators.kernel import KernelDPMeans
+    from dask_dpmeans.estimators.linkage import LinkageDPMeans
     from dask_dpmeans.estimators.spectral import SpectralDPMeans
     from dask_dpmeans.estimators.streaming import OnlineDPMeans, SplitMergeDPMeans
     from dask_dpmeans.selection import metrics, penalty
@@ -41,6 +42,7 @@ else:
             ".estimators.graph_cut": "GraphCutDPMeans",
             ".estimators.hdp": "HDPMeans",
             ".estimators.kernel": "KernelDPMeans",
+            ".estimators.linkage": "LinkageDPMeans",
             ".estimators.spectral": "SpectralDPMeans",
             ".estimators.streaming": "OnlineDPMeans SplitMergeDPMeans",
             ".selection": "metrics penalty",
@@ -58,6 +60,7 @@ __all__ = [
     "HDPMeans",
     "InputError",
     "KernelDPMeans",
+    "LinkageDPMeans",
     "NoWorkersError",
     "OnlineDPMeans",
     "SpectralDPMeans",

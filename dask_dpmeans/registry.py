@@ -57,6 +57,9 @@ METHODS = {
     "GraphCutDPMeans": Entry(
         "dask_dpmeans.estimators.graph_cut", "graph", "Cluster the nodes of a graph by a cut."
     ),
+    "LinkageDPMeans": Entry(
+        "dask_dpmeans.estimators.linkage", "shapes", "Cluster rows into clusters of any shape."
+    ),
     "GibbsMixture": Entry("dask_dpmeans.estimators.gibbs"),
 }
 """By the class name of the estimator, which runs keep."""

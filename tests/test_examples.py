@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SMALL = {
+    "clusters_of_any_shape.py": ["300"],
     "graph_cuts.py": ["100"],
     "earthquakes.py": ["--rows", "1500"],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],
@@ -73,6 +74,14 @@ def test_neighbors_find_moons_and_rings_and_others_do_not() -> None:
         for found in ("SpectralDPMeans, nearest_neighbors", "KernelDPMeans, diffusion"):
             assert scores.pop(found) >= 0.99
         assert max(scores.values()) < 0.8
+
+
+def test_eight_shapes_are_found_told_nothing() -> None:
+    any_shape = example("clusters_of_any_shape.py")
+    drawn = any_shape.shapes(1000)
+    assert len(drawn) == 8
+    for rows, truth in drawn.values():
+        assert any_shape.adjusted_rand_score(truth, any_shape.ours(rows, 0)) > 0.97
 
 
 def test_three_gaussians_are_found_in_any_order_as_the_paper_says() -> None:

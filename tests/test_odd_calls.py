@@ -26,6 +26,7 @@ from dask_dpmeans import (
     HDPMeans,
     InputError,
     KernelDPMeans,
+    LinkageDPMeans,
     OnlineDPMeans,
     SpectralDPMeans,
     SplitMergeDPMeans,
@@ -151,6 +152,8 @@ ESTIMATORS: dict[str, tuple[BaseEstimator, dict[str, Any]]] = {
     ),
     "GraphCutDPMeans": (GraphCutDPMeans(-0.5, random_state=0), {"X": GRAPH}),
     "GraphCutDPMeans, mean": (GraphCutDPMeans(-0.5, init="mean"), {"X": GRAPH}),
+    "LinkageDPMeans": (LinkageDPMeans(-0.5, 0.05, max_iter=5, random_state=0), {"X": ROWS}),
+    "LinkageDPMeans, chosen": (LinkageDPMeans(n_clusters=2, random_state=0), {"X": ROWS}),
     "OnlineDPMeans": (OnlineDPMeans(4.0), {"X": ROWS}),
     "SplitMergeDPMeans": (SplitMergeDPMeans(4.0), {"X": ROWS}),
     "GibbsMixture": (

@@ -94,6 +94,7 @@ METHODS = {
         "0",
     ],
     "graph": ["graph.npz", "--penalty", "-0.6", "--seed", "0"],
+    "shapes": ["rows.zarr", "--clusters", "4", "--seed", "0"],
 }
 COMMANDS = {"auto": "fit", "search": "fit", "nystroem": "kernel", "neighbors": "spectral"}
 PICTURES = {
@@ -106,6 +107,7 @@ PICTURES = {
     "spectral": ["Fit", "Clusters", "Tree", "Rows and centers"],
     "neighbors": ["Fit", "Clusters", "Tree", "Rows and centers"],
     "graph": ["Fit", "Clusters", "Graph"],
+    "shapes": ["Fit", "Clusters", "Merges", "Rows and centers"],
 }
 
 

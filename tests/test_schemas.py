@@ -16,6 +16,7 @@ from dask_dpmeans import (
     GraphCutDPMeans,
     HDPMeans,
     KernelDPMeans,
+    LinkageDPMeans,
     OnlineDPMeans,
     SpectralDPMeans,
     fit,
@@ -48,6 +49,8 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "graph": (GraphCutDPMeans(-0.5), {}),
     "graph without a penalty": (GraphCutDPMeans(), {}),
     "ratio cut": (GraphCutDPMeans(-0.5, cut="ratio", init="mean"), {}),
+    "shapes": (LinkageDPMeans(-0.5, 9.0), {}),
+    "shapes, chosen": (LinkageDPMeans(), {}),
     "sampler": (
         GibbsMixture(1.0, variance_prior=(2.0, 1.0), concentration_prior=(1.0, 1.0), max_iter=3),
         {},

@@ -226,7 +226,9 @@ def _fit(
     stability: NamedArrays = {}
     if chosen is not None:
         passes += chosen.passes
-        stability = {"cluster_stability": (chosen.cluster_stability(source, state), ("cluster",))}
+        found = chosen.cluster_stability(source, state)
+        if found is not None:
+            stability = {"cluster_stability": (found, ("cluster",))}
     manifest = ResultManifest(
         **vars(request), converged=end.converged, n_passes=passes, figures=learned.figures
     )
@@ -236,7 +238,7 @@ def _fit(
         end.history,
         manifest,
     )
-    if chosen is not None and chosen.choice.n_clusters != end.history[-1].n_clusters:
+    if chosen is not None and chosen.choice.unlike(end.history[-1].n_clusters):
         warnings.warn(chosen.choice.differs(end.history[-1].n_clusters), stacklevel=4)
     return end.converged
 

@@ -60,15 +60,16 @@ def predict(
 ) -> Predicted:
     """Label the rows of `data` with the clusters of a run.
 
-    Writes a Zarr group at `out` with arrays over the rows: ``label`` (int32), ``squared_distance``
-    (float64, in squared units of the fit) and ``beyond`` (bool: farther than the square root of the
-    penalty from every center; of several data sets, whether a center of its own would cost a row
-    less).
+    Writes a Zarr group at `out` with arrays over the rows: ``label`` (int32; -1 for noise of a run
+    of `LinkageDPMeans`), ``squared_distance`` (float64, in squared units of the fit) and ``beyond``
+    (bool: farther than the square root of the penalty from every center; of several data sets,
+    whether a center of its own would cost a row less).
 
     With `soft`, there are also the most probable clusters of each row, as
-    `DPMeans.predict_proba` describes them: ``top_label`` (row, top), int32, the label first and -1
-    where no other cluster matters, ``probability`` (row, top), float32, and ``margin``, float32, by
-    how much the label is more probable than any other cluster.
+    `DPMeans.predict_proba` describes them: ``top_label`` (row, top), int32, the label first (of
+    noise, the cluster of its micro-cluster) and -1 where no other cluster matters, ``probability``
+    (row, top), float32, and ``margin``, float32, by how much the label is more probable than any
+    other cluster.
 
     Parameters
     ----------
@@ -76,7 +77,8 @@ def predict(
     data : as `as_source` takes it, with the columns that the run was fitted on
     out : path or URL of a new group
     groups : numbers of the rows' data sets, where the run is of several
-    soft : number of most probable clusters to write for each row, of a run of `DPMeans`
+    soft : number of most probable clusters to write for each row, of a run of `DPMeans` or
+        `LinkageDPMeans`
     force : remove the predictions that are there
     storage_options : options of fsspec for the URLs among these
     **where : client, worker_timeout, threads, memory_limit, on_pass, as `as_source` takes them

@@ -38,6 +38,7 @@ from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.estimators.graph_cut import CUTS, METHODS, GraphCutDPMeans
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.estimators.kernel import KernelDPMeans
+from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.estimators.spectral import SpectralDPMeans
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.spectral.relaxation import AFFINITIES
@@ -216,6 +217,49 @@ def graph_command(
     limits, how = _limits(how)
     method = GraphCutDPMeans(penalty, cut=cut, init=init, **limits)
     fit_from_options(data, run, method, weights=None, scale="none", columns=None, **how)
+
+
+@fit_command_named(
+    "shapes",
+    number_or_auto(
+        "--penalty",
+        "Price of a cluster, from -1 to below 0: the nearer to 0, the fewer clusters. auto chooses it from the rows.",
+        default=AUTO,
+        show_default=True,
+    ),
+    number_or_auto(
+        "--micro-penalty",
+        "Price of a micro-cluster, in squared units of the rows. auto chooses it from the rows.",
+        default=AUTO,
+        show_default=True,
+    ),
+    click.option("--clusters", type=int, help="Number of clusters, in place of the --penalty."),
+    click.option(
+        "--noise",
+        type=float,
+        help="Label -1 for rows of less than this share of the density of their cluster, as 0.2.",
+    ),
+    METRIC,
+)
+def shapes_command(
+    data: str,
+    run: str,
+    penalty: float | str,
+    micro_penalty: float | str,
+    clusters: int | None,
+    noise: float | None,
+    metric: str,
+    **how: Any,
+) -> None:
+    """Cluster the rows of DATA into clusters of any shape.
+
+    Many micro-clusters are grouped where rows lie between them.
+    """
+    limits, how = _limits(how)
+    method = LinkageDPMeans(
+        penalty, micro_penalty, n_clusters=clusters, noise=noise, metric=metric, **limits
+    )
+    fit_from_options(data, run, method, **how)
 
 
 def _split(how: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:

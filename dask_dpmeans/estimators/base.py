@@ -316,7 +316,7 @@ class CentersMixin(NearestCenterMixin):
             model._note(given, progress)
 
         self._drive(mapped.source, method, tasks, note, frames=3)
-        if chosen is not None and chosen.choice.n_clusters != self.n_clusters_:
+        if chosen is not None and chosen.choice.unlike(self.n_clusters_):
             warnings.warn(chosen.choice.differs(self.n_clusters_), stacklevel=FRAMES + 3)
 
     def _map_rows(
@@ -337,16 +337,23 @@ class CentersMixin(NearestCenterMixin):
         self._set_fitted(state.weights, state.inertias, progress.history)
         self.n_passes_ += given.mapped.passes
         self._set_centers(given.method, source, state)
-        kernel = given.method.labels(source, state)
+        self._label(given, state)
+
+    def _label(self, given: RowFit, state: Any) -> None:
+        """Label the rows by a state."""
+        self.labels_ = self._row_labels(given, given.method.labels(given.source, state))
+
+    def _row_labels(self, given: RowFit, kernel: Kernel) -> Any:
+        """Return the labels of the rows, (n,) int32, by a kernel; lazy if the rows are."""
         if sources.is_lazy(given.rows):
             groups, features = given.groups, self.features_
-            self.labels_ = sources.lazy_map(
+            return sources.lazy_map(
                 given.rows, kernel, None, None, np.int32, None, groups, features
             )
-        else:
-            self.labels_ = np.empty(given.rows.shape[0], np.int32)
-            source.map(kernel, storage.Writer((self.labels_,)), "label")
-            self.n_passes_ += 1.0
+        labels = np.empty(given.rows.shape[0], np.int32)
+        given.source.map(kernel, storage.Writer((labels,)), "label")
+        self.n_passes_ += 1.0
+        return labels
 
     def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         """Set the centers of a state."""

@@ -61,7 +61,8 @@ class Description:
     cluster_columns: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     """(k,) columns that a page adds to the table of clusters, by name."""
     pictures: tuple[str, ...] = ()
-    """Pictures that a page adds: "profile" of the centers, "sharing" of data sets."""
+    """Pictures that a page adds: "profile" of the centers, "sharing" of data sets, "merges" and
+    positions of "micro-clusters"."""
 
 
 def description_of(model: Any) -> Description:

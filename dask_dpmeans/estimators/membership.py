@@ -32,7 +32,9 @@ class MembershipMixin(NearestCenterMixin):
         variance.  The variance is the inertia per row and column, corrected for the rows that
         overlapping clusters take from each other.  It is common to all clusters, since with one
         for each cluster a center far away could be the most probable.  With ``metric="cosine"``
-        they are von Mises-Fisher distributions (Banerjee et al. 2005).
+        they are von Mises-Fisher distributions (Banerjee et al. 2005).  The distributions of
+        `LinkageDPMeans` are around micro-centers, and the probability of a cluster is the sum over
+        its micro-clusters; a row that is noise has the probabilities of clusters all the same.
 
         The most probable cluster is the label that `predict` returns.  Where clusters differ in
         weight, the mixture may prefer a cluster that is heavier than the nearest one.  Then the

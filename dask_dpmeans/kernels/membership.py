@@ -90,12 +90,19 @@ class Candidates:
 
     def grouped(self, groups: IndexArray) -> "Candidates":
         """Return the clusters that components belong to; probabilities are added in their order."""
-        k = int(groups.max()) + 1
+        k, labels = int(groups.max()) + 1, groups[self.labels]
+        if numba_support.AVAILABLE:
+            starts, numbers = np.empty_like(self.starts), np.empty(len(self.terms), np.int32)
+            terms = np.empty(len(self.terms))
+            memory = np.zeros(k), np.empty(k, np.int32)
+            _grouped_compiled(
+                self.starts, self.numbers, self.terms, groups, memory, starts, numbers, terms
+            )
+            return Candidates(labels, starts, numbers[: starts[-1]], terms[: starts[-1]])
         keys, places = np.unique(self.rows * k + groups[self.numbers], return_inverse=True)
-        rows, numbers = np.divmod(keys, k)
-        terms = total(places, self.terms, len(keys))
-        starts = np.searchsorted(rows, np.arange(len(self.labels) + 1))
-        return Candidates(groups[self.labels], starts, numbers, terms)
+        rows, found = np.divmod(keys, k)
+        starts = np.searchsorted(rows, np.arange(len(labels) + 1))
+        return Candidates(labels, starts, found, total(places, self.terms, len(keys)))
 
 
 @dataclass(frozen=True)
@@ -112,17 +119,23 @@ class Memberships:
         The label is first, then probabilities fall; equal ones go to the lowest number.  Clusters
         that do not matter are -1, of probability 0.
         """
+        return self.with_nearest(block)[1:]
+
+    def with_nearest(self, block: Block) -> tuple[IndexArray, Labels, Probabilities]:
+        """Return the components of the nearest centers, (height,), and what a call returns."""
         rows, mixture = block.rows, self.mixture
+        nearest = np.empty(len(rows), np.intp)
         labels = np.empty((len(rows), self.top), np.int32)
         probabilities = np.empty((len(rows), self.top), np.float32)
         height = max(COMPILED_TILE, PIECE_ELEMENTS // len(mixture.centers))
         for start in range(0, len(rows), height):
             part = slice(start, start + height)
             found = candidates(rows[part], mixture, block.scratch)
+            nearest[part] = found.labels
             if mixture.groups is not None:
                 found = found.grouped(mixture.groups)
             most_probable(found, mixture.n_clusters, labels[part], probabilities[part])
-        return labels, probabilities
+        return nearest, labels, probabilities
 
 
 @dataclass(frozen=True)
@@ -176,6 +189,8 @@ class SoftPredictions:
     penalty: float
     top: int
     """Number of clusters for each row, at most the number of all."""
+    noise: BoolArray | None = None
+    """(k,), whether rows nearest to the center of a component have label -1; None: never."""
 
     def __call__(
         self, block: Block
@@ -185,11 +200,14 @@ class SoftPredictions:
         Then return clusters and probabilities, (height, top), and margins, (height,).
         """
         two = min(2, self.mixture.n_clusters)
-        labels, probabilities = Memberships(self.mixture, max(two, self.top))(block)
-        nearest = labels[:, 0].astype(np.intp)
+        memberships = Memberships(self.mixture, max(two, self.top))
+        nearest, labels, probabilities = memberships.with_nearest(block)
         squared = squared_distances(block.rows, self.mixture.centers.values, nearest, block.scratch)
         tops, shares = labels[:, : self.top], probabilities[:, : self.top]
-        return labels[:, 0], squared, squared > self.penalty, tops, shares, margins(probabilities)
+        own = labels[:, 0]
+        if self.noise is not None:
+            own = np.where(self.noise[nearest], np.int32(-1), own)
+        return own, squared, squared > self.penalty, tops, shares, margins(probabilities)
 
 
 def margins(probabilities: Probabilities) -> Probabilities:
@@ -273,6 +291,42 @@ def most_probable(found: Candidates, k: int, labels: Labels, probabilities: Prob
     values = np.where(equal, values[:, :1] * BELOW, values)
     probabilities[...] = np.minimum.accumulate(values, axis=1)
     labels[...] = np.where(shares > 0, tops, -1)
+
+
+@compile_loop
+def _grouped_compiled(
+    starts: IndexArray,
+    numbers: IntegerArray,
+    terms: Float64Array,
+    groups: IndexArray,
+    memory: tuple[Float64Array, Labels],
+    new_starts: IndexArray,
+    new_numbers: Labels,
+    new_terms: Float64Array,
+) -> None:
+    """Fill in the clusters, (m,), of CSR rows of components; see `Candidates.grouped`.
+
+    `groups` are (k,); `memory` is of clusters: zeros, and space for numbers.
+    """
+    sums, seen = memory
+    filled = 0
+    for i in range(len(starts) - 1):
+        new_starts[i], used = filled, 0
+        for j in range(starts[i], starts[i + 1]):
+            group = groups[numbers[j]]
+            if sums[group] == 0:
+                place = used
+                while place > 0 and seen[place - 1] > group:
+                    seen[place] = seen[place - 1]
+                    place -= 1
+                seen[place] = group
+                used += 1
+            sums[group] += terms[j]
+        for place in range(used):
+            new_numbers[filled], new_terms[filled] = seen[place], sums[seen[place]]
+            sums[seen[place]] = 0
+            filled += 1
+    new_starts[-1] = filled
 
 
 @compile_loop

@@ -29,6 +29,7 @@ class Stream(IntEnum):
     UNIFORM_CLOUDS = 17
     HALVES = 18
     RANDOM_GRAPHS = 19
+    CLOUD_ROWS = 20
 
 
 def seed_sequence(seed: int, use: Stream, *numbers: int) -> np.random.SeedSequence:

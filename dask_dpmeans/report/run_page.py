@@ -13,6 +13,7 @@ from dask_dpmeans.api import description
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.errors import CorruptStoreError, InputError, redact
+from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model
@@ -70,9 +71,14 @@ def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]
 
 def _names(model: Model) -> list[str]:
     """Return the names of the columns of the centers; none without centers."""
-    if model.description().centers is None:
+    if not _has_centers(model.description()):
         return []
     return plot_data.feature_names(model)
+
+
+def _has_centers(words: Description) -> bool:
+    """Return whether centers of clusters, or of micro-clusters, lie among the rows."""
+    return words.centers is not None or "micro-clusters" in words.pictures
 
 
 # Result
@@ -262,9 +268,15 @@ def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
 
 
 def _density(model: Model, source: RowSource, names: list[str]) -> list[Picture]:
-    if model.description().centers is None:
+    words = model.description()
+    if not _has_centers(words):
         return []
     caption = "The rows and the centers. The heaviest centers have their numbers, if there is room."
+    if "micro-clusters" in words.pictures:
+        caption = (
+            "The rows, and the centers of micro-clusters in the colors of their clusters. The "
+            "larger a center, the more rows it has."
+        )
     draw = partial(plot.density, source, model, feature_names=names)
     return [Picture.of("Rows and centers", caption, draw)]
 
@@ -295,6 +307,12 @@ def pictures(model: Model, names: list[str]) -> list[Picture]:
     if "sharing" in words.pictures:
         caption = "Shares of the global centers in the weight of each data set."
         found.append(Picture.of("Sharing", caption, lambda: plot.sharing(model)))
+    if "merges" in words.pictures and len(model.groups_) > 1:
+        caption = (
+            "Merges of micro-clusters, at the penalty from which they pay. Merges within a cluster "
+            "have its color."
+        )
+        found.append(Picture.of("Merges", caption, lambda: plot.merges(model)))
     if words.centers is not None and k > 1:
         found.append(_tree(model))
     return found

@@ -11,6 +11,7 @@ OPTIONS = {
     "n_neighbors": "neighbors",
     "n_landmarks": "landmarks",
     "n_components": "components",
+    "n_clusters": "clusters",
 }
 """Parameters whose option has another name."""
 RUN = "run.zarr"

@@ -56,6 +56,7 @@ ARGUMENTS = {
     "fit_and_read.py": ["--figure", FIGURE],
     "moons_and_rings.py": ["400", "--figure", FIGURE],
     "graph_cuts.py": ["100", "--figure", FIGURE],
+    "clusters_of_any_shape.py": ["600", "--figure", FIGURE],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],
     "radius_or_price.py": ["--figure", FIGURE],
     "shared_clusters.py": ["1"],

@@ -253,13 +253,13 @@ def cell(found: Found, right: bool = False) -> str:
     return f"{mark}{found.n_clusters}{mark} {fraction(found.agreement)}"
 
 
-def fraction(value: float) -> str:
-    """Two digits, without the zero before them.
+def fraction(value: float, digits: int = 2) -> str:
+    """Two digits or more, without the zero before them.
 
-    >>> fraction(0.5), fraction(1.0), fraction(-0.001)
-    ('.50', '1.00', '.00')
+    >>> fraction(0.5), fraction(1.0), fraction(-0.001), fraction(0.1237, digits=3)
+    ('.50', '1.00', '.00', '.124')
     """
-    return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("0.", ".", 1)
 
 
 def row(cells: Sequence[str]) -> str:
@@ -354,14 +354,14 @@ def summary(comparisons: Sequence[Comparison]) -> str:
     return table(header, lines)
 
 
-def mean_agreement(comparisons: Sequence[Comparison], name: str) -> str:
+def mean_agreement(comparisons: Sequence[Comparison], name: str, digits: int = 2) -> str:
     """The mean ARI over the sets on which a method ended, and the number of the other sets."""
     found = [each.found[name] for each in comparisons]
     ended = [each.agreement for each in found if each.n_clusters is not None]
     if not ended:
         return ""
     left = f" ({len(found) - len(ended)} left out)" * (len(ended) < len(found))
-    return f"{fraction(fmean(ended))}{left}"
+    return f"{fraction(fmean(ended), digits)}{left}"
 
 
 @click.command(help=__doc__)

@@ -20,6 +20,7 @@ from dask_dpmeans import (
     GraphCutDPMeans,
     HDPMeans,
     KernelDPMeans,
+    LinkageDPMeans,
     OnlineDPMeans,
     SpectralDPMeans,
     SplitMergeDPMeans,
@@ -45,6 +46,7 @@ MODELS = {
     "SpectralDPMeans": (SpectralDPMeans(100.0, random_state=0), ROWS),
     "GraphCutDPMeans": (GraphCutDPMeans(-0.5, random_state=0), GRAPH),
     "GraphCutDPMeans, mean": (GraphCutDPMeans(-0.5, init="mean", random_state=0), GRAPH),
+    "LinkageDPMeans": (LinkageDPMeans(-0.1, 50.0, random_state=0), ROWS),
     "GibbsMixture": (GibbsMixture(max_iter=5, random_state=0), ROWS),
 }
 models = pytest.mark.parametrize(("model", "X"), MODELS.values(), ids=MODELS)

@@ -15,6 +15,7 @@ from dask_dpmeans import (
     HDPMeans,
     InputError,
     KernelDPMeans,
+    LinkageDPMeans,
     OnlineDPMeans,
     SpectralDPMeans,
     fit,
@@ -334,3 +335,50 @@ def test_numbers_of_a_choice_fall_as_penalties_rise_and_the_best_score_is_chosen
     assert numbers.n_clusters[np.nanargmax(numbers.scores)] == found.n_clusters
     assert np.isnan(numbers.scores[numbers.n_clusters > found.largest]).all()
     assert numbers.alternatives == found.alternatives
+
+
+@pytest.fixture(scope="module")
+def rings():
+    angles = np.random.default_rng(0).uniform(0, 2 * np.pi, 200)
+    circle = np.column_stack([np.cos(angles), np.sin(angles)])
+    rows = np.concatenate([circle, 3 * circle])
+    return rows, LinkageDPMeans(penalty=-0.02, micro_penalty=4.0, random_state=0).fit(rows)
+
+
+def test_merges_end_with_one_cluster_and_save_less_and_less(rings):
+    _, model = rings
+    found, k = data.merges(model, 300), len(model.groups_)
+    assert found.n_micro == k
+    assert len(found.places) == len(found.clusters) == k - 1
+    assert found.penalty == -0.02
+    assert (found.gains[:, 1] == found.gains[:, 2]).all()
+    assert (found.gains[:, 1:2] <= found.gains[:, [0, 3]]).all()
+    assert set(range(k)) <= set(found.places[:, [0, 3]][found.gains[:, [0, 3]] == 1.0])
+
+
+def test_merges_below_the_level_of_a_fit_are_within_its_clusters(rings):
+    _, model = rings
+    found = data.merges(model, 300)
+    assert model.n_clusters_ == 2
+    assert sorted(found.clusters)[0] == -1
+    assert (found.clusters == -1).sum() == 1
+    sizes = np.bincount(model.groups_)
+    assert np.bincount(found.clusters[found.clusters >= 0]).tolist() == (sizes - 1).tolist()
+
+
+def test_the_last_merges_of_many_micro_clusters_are_those_of_all(rings):
+    _, model = rings
+    some, everything = data.merges(model, 5), data.merges(model, 300)
+    assert len(some.places) == 4
+    assert sorted(some.gains[:, 1]) == sorted(everything.gains[:, 1])[:4]
+
+
+def test_one_micro_cluster_has_no_merges():
+    model = LinkageDPMeans(penalty=-0.5, micro_penalty=1e6, random_state=0).fit(blobs(20, 2, 1))
+    with pytest.raises(InputError, match="one micro-cluster: there are no merges to show"):
+        data.merges(model, 300)
+
+
+def test_centers_of_micro_clusters_lie_among_the_rows(rings):
+    rows, model = rings
+    assert np.array_equal(data.density(rows, model).centers, model.micro_centers_)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError
+from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, LinkageDPMeans
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.figures import data, plot
-from dask_dpmeans.figures.plot import trees
+from dask_dpmeans.figures.plot import micro_clusters, trees
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
 
@@ -279,3 +279,41 @@ def test_without_what_it_needs_the_import_says_how_to_get_it(name, monkeypatch):
 def test_no_state_of_pyplot_is_touched():
     for module in Path(plot.__file__).parent.glob("*.py"):
         assert "pyplot" not in module.read_text().replace("state of pyplot", "")
+
+
+@pytest.fixture(scope="module")
+def shapes():
+    rows = np.concatenate([blobs(200, 2, 3), blobs(200, 2, 1) + np.array([30.0, 0.0])])
+    return rows, LinkageDPMeans(penalty=-0.02, micro_penalty=4.0, random_state=0).fit(rows)
+
+
+def test_merges_have_the_colors_of_clusters_and_the_penalty_of_the_fit(shapes):
+    _, model = shapes
+    (axes,) = rendered(plot.merges(model))
+    (lines,) = axes.collections
+    colors = {tuple(color) for color in lines.get_colors()}
+    assert len(colors - {(0.0, 0.0, 0.0, 1.0)}) == len(
+        [size for size in np.bincount(model.groups_) if size > 1]
+    )
+    assert axes.lines[0].get_ydata() == [0.02, 0.02]
+    assert axes.get_legend().get_texts()[0].get_text() == "penalty -0.02"
+    assert axes.get_xlabel() == f"{len(model.groups_)} micro-clusters"
+
+
+def test_the_first_merges_of_many_micro_clusters_are_left_out(shapes, monkeypatch):
+    monkeypatch.setattr(micro_clusters, "MOST_LEAVES", 5)
+    (axes,) = plot.merges(shapes[1]).axes
+    assert len(axes.collections[0].get_segments()) == 4
+    assert axes.get_xlabel().endswith(" micro-clusters, the last 4 merges")
+
+
+def test_centers_of_micro_clusters_have_the_color_of_their_cluster_and_an_area_by_weight(shapes):
+    rows, model = shapes
+    (axes,) = rendered(plot.density(rows, model))
+    centers = axes.collections[-1]
+    assert np.array_equal(centers.get_offsets(), model.micro_centers_)
+    areas, weights = centers.get_sizes(), model.micro_weights_
+    assert areas / areas.max() == pytest.approx(weights / weights.max())
+    colors = np.unique(np.column_stack([centers.get_facecolors(), model.groups_]), axis=0)
+    assert len(colors) == model.n_clusters_
+    assert axes.get_title() == f"400 rows, {len(weights)} micro-centers"

@@ -9,6 +9,7 @@ from strategies import TAME, rows_and_centers, seeds, table
 from dask_dpmeans.kernels import membership, numba_support
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest
+from dask_dpmeans.kernels.groups import GroupedPredictions
 from dask_dpmeans.kernels.membership import Margins, Memberships, Mixture, SoftPredictions, ToSparse
 
 
@@ -52,6 +53,12 @@ def answers(rows, mixed, top):
 def dense(rows, mixed, top=None):
     labels, shares = answers(rows, mixed, top or mixed.n_clusters)
     return ToSparse(mixed.n_clusters)(0, (labels, shares)).toarray()
+
+
+def grouped(mixed, n_groups, seed=0):
+    """The mixture, with its components in groups, none empty."""
+    groups = np.random.default_rng(seed).permutation(np.arange(len(mixed.centers)) % n_groups)
+    return Mixture(mixed.centers, mixed.log_weights, mixed.precision, groups)
 
 
 @st.composite
@@ -151,13 +158,31 @@ def test_the_label_is_above_a_lower_number_that_rounds_to_the_same():
 @given(mixtures(2, 30), st.integers(1, 5), seeds)
 def test_the_probability_of_a_group_is_the_sum_over_its_components(drawn, n_groups, seed):
     rows, mixed = drawn
-    n_groups = min(n_groups, len(mixed.centers))
-    groups = np.random.default_rng(seed).integers(n_groups, size=len(mixed.centers))
-    groups[:n_groups] = np.arange(n_groups)
-    joined = Mixture(mixed.centers, mixed.log_weights, mixed.precision, groups)
+    joined = grouped(mixed, min(n_groups, len(mixed.centers)), seed)
     np.testing.assert_allclose(dense(rows, joined), softmax(rows, joined), atol=2e-6)
-    labels, _ = answers(rows, joined, n_groups)
-    np.testing.assert_array_equal(labels[:, 0], groups[nearest(rows, mixed.centers)])
+    labels, _ = answers(rows, joined, joined.n_clusters)
+    np.testing.assert_array_equal(labels[:, 0], joined.groups[nearest(rows, mixed.centers)])
+
+
+@given(mixtures(2, 60), st.integers(1, 9), seeds)
+def test_groups_are_the_same_bytes_compiled(drawn, n_groups, seed):
+    rows, mixed = drawn
+    joined = grouped(mixed, min(n_groups, len(mixed.centers)), seed)
+    found = answers(rows, joined, joined.n_clusters)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", False)
+        expected = answers(rows, joined, joined.n_clusters)
+    assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
+
+
+@given(mixtures(2, 60), st.integers(1, 9), seeds, st.integers(1, 4))
+def test_soft_predictions_of_groups_begin_with_plain_ones(drawn, n_groups, seed, top):
+    rows, mixed = drawn
+    joined = grouped(mixed, min(n_groups, len(mixed.centers)), seed)
+    block = Block(0, rows, None)
+    soft = SoftPredictions(joined, 2.0, min(top, joined.n_clusters))(block)
+    plain = GroupedPredictions(mixed.centers, joined.groups, 2.0)(block)
+    assert [each.tobytes() for each in soft[:3]] == [each.tobytes() for each in plain]
 
 
 @pytest.mark.parametrize("top", [1, 2])

@@ -46,5 +46,6 @@ def test_streams_keep_their_numbers():
         "UNIFORM_CLOUDS": 17,
         "HALVES": 18,
         "RANDOM_GRAPHS": 19,
+        "CLOUD_ROWS": 20,
     }
     assert drawn(7, Stream.SEARCH, (3,)) == drawn(7, Stream.SEARCH, (3,))

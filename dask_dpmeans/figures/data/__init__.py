@@ -4,6 +4,7 @@ from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
 from dask_dpmeans.figures.data.columns import Model, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
+from dask_dpmeans.figures.data.micro_clusters import Merges, merges
 from dask_dpmeans.figures.data.rows import Density, DensityOptions, density, edge, rows_of
 from dask_dpmeans.figures.data.steps import History, history
 from dask_dpmeans.figures.data.trees import Dendrogram, Join, dendrogram, upper
@@ -16,6 +17,7 @@ __all__ = [
     "Drawable",
     "History",
     "Join",
+    "Merges",
     "Model",
     "Numbers",
     "Profile",
@@ -29,6 +31,7 @@ __all__ = [
     "edge",
     "feature_names",
     "history",
+    "merges",
     "profile",
     "rows_of",
     "sharing",

@@ -32,6 +32,14 @@ def centers_of(model: Model, what: str) -> Float64Array:
     return centers
 
 
+def drawn_centers(model: Model, what: str) -> Float64Array:
+    """Return the centers that lie among rows, (k, d): of micro-clusters, if there are any."""
+    if hasattr(model, "micro_centers_"):
+        centers: Float64Array = model.micro_centers_
+        return centers
+    return centers_of(model, what)
+
+
 def columns_of(model: Model) -> list[int] | None:
     """Return the column of the rows for each column of the centers; None if they are features."""
     if model.description().center_columns is not None:

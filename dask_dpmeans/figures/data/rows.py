@@ -12,7 +12,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import checked_rows
-from dask_dpmeans.figures.data.columns import Model, centers_of, checked_names, column_numbers
+from dask_dpmeans.figures.data.columns import Model, checked_names, column_numbers, drawn_centers
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.plot_statistics import Covariance, Edge, Histogram, Plane
@@ -41,7 +41,7 @@ class Density(NamedTuple):
     """Rows and centers in a plane of a = 2 axes, or on a line (a = 1) if there is one column."""
 
     centers: Float64Array
-    """(k, a)."""
+    """(k, a), of clusters, or of micro-clusters if there are any."""
     points: Float64Array | None
     """(n, a), if there are few rows."""
     counts: Float64Array | None
@@ -81,7 +81,7 @@ def density(
     Parameters
     ----------
     X : (n, d) rows as for `fit`, the path or URL of a Zarr array or ``.npy`` file, or a `rows_of`
-    model : a fitted estimator with `cluster_centers_`
+    model : a fitted estimator with `cluster_centers_` or `micro_centers_`
     columns : two (or one) numbers or names of columns of X, optional
         The default is the two directions of largest variance.
     feature_names : (d,) str, optional, names of the columns that the fit used
@@ -98,7 +98,7 @@ def density(
     if bins > MOST_BINS:
         most = f"bins must be an integer <= {MOST_BINS:,}"
         raise InputError(f"{most}, got {bins:,}: a picture has no more points")
-    centers, unit = centers_of(model, "a picture of rows"), model.description().units
+    centers, unit = drawn_centers(model, "a picture of rows"), model.description().units
     names = checked_names(model, feature_names)
     source = X if isinstance(X, RowSource) else rows_of(X, model, sample_weight, **where)
     plane, deviations, axes = _plane(source, names, column_numbers(model, names, columns))

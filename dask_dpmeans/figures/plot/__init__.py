@@ -11,6 +11,7 @@ try:
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
+    from dask_dpmeans.figures.plot.micro_clusters import merges
     from dask_dpmeans.figures.plot.rows import choose_spaced, density
     from dask_dpmeans.figures.plot.steps import history, path
     from dask_dpmeans.figures.plot.trees import tree
@@ -28,6 +29,7 @@ __all__ = [
     "density",
     "graph",
     "history",
+    "merges",
     "path",
     "profile",
     "sharing",

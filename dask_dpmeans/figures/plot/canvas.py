@@ -4,15 +4,19 @@ import io
 from typing import Any, TypeAlias
 
 import numpy as np
-from matplotlib import rc_context
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
+
 AnyFigure: TypeAlias = Figure | SubFigure
 
 INK, GREY, PALE = "black", "0.5", "0.9"
+GOLDEN = 0.618
+"""Step of colors: multiples of it spread evenly, modulo 1."""
 FEW = 40
 """Up to this many clusters or steps have a tick or a marker each."""
 SMALL = 8
@@ -66,6 +70,11 @@ def within(value: float, low: float, high: float) -> float:
 def short_name(name: str, most: int = 24) -> str:
     """Return a name, without its middle if it is long."""
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
+
+
+def colors_of(clusters: Int64Array) -> Float64Array:
+    """Return a color, (k, 4), for each cluster number, (k,); neighbors differ in lightness."""
+    return np.array(colormaps["viridis"](clusters * GOLDEN % 1.0))
 
 
 def svg(figure: AnyFigure) -> str:

@@ -79,11 +79,11 @@ def _draw_stability(axes: Axes, alternatives: tuple[Alternative, ...]) -> None:
     known = [
         (each.n_clusters, each.stability) for each in alternatives if each.stability is not None
     ]
-    numbers, indices = np.array(known).T
+    numbers, indices = np.array(known).reshape(-1, 2).T
     style: dict[str, Any] = {"marker": "o", "linestyle": ""}
     axes.plot(numbers[1:], indices[1:], color=GREY, markersize=5, **style)
     axes.plot(numbers[:1], indices[:1], color=INK, markersize=8, **style)  # the chosen one
-    axes.set_ylim(min(0.0, indices.min()) - 0.05, 1.1)
+    axes.set_ylim(indices.min(initial=0.0) - 0.05, 1.1)
     axes.set_ylabel("stability")
     axes.set_xlabel("number of clusters")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -5,7 +5,6 @@ from typing import Any, Unpack
 
 import networkx
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from numpy.typing import ArrayLike
@@ -13,7 +12,15 @@ from scipy.sparse import csr_array
 
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import INK, NAMED, SMALL, AnyFigure, new_figure, within
+from dask_dpmeans.figures.plot.canvas import (
+    INK,
+    NAMED,
+    SMALL,
+    AnyFigure,
+    colors_of,
+    new_figure,
+    within,
+)
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.sources import RowSource, Stored
 from dask_dpmeans.storage.location import AnyPlace
@@ -96,5 +103,6 @@ def _add_legend(axes: Axes) -> None:
 
 def _styles(clusters: Int64Array) -> Iterable[tuple[str, tuple[float, ...], int]]:
     """Yield marker and color of each cluster; neighboring numbers differ in lightness."""
-    for rank, number in enumerate(clusters.tolist()):
-        yield MARKERS[rank % len(MARKERS)], colormaps["viridis"](rank * 0.618 % 1.0), number
+    colors = colors_of(np.arange(len(clusters)))
+    for rank, (color, number) in enumerate(zip(colors, clusters.tolist(), strict=True)):
+        yield MARKERS[rank % len(MARKERS)], tuple(color), number

@@ -17,11 +17,12 @@ from dask_dpmeans.figures.plot.canvas import (
     INK,
     SMALL,
     AnyFigure,
+    colors_of,
     new_figure,
     short_name,
     within,
 )
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.location import AnyPlace
 
@@ -44,7 +45,7 @@ def density(
     Parameters
     ----------
     X : (n, d) rows as for `fit`, or the path or URL of a Zarr array or ``.npy`` file
-    model : a fitted estimator with `cluster_centers_`
+    model : a fitted estimator with `cluster_centers_` or `micro_centers_`
     columns : two (or one) numbers or names of columns of X, optional
     figure : Figure or SubFigure, optional
     **options : feature_names, sample_weight, bins, client, threads, memory_limit, as for
@@ -52,9 +53,10 @@ def density(
 
     Returns
     -------
-    The figure; centers have their numbers if there is room, the heaviest first.
+    The figure; centers have their numbers if there is room, the heaviest first.  Centers of
+    micro-clusters have the color of their cluster instead, and an area by their weight.
     """
-    found = data.density(X, model, columns, **options)
+    found, grouped = data.density(X, model, columns, **options), hasattr(model, "micro_centers_")
     figure = new_figure(figure, 7.0, 5.4)
     axes = figure.subplots()
     names = [f"{short_name(name, 48)}\n({found.unit})" for name in found.axes]
@@ -64,20 +66,23 @@ def density(
     else:
         axes.set_ylabel(names[1])
         _draw_plane(figure, axes, found)
-        _draw_centers(axes, found, np.argsort(-model.cluster_weights_, kind="stable"))
-    axes.set_title(_title(found), fontsize="medium")
+        if grouped:
+            _draw_micro_centers(axes, found.centers, model.micro_weights_, model.groups_)
+        else:
+            _draw_centers(axes, found, np.argsort(-model.cluster_weights_, kind="stable"))
+    axes.set_title(_title(found, "micro-center" if grouped else "center"), fontsize="medium")
     return figure
 
 
-def _title(found: data.Density) -> str:
-    """Count rows and centers, and what lies outside of the picture."""
-    title = f"{format_count(found.n_rows, 'row')}, {format_count(len(found.centers), 'center')}"
+def _title(found: data.Density, word: str) -> str:
+    """Count rows and centers, of which one is called `word`, and what lies outside."""
+    title = f"{format_count(found.n_rows, 'row')}, {format_count(len(found.centers), word)}"
     inside = ((found.centers >= found.low) & (found.centers <= found.high)).all(axis=1)
     outside = []
     if found.outside > 0.5:
         outside.append(f"rows of weight {found.outside:,.6g}")
     if not inside.all():
-        outside.append(format_count(int(np.count_nonzero(~inside)), "center"))
+        outside.append(format_count(int(np.count_nonzero(~inside)), word))
     return f"{title}\noutside of the picture: {', '.join(outside)}" if outside else title
 
 
@@ -132,6 +137,22 @@ def _draw_centers(axes: Axes, found: data.Density, order: IndexArray) -> None:
     for number, center in zip(order[inside][room], centers[inside][room], strict=True):
         text = axes.annotate(str(number), center, (0, 5), zorder=4, **style)
         text.set_path_effects([withStroke(linewidth=2, foreground="white")])
+
+
+def _draw_micro_centers(
+    axes: Axes, centers: Float64Array, weights: Float64Array, groups: Int64Array
+) -> None:
+    """Draw centers of micro-clusters, (k, 2), with the colors of their clusters, (k,)."""
+    area = within(9000 / len(centers), 10, 150)
+    axes.scatter(
+        centers[:, 0],
+        centers[:, 1],
+        area * weights / weights.max(),
+        color=colors_of(groups),
+        edgecolor=INK,
+        linewidth=0.4,
+        zorder=3,
+    )
 
 
 def choose_spaced(points: Float64Array, box: tuple[float, float], above: float) -> BoolArray:

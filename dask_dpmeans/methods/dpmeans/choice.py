@@ -181,9 +181,13 @@ class Choice:
 
     def explain(self, n_clusters: int) -> str:
         """Return the reason, and the number of clusters of the fit if it is another one."""
-        if n_clusters == self.n_clusters:
+        if not self.unlike(n_clusters):
             return self.reason
         return f"{self.reason} {self.differs(n_clusters)}"
+
+    def unlike(self, n_clusters: int) -> bool:
+        """Return whether a fit has another number of clusters than was chosen."""
+        return n_clusters != self.n_clusters
 
     def differs(self, n_clusters: int) -> str:
         """Return a sentence about a fit with another number of clusters."""
@@ -266,8 +270,11 @@ class ChosenFit(Protocol):
     def passes(self) -> int:
         """Passes of the choice and of `cluster_stability` over all rows."""
 
-    def cluster_stability(self, source: Source, state: Any) -> Float64Array:
-        """Return the stability of each cluster of a state, (k,), from one pass over all rows."""
+    def cluster_stability(self, source: Source, state: Any) -> Float64Array | None:
+        """Return the stability of each cluster of a state, (k,), from one pass over all rows.
+
+        None if the choice does not measure it.
+        """
 
 
 class Auto(Protocol):

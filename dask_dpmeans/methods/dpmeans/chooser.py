@@ -88,7 +88,12 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
     halves run at the same time if there are workers or threads.
     """
     rows, whole = summary_of(source, SUMMARY_ROWS, seed)
-    parameters = ChoiceParameters(seed, spherical)
+    chosen = choose_from(source, rows, ChoiceParameters(seed, spherical))
+    return replace(chosen, passes=1 if whole else 3)
+
+
+def choose_from(source: Source, rows: InMemoryRows, parameters: "ChoiceParameters") -> Chosen:
+    """Choose a penalty from a summary, with the workers of a source and no pass over its rows."""
     tried = source.run([IntervalsJob(parameters)], rows, "choose")[0]
     one, ranked, evidence = tried.one, list(tried.ranked), 0.0
     close = [each for each in ranked[:MOST_ALTERNATIVES] if score(each) > CLOSE * score(ranked[0])]
@@ -109,9 +114,7 @@ def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
     halves = tuple(fits[place] for each in halved for fits in each.centers)
     figures = tried.n_tried, tried.largest, tried.n_rows, tried.intervals or (one,)
     choice = Choice(alternatives, evidence, *figures)
-    return Chosen(
-        choice, halves, tuple(tried.centers[each.n_clusters] for each in ranked), 1 if whole else 3
-    )
+    return Chosen(choice, halves, tuple(tried.centers[each.n_clusters] for each in ranked), 0)
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ class IntervalsJob:
             n_rows=len(summary.rows),
             one=one,
             ranked=tuple(ranked),
-            intervals=tuple(_intervals(path)),
+            intervals=tuple(intervals_of(path)),
             centers=centers,
         )
 
@@ -265,7 +268,7 @@ class Summary:
         if FLOOR * path.inertias[0] == 0:  # less than any number but 0
             return []
         most = self.largest(path, tried)
-        found = [each for each in _intervals(path) if 2 <= each.n_clusters <= most]
+        found = [each for each in intervals_of(path) if 2 <= each.n_clusters <= most]
         return sorted(found, key=score, reverse=True)
 
     def largest(self, path: CenterPath, tried: int) -> int:
@@ -352,7 +355,7 @@ def _solutions(path: CenterPath) -> list[Solution]:
     return [Solution(*pair) for pair in zip(path.centers, path.inertias.tolist(), strict=True)]
 
 
-def _intervals(path: CenterPath) -> list[Interval]:
+def intervals_of(path: CenterPath) -> list[Interval]:
     """Return the intervals of penalties, rising, down to a share of the error of one cluster."""
     most = float(path.inertias[0])
     return envelope(_solutions(path), FLOOR * most, 2 * most)
@@ -362,7 +365,7 @@ def _one_cluster(path: CenterPath) -> Interval:
     """Return the penalties up to twice the greatest at which any clusters save as much."""
     if FLOOR * path.inertias[0] == 0:
         return Interval(1, 1.0, 1.0)
-    return _intervals(path)[-1]
+    return intervals_of(path)[-1]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,95 @@
+"""Chosen prices of micro-clusters and of clusters: why they were chosen, and what else might be."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dask_dpmeans.checks import format_count
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice
+from dask_dpmeans.methods.linkage.search import ALONE
+
+
+@dataclass(frozen=True)
+class LinkageAlternative(Alternative):
+    """A number of clusters, and the penalties, below 0, at which it is best.
+
+    The score is log(low / high) * n_clusters**(1 / 4).  For balls, with penalty -1, it is the score
+    of their own prices, and halves are of the rows.
+    """
+
+    negative: ClassVar[bool] = True
+
+    micro_penalty: float
+    """Price of a micro-cluster."""
+
+    @property
+    def penalties(self) -> dict[str, float]:
+        """The parameters of an estimator that prices this number of clusters, by name."""
+        return {"micro_penalty": self.micro_penalty, "penalty": self.penalty}
+
+    @property
+    def balls(self) -> bool:
+        """Whether each micro-cluster is a cluster."""
+        return self.penalty == ALONE
+
+
+@dataclass(frozen=True)
+class LinkageChoice(Choice):
+    """Chosen prices of micro-clusters and of clusters: why, and what else might be.
+
+    The evidence is for the best cut, or for balls if these have the higher score.
+    """
+
+    alternative: ClassVar[type[Alternative]] = LinkageAlternative
+
+    asked: bool
+    """Whether the number of clusters, or a price, was given."""
+
+    @property
+    def headline(self) -> str:
+        """The chosen number of clusters and why, in a few words."""
+        count = format_count(self.n_clusters, "cluster")
+        if self.asked:
+            return f"{count}, as asked for"
+        if self.penalty == ALONE and self.divided:
+            return f"{count}, which are balls"
+        return super().headline
+
+    @property
+    def nearly_as_good(self) -> None:
+        """Return None: cuts and balls are not compared so closely."""
+        return None
+
+    def unlike(self, n_clusters: int) -> bool:
+        """Return whether a fit has another number of clusters than was chosen without being asked."""
+        return super().unlike(n_clusters) and not self.asked
+
+    @property
+    def reason(self) -> str:
+        """Why this number of clusters was chosen, in a sentence or two."""
+        chosen, count = self.chosen, format_count(self.n_clusters, "cluster")
+        if self.asked:
+            return f"{count} on the summary, as asked for."
+        if self.rows_used == 1 or len(self.alternatives) == 1:
+            return self._why_one
+        if not self.divided:
+            return (
+                "1 cluster: rows without clusters, spread evenly in the same directions, divide "
+                f"about as well: the evidence is {self.evidence:.1f}, and {EVIDENCE:g} is needed."
+            )
+        if self.penalty == ALONE:
+            return (
+                f"{count}, which are balls: their score is {chosen.score:.2f}, fits of halves of "
+                f"the rows agree by {self.stability:.2f}, and no cut between micro-clusters "
+                "scores nearly as much."
+            )
+        return (
+            f"{count} stay the best while the penalty goes from {chosen.low:.3g} to "
+            f"{chosen.high:.3g}: few rows lie between them. Allowing for the number of clusters, "
+            "no other cut stays as long, and balls score less."
+        )
+
+    @classmethod
+    def _fits(cls, name: str, value: object) -> bool:
+        if name == "asked":
+            return isinstance(value, bool)
+        return super()._fits(name, value)

@@ -1,0 +1,388 @@
+"""The choice of the prices of micro-clusters and of clusters of any shape, from a summary.
+
+1. K micro-clusters of the summary, about 2 * sqrt(rows), give the price of a micro-cluster, and
+   each number of clusters of their tree is best over an interval of penalties.  The one with the
+   greatest log(low / high) * number**(1 / 4) is the best cut.
+2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
+3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
+   the cut.  If not, it is the cut, if it differs from cuts of uniform clouds; then balls; then one
+   cluster.
+
+Balls are micro-clusters at their own price that nothing joins: the penalty is -1.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.kernels.block import Block, Float64Array
+from dask_dpmeans.kernels.center_path import CenterPath
+from dask_dpmeans.kernels.distance import Centers, nearest_squared
+from dask_dpmeans.kernels.links import LinkScan, line_variances, links_of
+from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.random_streams import Stream, stream
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, score
+from dask_dpmeans.methods.dpmeans.chooser import (
+    FLOOR,
+    MOST_ALTERNATIVES,
+    SUMMARY_ROWS,
+    ChoiceParameters,
+    Summary,
+    choose_from,
+    deviate,
+    intervals_of,
+)
+from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
+from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform
+from dask_dpmeans.methods.dpmeans.path import Interval, Solution, envelope, summary_of
+from dask_dpmeans.methods.linkage import search
+from dask_dpmeans.methods.linkage.choice import LinkageAlternative, LinkageChoice
+from dask_dpmeans.methods.linkage.search import ALONE, State
+from dask_dpmeans.methods.linkage.tree import tree_of, without_light_components
+
+FEWEST, BY_ROOT, MOST, ROWS_EACH = 30, 2, 300, 2
+"""Micro-clusters: this many times the root of the rows, between the first and the third number, and
+at least so many rows each."""
+FURTHER = 1.1
+"""Numbers of micro-clusters are tried up to this many times theirs, so that it may be best."""
+NEAREST = 0.002
+"""Penalties nearer to 0 than this are one."""
+FARTHEST = 0.999
+"""Penalties of single numbers of clusters are not farther from 0: -1 means balls."""
+LEAST_SCORE = 1.0
+"""Least score of a cut, and of balls where their number is given."""
+CLEARER = 1.5
+"""Balls are chosen if their score is this many times the score of the best cut."""
+LEAST_CUT = 1e-4
+"""Cuts below this count as this much when they are compared with cuts of clouds."""
+CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**11, 40
+"""Rows that are compared with clouds of as many rows, at most: so many, or so many for each cluster
+if that is more."""
+FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 3.0
+"""As in `methods.dpmeans.chooser`."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Chosen prices."""
+
+    choice: LinkageChoice
+    passes: int
+    """Passes over all rows."""
+
+
+@dataclass(frozen=True)
+class AutoLinkage:
+    """A method whose prices are chosen from the rows, or one of them."""
+
+    penalties: ClassVar[tuple[str, ...]] = ("micro_penalty", "penalty")
+
+    method: search.Method
+    """The method, at any prices."""
+    given: Mapping[str, float]
+    """Prices that are numbers, by name."""
+
+    def choose(self, source: Source, seed: int) -> "ChosenMethod":
+        """Choose the prices for the rows."""
+        method = self.method
+        chosen = choose(
+            source, seed, method.n_clusters, spherical=method.divergence.spherical, **self.given
+        )
+        prices: dict[str, Any] = chosen.choice.penalties
+        return ChosenMethod(replace(method, **prices, seed=seed), chosen)
+
+
+@dataclass(frozen=True)
+class ChosenMethod:
+    """A method at chosen prices."""
+
+    method: search.Method
+    chosen: Chosen
+
+    @property
+    def choice(self) -> LinkageChoice:
+        """The choice."""
+        return self.chosen.choice
+
+    @property
+    def passes(self) -> int:
+        """Passes of the choice over all rows."""
+        return self.chosen.passes
+
+    def cluster_stability(self, source: Source, state: State) -> Float64Array | None:
+        """Return None, in place of (k,) numbers: the stability of clusters is not measured."""
+        return None
+
+
+def choose(
+    source: Source,
+    seed: int,
+    n_clusters: int | None = None,
+    *,
+    spherical: bool = False,
+    micro_penalty: float | None = None,
+    penalty: float | None = None,
+) -> Chosen:
+    """Choose the price of a micro-cluster and the price of a cluster, unless they are given.
+
+    The rows themselves choose, or a sample if there are more than ``2 * SUMMARY_ROWS``.
+
+    Parameters
+    ----------
+    source : the rows
+    seed : seed of the sample and of all draws
+    n_clusters : number of clusters; None to choose it
+    spherical : whether centers are directions
+    micro_penalty, penalty : prices that are given
+    """
+    parameters, n = ChoiceParameters(seed, spherical), source.plan.n_rows
+    if n <= 2 * SUMMARY_ROWS:
+        rows = summary_of(source, SUMMARY_ROWS, seed)[0]
+        n = int(parameters.summary(rows).count)
+    else:
+        rows = _sample(source, seed)
+    levels = source.run([LevelsJob(parameters, n, micro_penalty, n_clusters)], rows, "choose")[0]
+    if n_clusters is not None or penalty is not None:
+        return Chosen(levels.choice([levels.asked(n_clusters, penalty)], 0.0, asked=True), 1)
+    cut = levels.best
+    if micro_penalty is not None:
+        return Chosen(levels.choice([levels.cut(cut)], 0.0, asked=True), 1)
+    balls = choose_from(source, rows, parameters).choice
+    found = [ball(each) for each in balls.alternatives]
+    evidence = balls.evidence
+    worth = balls.chosen.score * max(balls.stability, 0.0) if balls.divided else 0.0
+    if cut_score(cut) > max(worth / CLEARER, LEAST_SCORE):
+        job = CutEvidenceJob(parameters, cut.n_clusters)
+        differ = source.run([job], rows, "choose")[0]
+        if differ >= EVIDENCE:
+            found.insert(0, levels.cut(cut))
+        if differ >= EVIDENCE or not balls.divided:
+            evidence = differ
+    return Chosen(levels.choice(found, evidence, asked=False), 1)
+
+
+def ball(alternative: Alternative) -> LinkageAlternative:
+    """Return the same number of clusters as micro-clusters that nothing joins."""
+    return LinkageAlternative(
+        alternative.n_clusters,
+        ALONE,
+        ALONE,
+        ALONE,
+        alternative.score,
+        alternative.stability,
+        alternative.penalty,
+    )
+
+
+def cut_score(interval: Interval) -> float:
+    """Return the length of an interval times the fourth root of its number of clusters."""
+    return interval.length * math.sqrt(math.sqrt(interval.n_clusters))
+
+
+def _sample(source: Source, seed: int) -> InMemoryRows:
+    """Return about ``2 * SUMMARY_ROWS`` rows, each drawn with the same probability, in one pass."""
+    probability = 2 * SUMMARY_ROWS / source.plan.n_rows
+    drawn = source.fold(Uniform(probability, seed), name="sample")
+    if not len(drawn.rows):
+        drawn = Drawn(source.summary.mean[np.newaxis], np.array([source.summary.weight]))
+    return InMemoryRows(np.ascontiguousarray(drawn.rows), drawn.weights)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Numbers of clusters of the tree of a summary's micro-clusters."""
+
+    price: float
+    """Price of a micro-cluster."""
+    cuts: Float64Array
+    """(m,), the normalized cuts of 1, 2, ... groups."""
+    n_rows: int
+    """Number of different rows."""
+    balls: Interval | None
+    """Prices at which the given number of clusters is best, if they are clear."""
+
+    @property
+    def intervals(self) -> list[Interval]:
+        """Penalties at which the numbers of clusters are best."""
+        return cut_intervals(self.cuts)
+
+    @property
+    def best(self) -> Interval:
+        """The interval of at least two clusters with the highest score."""
+        several = [each for each in self.intervals if each.n_clusters > 1]
+        return max(several, key=cut_score, default=Interval(1, ALONE, ALONE))
+
+    def cut(self, interval: Interval) -> LinkageAlternative:
+        """Return the clusters of an interval."""
+        figures = interval.middle, *interval[1:], cut_score(interval), None
+        return LinkageAlternative(interval.n_clusters, *figures, self.price)
+
+    def asked(self, n_clusters: int | None, penalty: float | None) -> LinkageAlternative:
+        """Return a number of clusters that was given, or the number at a penalty that was given."""
+        if n_clusters is None:
+            assert penalty is not None
+            numbers = np.arange(1, len(self.cuts) + 1)
+            best = int(np.argmin(self.cuts + penalty * numbers)) + 1
+            return replace(self.cut(_interval_of(self.cuts, best)), penalty=penalty)
+        interval = _interval_of(self.cuts, min(n_clusters, len(self.cuts)))
+        if self.balls is not None and score(self.balls) > max(cut_score(interval), LEAST_SCORE):
+            return ball(Alternative.of(self.balls, None))
+        return self.cut(interval)
+
+    def choice(
+        self, found: Sequence[LinkageAlternative], evidence: float, *, asked: bool
+    ) -> LinkageChoice:
+        """Return the choice of the first alternative, with the best cuts as further ones."""
+        numbers = {each.n_clusters for each in found}
+        cuts = [self.cut(each) for each in sorted(self.intervals, key=cut_score, reverse=True)]
+        others = [each for each in cuts if each.n_clusters not in numbers]
+        m = len(self.cuts)
+        return LinkageChoice(
+            (*found, *others)[:MOST_ALTERNATIVES],
+            evidence,
+            m,
+            m,
+            self.n_rows,
+            tuple(self.intervals),
+            asked,
+        )
+
+
+@dataclass(frozen=True)
+class LevelsJob:
+    """The levels of the tree of a summary, as a job."""
+
+    parameters: ChoiceParameters
+    n_rows: int
+    """Number of rows that the summary stands for."""
+    micro_penalty: float | None
+    n_clusters: int | None
+
+    def __call__(self, rows: InMemoryRows) -> Levels:
+        """Return the levels."""
+        summary = self.parameters.summary(rows)
+        most = min(micro_clusters(self.n_rows), len(summary.rows))
+        path = summary.path(min(math.ceil(FURTHER * most) + 1, len(summary.rows)))
+        price, k = price_of(path, most, self.micro_penalty)
+        balls = None
+        if self.n_clusters is not None and self.micro_penalty is None:
+            same = [each for each in intervals_of(path) if each.n_clusters == self.n_clusters]
+            balls = same[0] if same else None
+        return Levels(price, _cuts(summary, path.centers[k - 1]), len(summary.rows), balls)
+
+
+@dataclass(frozen=True)
+class CutEvidenceJob:
+    """The evidence for a cut into some clusters, as a job."""
+
+    parameters: ChoiceParameters
+    n_clusters: int
+
+    def __call__(self, rows: InMemoryRows) -> float:
+        """Return by how many standard deviations the cut differs from cuts of uniform clouds.
+
+        The deviates of the logarithm of the cut and of the best score are added.
+        """
+        summary = self._some(self.parameters.summary(rows))
+        clouds = UniformClouds(summary.rows, summary.weights, summary.spherical)
+        n = max(clouds.least_rows, len(summary.rows))
+        cut, best_score = self._figures(summary)
+        drawn: list[tuple[float, float]] = []
+        found = 0.0
+        for number in range(CLOUDS):
+            draw = clouds.draw(n, stream(self.parameters.seed, Stream.UNIFORM_CLOUDS, number))
+            drawn.append(self._figures(self.parameters.summary(InMemoryRows(draw, None))))
+            if len(drawn) >= FEWEST_CLOUDS:
+                cuts, scores = zip(*drawn, strict=True)
+                found = deviate(cuts, cut) - deviate(scores, best_score)
+                if abs(found - EVIDENCE) > CLEAR:
+                    break
+        return found
+
+    def _some(self, summary: Summary) -> Summary:
+        """Return a summary of at most so many rows, drawn at random."""
+        most = max(CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER * self.n_clusters)
+        if len(summary.rows) <= most:
+            return summary
+        random = stream(self.parameters.seed, Stream.CLOUD_ROWS)
+        drawn = np.sort(random.permutation(len(summary.rows))[:most])
+        return replace(summary, rows=summary.rows[drawn], weights=summary.weights[drawn])
+
+    def _figures(self, summary: Summary) -> tuple[float, float]:
+        """Return the logarithm of the cut, and the best score."""
+        n = len(summary.rows)
+        path = summary.path(min(micro_clusters(n), n))
+        cuts = _cuts(summary, path.centers[-1])
+        scores = [cut_score(each) for each in cut_intervals(cuts) if each.n_clusters > 1]
+        cut = cuts[min(self.n_clusters, len(cuts)) - 1]
+        return math.log(max(cut, LEAST_CUT)), max(scores, default=0.0)
+
+
+def micro_clusters(n: int) -> int:
+    """Return how many micro-clusters n rows get."""
+    return max(1, int(min(MOST, max(FEWEST, BY_ROOT * math.sqrt(n)), n / ROWS_EACH)))
+
+
+def price_of(path: CenterPath, most: int, given: float | None) -> tuple[float, int]:
+    """Return the price of a micro-cluster, and how many the summary has at it.
+
+    The price is the middle of those at which `most` are best, or of the nearest number.
+    """
+    error = float(path.inertias[0])
+    pairs = zip(path.centers, path.inertias.tolist(), strict=True)
+    solutions = [Solution(*pair) for pair in pairs]
+    if given is not None:
+        return given, min(solutions, key=lambda each: each.objective(given)).k
+    if not FLOOR * error > 0:
+        return 1.0, 1
+    intervals = envelope(solutions, FLOOR * error, 2 * error)
+    found = min(intervals, key=lambda each: abs(each.n_clusters - most))
+    return found.middle, found.n_clusters
+
+
+def _cuts(summary: Summary, centers: Float64Array) -> Float64Array:
+    """Return the cuts of 1, 2, ... groups of micro-centers, (k, d), of the summary."""
+    k, points = len(centers), Centers(centers)
+    if k == 1:
+        return np.zeros(1)
+    labels, squared = nearest_squared(summary.rows, points)
+    weights = total(labels, summary.weights, k)
+    variances = line_variances(centers, weights, total(labels, summary.weights * squared, k))
+    sums = LinkScan(points, variances).chunk(Block(0, summary.rows, summary.weights))
+    graph = without_light_components(links_of(sums, k)[0].matrix(k), weights)
+    return tree_of(graph, centers, weights).cuts
+
+
+def cut_intervals(cuts: Float64Array) -> list[Interval]:
+    """Return the intervals of penalties, from -1 to below 0, at which numbers of clusters are best.
+
+    `cuts`, (m,), belong to 1, 2, ... clusters.  Penalties rise.
+    """
+    found, number, near = [], 1, NEAREST
+    while near < 1:
+        steps = np.arange(1, len(cuts) - number + 1)
+        slopes = (cuts[number:] - cuts[number - 1]) / steps
+        further = float(slopes.min(initial=np.inf))
+        if further > near:
+            found.append(Interval(number, -min(further, 1.0), -near))
+            near = further
+        if not len(slopes):
+            break
+        number += int(steps[slopes == slopes.min()][-1])
+    return found[::-1]
+
+
+def _interval_of(cuts: Float64Array, number: int) -> Interval:
+    """Return the interval of a number of clusters, or the penalty at which it is nearly best."""
+    for each in cut_intervals(cuts):
+        if each.n_clusters == number:
+            return each
+    fewer, more = max(number - 2, 0), min(number, len(cuts) - 1)
+    slope = float(cuts[more] - cuts[fewer]) / max(more - fewer, 1)
+    price = -min(max(slope, NEAREST), FARTHEST)
+    return Interval(number, price, price)

@@ -1,0 +1,298 @@
+"""LinkageDPMeans: clusters of any shape, their tree, their runs, and what is refused."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.cluster.hierarchy import dendrogram, is_valid_linkage
+from scipy.sparse import csr_array
+from sklearn.datasets import make_circles, make_moons
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dask_dpmeans import InputError, LinkageDPMeans, TooManyClustersError, fit, load, predict
+from dask_dpmeans.cli import main
+from dask_dpmeans.errors import CorruptStoreError
+from dask_dpmeans.methods.linkage.search import Method
+from dask_dpmeans.report import report
+from dask_dpmeans.storage import arrays
+from dask_dpmeans.storage.location import Location
+
+CIRCLES = make_circles(600, noise=0.04, factor=0.5, random_state=0)
+MOONS = make_moons(600, noise=0.06, random_state=0)
+
+
+def arms(n):
+    """Two spiral arms of n rows each."""
+    rng = np.random.default_rng(0)
+    angles = np.sqrt(rng.uniform(0.1, 1.0, n)) * 3 * np.pi
+    arm = np.column_stack([angles * np.cos(angles), angles * np.sin(angles)])
+    return np.concatenate([arm, -arm]) + rng.normal(0, 0.1, (2 * n, 2)), np.repeat([0, 1], n)
+
+
+SHAPES = {"circles": CIRCLES, "moons": MOONS, "arms": arms(600)}
+ROWS = CIRCLES[0]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return LinkageDPMeans(random_state=0).fit(ROWS)
+
+
+def same(found, expected):
+    for name in ("micro_centers_", "groups_", "cluster_tree_", "cluster_weights_", "labels_"):
+        assert np.asarray(getattr(found, name)).tobytes() == getattr(expected, name).tobytes()
+    assert found.links_.data.tobytes() == expected.links_.data.tobytes()
+    assert found.links_.indices.tobytes() == expected.links_.indices.tobytes()
+    assert found.objective_ == expected.objective_
+    assert found.penalty_, found.micro_penalty_ == (expected.penalty_, expected.micro_penalty_)
+
+
+@parametrize_with_checks([LinkageDPMeans(micro_penalty=3.0)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_are_found_without_parameters(name):
+    rows, truth = SHAPES[name]
+    model = LinkageDPMeans(random_state=0).fit(rows)
+    assert adjusted_rand_score(truth, model.labels_) == 1
+    assert model.n_clusters_ == 2
+    assert model.cluster_weights_.tolist() == np.bincount(model.labels_).tolist()
+
+
+def test_labels_are_those_of_micro_clusters_and_of_predict(fitted):
+    np.testing.assert_array_equal(fitted.labels_, fitted.groups_[fitted.micro_labels_])
+    np.testing.assert_array_equal(fitted.predict(ROWS), fitted.labels_)
+    distances = np.linalg.norm(ROWS[:, np.newaxis] - fitted.micro_centers_, axis=2)
+    np.testing.assert_array_equal(fitted.micro_labels_, distances.argmin(axis=1))
+    nearest = [distances[:, fitted.groups_ == group].min(axis=1) for group in range(2)]
+    np.testing.assert_allclose(fitted.transform(ROWS), np.stack(nearest, axis=1))
+
+
+def test_the_tree_is_one_of_scipy_and_has_every_level(fitted):
+    count = len(fitted.groups_)
+    assert is_valid_linkage(fitted.cluster_tree_)
+    assert sorted(dendrogram(fitted.cluster_tree_, no_plot=True)["leaves"]) == list(range(count))
+    for level in (1, 2, 3, 10, count):
+        labels = fitted.groups_at(level)
+        assert sorted(set(labels)) == list(range(level))
+        weights = np.bincount(labels, fitted.micro_weights_)
+        assert (np.diff(weights) <= 0).all()  # heavier clusters come first
+        np.testing.assert_array_equal(fitted.labels_at(level), labels[fitted.micro_labels_])
+        np.testing.assert_array_equal(fitted.labels_at(level, ROWS), fitted.labels_at(level))
+    np.testing.assert_array_equal(fitted.groups_at(2), fitted.groups_)
+
+
+def test_links_are_symmetric_and_the_objective_is_their_cut(fitted):
+    links = fitted.links_.toarray()
+    np.testing.assert_array_equal(links, links.T)
+    assert not links.diagonal().any()
+    within = fitted.groups_[:, np.newaxis] == fitted.groups_
+    for group, part in enumerate(fitted.cluster_inertias_):
+        own = fitted.groups_ == group
+        expected = links[own][:, ~own].sum() / links[own].sum()
+        assert part == pytest.approx(expected)
+    assert (links > 0)[within].any()
+    assert fitted.objective_ == fitted.inertia_ + fitted.penalty_ * fitted.n_clusters_
+
+
+def test_a_fit_with_the_chosen_penalties_is_the_same(fitted):
+    given = LinkageDPMeans(fitted.penalty_, fitted.micro_penalty_, random_state=0).fit(ROWS)
+    same(given, fitted)
+    assert given.choice_ is None
+    assert fitted.choice_.penalties == {
+        "micro_penalty": fitted.micro_penalty_,
+        "penalty": fitted.penalty_,
+    }
+    one = LinkageDPMeans(micro_penalty=fitted.micro_penalty_, random_state=0).fit(ROWS)
+    assert one.micro_penalty_ == fitted.micro_penalty_
+    other = LinkageDPMeans(fitted.penalty_, random_state=0).fit(ROWS)
+    same(other, fitted)
+
+
+def test_a_number_of_clusters_that_is_asked_for_is_had(fitted):
+    price = fitted.micro_penalty_
+    for count in (1, 2, 5, 30):
+        assert LinkageDPMeans(n_clusters=count, random_state=0).fit(ROWS).n_clusters_ == count
+        model = LinkageDPMeans(micro_penalty=price, n_clusters=count, random_state=0).fit(ROWS)
+        assert model.n_clusters_ == count
+        np.testing.assert_array_equal(model.labels_, fitted.labels_at(count))
+        assert model.objective_ <= 0
+
+
+def test_penalties_nearer_to_0_give_fewer_clusters(fitted):
+    price = fitted.micro_penalty_
+    numbers = [
+        LinkageDPMeans(penalty, price, random_state=0).fit(ROWS).n_clusters_
+        for penalty in (-1.0, -0.5, -0.05, -1e-9)
+    ]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[0] > 2
+    assert numbers[-1] == 2  # no links join the two circles
+
+
+@pytest.mark.parametrize("chunks", [7, 100, 599])
+def test_chunks_change_no_byte(fitted, chunks):
+    model = LinkageDPMeans(random_state=0).fit(da.from_array(ROWS, chunks=(chunks, 2)))
+    np.testing.assert_array_equal(model.labels_at(7).compute(), fitted.labels_at(7))
+    np.testing.assert_array_equal(model.micro_labels_.compute(), fitted.micro_labels_)
+    same(model, fitted)
+
+
+def test_sparse_rows_are_clustered_as_dense_ones(fitted):
+    same(LinkageDPMeans(random_state=0).fit(csr_array(ROWS)), fitted)
+
+
+def test_weights_are_repeated_rows():
+    rows = MOONS[0][:200].round(2)
+    rows = np.unique(rows, axis=0)
+    weights = np.arange(len(rows)) % 3 + 1.0
+    repeated = np.repeat(rows, weights.astype(int), axis=0)
+    some = LinkageDPMeans(-0.1, 0.2, random_state=0).fit(rows, sample_weight=weights)
+    # The search draws by rows: the micro-clusters are compared by their cost.
+    other = LinkageDPMeans(-0.1, 0.2, random_state=0).fit(repeated)
+    assert some.cluster_weights_.sum() == len(repeated)
+    assert some.micro_inertias_.sum() == pytest.approx(other.micro_inertias_.sum(), rel=0.1)
+
+
+def test_directions_have_shapes_too():
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0, 2 * np.pi, (2, 400))
+    heights = np.array([[0.2], [1.5]])
+    cones = np.stack([np.cos(angles), np.sin(angles), heights + 0 * angles], axis=2)
+    rows = cones.reshape(-1, 3) * rng.uniform(0.1, 9.0, (800, 1))
+    model = LinkageDPMeans(metric="cosine", random_state=0).fit(rows)
+    assert adjusted_rand_score(np.repeat([0, 1], 400), model.labels_) == 1
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [np.zeros((5, 2)), np.repeat([[0.0], [1.0], [5.0]], 4, axis=0), np.arange(3.0)[:, np.newaxis]],
+    ids=["equal", "three points", "few"],
+)
+def test_few_points_are_clustered(rows):
+    model = LinkageDPMeans(random_state=0).fit(rows)
+    distinct = len(np.unique(rows, axis=0))
+    assert 1 <= model.n_clusters_ <= distinct
+    assert len(model.cluster_tree_) == len(model.groups_) - 1
+    assert len(np.unique(model.labels_)) == model.n_clusters_
+
+
+def test_max_iter_groups_the_micro_clusters_it_has():
+    with pytest.warns(Warning, match="max_iter=2"):
+        model = LinkageDPMeans(-0.1, 0.05, max_iter=2, random_state=0).fit(ROWS)
+    assert model.n_iter_ == 2
+    assert len(model.groups_) > model.n_clusters_
+    np.testing.assert_array_equal(model.predict(ROWS), model.labels_)
+
+
+# Runs
+
+
+@pytest.fixture
+def data(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    return str(tmp_path / "rows.npy")
+
+
+def test_a_run_is_loaded_as_it_was_fitted(tmp_path, data, fitted):
+    run, out = tmp_path / "run.zarr", tmp_path / "out.zarr"
+    same(fit(data, run, LinkageDPMeans(random_state=0)), fitted)
+    loaded = load(run)
+    same(loaded, fitted)
+    assert loaded.choice_ == fitted.choice_
+    assert loaded.links_left_out_ == 0
+    np.testing.assert_array_equal(loaded.predict(ROWS), fitted.labels_)
+    np.testing.assert_array_equal(loaded.labels_at(3, ROWS), fitted.labels_at(3))
+    with pytest.raises(InputError, match="X must be given: a run does not keep"):
+        loaded.labels_at(3)
+    predict(run, data, out)
+    np.testing.assert_array_equal(arrays.open_whole(Location.at(out) / "label")[:], fitted.labels_)
+    report(run, tmp_path / "page.html")
+    assert "dask-dpmeans shapes" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("stop_after", [1, 5, "last"])
+def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tmp_path, data, fitted, stop_after):
+    run, last = tmp_path / "run.zarr", fitted.n_iter_
+
+    def stop(step, record, n_rows):
+        if step == (last if stop_after == "last" else stop_after):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, run, LinkageDPMeans(random_state=0), on_step=stop)
+    model = fit(data, run, LinkageDPMeans(random_state=0), resume=True)
+    same(model, fitted)
+    assert [each.objective for each in model.history_] == [
+        each.objective for each in fitted.history_
+    ]
+
+
+def test_a_run_that_stopped_at_max_iter_does_not_go_on(tmp_path, data):
+    run = tmp_path / "run.zarr"
+    with pytest.warns(Warning, match="max_iter=2"):
+        fit(data, run, LinkageDPMeans(-0.1, 0.05, max_iter=2, random_state=0))
+    with pytest.raises(InputError, match="stopped at max_iter, and its micro-clusters are grouped"):
+        fit(data, run, LinkageDPMeans(-0.1, 0.05, random_state=0), resume=True)
+
+
+def test_a_tree_that_is_none_is_an_error_that_names_it(tmp_path, data, monkeypatch):
+    result = Method.result
+
+    def forged(*given):
+        found = result(*given)
+        tree, names = found["tree"]
+        return {**found, "tree": (np.zeros_like(tree), names)}
+
+    monkeypatch.setattr(Method, "result", forged)
+    with pytest.raises(CorruptStoreError, match="the array tree holds no merges"):
+        fit(data, tmp_path / "run.zarr", LinkageDPMeans(-0.1, 0.05, random_state=0))
+
+
+def test_the_command_fits_and_shows(tmp_path, data, fitted):
+    run = str(tmp_path / "run.zarr")
+    done = CliRunner().invoke(main, ["shapes", data, run, "--seed", "0"])
+    assert done.exit_code == 0, done.output
+    assert f"clusters    2, of {len(fitted.groups_)} micro-clusters" in done.output
+    assert "chosen from the rows" in done.output
+    same(load(run), fitted)
+    asked = ["--clusters", "3", "--micro-penalty", "0.05", "--seed", "0", "--force"]
+    done = CliRunner().invoke(main, ["shapes", data, run, *asked])
+    assert done.exit_code == 0, done.output
+    assert load(run).n_clusters_ == 3
+    done = CliRunner().invoke(main, ["shapes", data, run, "--penalty", "-2", "--force"])
+    assert done.exit_code == 2
+    assert "penalty must be a number >= -1 and < 0, got -2.0" in done.output
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"penalty": 0.0}, "penalty must be a number >= -1 and < 0, got 0.0"),
+        ({"penalty": -1.5}, "penalty must be a number >= -1 and < 0, got -1.5"),
+        ({"penalty": "best"}, "penalty must be a number from -1 to below 0 or 'auto', got 'best'"),
+        ({"micro_penalty": 0}, "micro_penalty must be a finite number > 0, got 0"),
+        ({"micro_penalty": "low"}, "micro_penalty must be a number > 0 or 'auto', got 'low'"),
+        ({"n_clusters": 0}, "n_clusters must be an integer >= 1 or None, got 0"),
+        ({"n_clusters": 2, "penalty": -0.5}, "penalty must be 'auto' with n_clusters, got -0.5"),
+        ({"metric": "manhattan"}, "metric must be"),
+    ],
+)
+def test_parameters_that_cannot_be_used_are_named(given, text):
+    with pytest.raises(InputError, match=text.replace("(", r"\(")):
+        LinkageDPMeans(**given).fit(ROWS)
+
+
+def test_more_clusters_than_micro_clusters_are_refused(fitted):
+    with pytest.raises(InputError, match="n_clusters must be at most the number of micro-clusters"):
+        LinkageDPMeans(n_clusters=5, micro_penalty=1e6).fit(ROWS)
+    with pytest.raises(InputError, match="n_clusters must be at most the number of micro-clusters"):
+        fitted.labels_at(600)
+    with pytest.raises(TooManyClustersError, match="max_clusters=3"):
+        LinkageDPMeans(max_clusters=3, random_state=0).fit(ROWS)

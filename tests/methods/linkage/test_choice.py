@@ -1,0 +1,152 @@
+"""The choice between cuts of links and balls: what is found without parameters, and by which rule."""
+
+import json
+import math
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.datasets import make_blobs, make_circles, make_moons
+
+from dask_dpmeans import sources
+from dask_dpmeans.engine.in_memory import InMemoryRows
+from dask_dpmeans.kernels.center_path import center_path
+from dask_dpmeans.methods.linkage.choice import LinkageChoice
+from dask_dpmeans.methods.linkage.chooser import (
+    ALONE,
+    NEAREST,
+    choose,
+    cut_intervals,
+    cut_score,
+    micro_clusters,
+    price_of,
+)
+from dask_dpmeans.methods.linkage.tree import without_light_components
+
+
+def chosen(rows: np.ndarray, **given: Any) -> LinkageChoice:
+    return choose(sources.as_source(rows), 0, **given).choice
+
+
+@pytest.mark.parametrize("n", [300, 2000])
+@pytest.mark.parametrize("draw", [make_moons, make_circles])
+def test_two_shapes_are_a_cut_in_two(draw: Any, n: int) -> None:
+    noise = {"noise": 0.05, "random_state": 0}
+    rows = draw(n, **noise, **({"factor": 0.5} if draw is make_circles else {}))[0]
+    found = chosen(rows)
+    assert (found.n_clusters, found.chosen.balls) == (2, False)
+    assert -1 < found.penalty < 0
+    assert "2 clusters stay the best" in found.reason
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_balls_that_touch_are_micro_clusters_of_their_own(d: int) -> None:
+    centers = 3.5 * np.eye(d)[:2].repeat(2, axis=0) * np.array([1, -1, 1, -1])[:, np.newaxis]
+    rows = make_blobs(2000, centers=centers, cluster_std=1.0, random_state=0)[0]
+    found = chosen(rows)
+    assert (found.n_clusters, found.chosen.balls, found.penalty) == (4, True, ALONE)
+    assert "4 clusters, which are balls" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("d", [2, 8])
+def test_rows_without_clusters_are_one(d: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for rows in (rng.normal(size=(400, d)), rng.uniform(size=(400, d))):
+        found = chosen(rows)
+        assert (found.n_clusters, found.reason[:10]) == (1, "1 cluster:")
+
+
+def test_a_number_that_is_asked_for_is_a_cut_or_balls_by_the_clearer() -> None:
+    moons = make_moons(500, noise=0.05, random_state=0)[0]
+    blobs = make_blobs(1000, centers=6, cluster_std=0.5, random_state=3)[0]
+    assert not chosen(moons, n_clusters=2).chosen.balls
+    assert chosen(blobs, n_clusters=6).n_clusters == 6
+    assert chosen(blobs, n_clusters=6).asked
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0.0, 1.4), min_size=1, max_size=12))
+def test_the_number_of_an_interval_has_the_least_cut_and_price(falls: list[float]) -> None:
+    cuts = np.concatenate([[0.0], np.cumsum(falls)])
+    numbers = np.arange(1, len(cuts) + 1)
+    found = cut_intervals(cuts)
+    assert all(-1 <= each.low < each.high <= -NEAREST for each in found)
+    for one, other in pairwise(found):
+        assert one.high == other.low
+    for each in found:
+        objective = cuts + each.middle * numbers
+        assert objective[each.n_clusters - 1] <= objective.min() + 1e-12
+        assert cut_score(each) == pytest.approx(
+            math.log(each.low / each.high) * each.n_clusters**0.25
+        )
+
+
+def test_a_choice_survives_json() -> None:
+    found = chosen(make_moons(300, noise=0.05, random_state=0)[0])
+    assert LinkageChoice.from_json(json.loads(json.dumps(found.as_json()))) == found
+    assert set(asdict(found)) == set(found.as_json())
+
+
+def test_components_of_less_than_the_mean_weight_lose_their_links() -> None:
+    graph = np.zeros((6, 6))
+    for one, other in ((0, 1), (1, 2), (3, 4)):
+        graph[one, other] = graph[other, one] = 1.0
+    weights = np.array([10.0, 10.0, 10.0, 1.0, 2.0, 12.0])
+    kept = without_light_components(csr_array(graph), weights).toarray()
+    wanted = graph.copy()
+    wanted[3:5] = 0.0
+    np.testing.assert_array_equal(kept, wanted)
+    heavy = np.array([10.0, 10.0, 10.0, 6.0, 6.0, 1.0])
+    np.testing.assert_array_equal(
+        without_light_components(csr_array(graph), heavy).toarray(), graph
+    )
+
+
+CIRCLES = make_circles(20_000, noise=0.04, factor=0.5, random_state=0)[0]
+
+
+def test_the_number_of_micro_clusters_follows_from_the_rows() -> None:
+    numbers = [micro_clusters(n) for n in (1, 10, 60, 400, 10_000, 10**9)]
+    assert numbers == [1, 5, 30, 40, 200, 300]
+
+
+def test_the_price_of_a_micro_cluster_is_one_at_which_the_number_is_best() -> None:
+    rows = np.random.default_rng(0).normal(size=(500, 2))
+    path = center_path(rows, np.ones(500), 60)
+    price, k = price_of(path, 40, None)
+    costs = path.inertias + price * np.arange(1, len(path.inertias) + 1)
+    assert int(np.argmin(costs)) + 1 == k
+    assert abs(k - 40) <= 3
+    assert price_of(path, 40, 1e9) == (1e9, 1)
+
+
+def test_many_rows_choose_by_a_sample_and_one_pass() -> None:
+    source = InMemoryRows(CIRCLES, None)
+    found = choose(source, 0)
+    assert found.passes == 1
+    assert found.choice.n_clusters == 2
+    assert found.choice.rows_used < len(CIRCLES)
+    assert choose(source, 0) == found
+    assert choose(source, 1).choice != found.choice
+
+
+def test_a_stored_penalty_of_more_than_0_is_refused() -> None:
+    told = chosen(CIRCLES[:500]).as_json()
+    told["alternatives"][0]["penalty"] = 1.0
+    with pytest.raises(ValueError, match=r"choice\.penalty cannot be 1"):
+        LinkageChoice.from_json(told)
+
+
+def test_a_number_or_a_penalty_that_is_given_is_kept() -> None:
+    asked = chosen(CIRCLES[:500], n_clusters=7)
+    assert asked.n_clusters == 7
+    assert -1 <= asked.penalty < 0
+    assert "as asked for" in asked.reason
+    given_prices = chosen(CIRCLES[:500], micro_penalty=0.3, penalty=-0.2).penalties
+    assert given_prices == {"micro_penalty": 0.3, "penalty": -0.2}

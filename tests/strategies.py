@@ -25,6 +25,11 @@ DYADIC = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Weights whose products with any float are exact."""
 
 seeds = st.integers(0, 2**32 - 1)
+SPARSE_PROBABILITIES = dict.fromkeys(
+    ["check_estimator_sparse_array", "check_estimator_sparse_matrix"],
+    "scikit-learn reads the tags of a classifier if there is predict_proba",
+)
+"""Checks of scikit-learn that a clusterer with `predict_proba` of sparse rows fails."""
 
 
 def _grid(rng, shape, dtype):

@@ -11,6 +11,7 @@ by the adjusted Rand index of its labels. ``python examples/clusters_of_any_shap
 rows of each shape.
 """
 
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,7 +86,9 @@ def hdbscan(rows: Array, k: int) -> Array:
 def spectral(rows: Array, k: int) -> Array:
     """Labels of the graph of neighbors, told k."""
     graph = {"affinity": "nearest_neighbors", "n_neighbors": 10, "random_state": 0}
-    labels: Array = SpectralClustering(k, **graph).fit_predict(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a graph in several parts
+        labels: Array = SpectralClustering(k, **graph).fit_predict(rows)
     return labels
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SMALL = {
-    "clusters_of_any_shape.py": ["300"],
+    "clusters_of_any_shape.py": ["600"],
     "graph_cuts.py": ["100"],
     "earthquakes.py": ["--rows", "1500"],
     "out_of_core.py": ["--rows", "20000", "--workers", "1"],

@@ -230,7 +230,8 @@ class Levels:
             best = int(np.argmin(self.cuts + penalty * numbers)) + 1
             return replace(self.cut(_interval_of(self.cuts, best)), penalty=penalty)
         interval = _interval_of(self.cuts, min(n_clusters, len(self.cuts)))
-        if self.balls is not None and score(self.balls) > max(cut_score(interval), LEAST_SCORE):
+        least = max(CLEARER * cut_score(interval), LEAST_SCORE)
+        if self.balls is not None and score(self.balls) > least:
             return ball(Alternative.of(self.balls, None))
         return self.cut(interval)
 

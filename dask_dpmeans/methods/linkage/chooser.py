@@ -185,8 +185,8 @@ def cut_score(interval: Interval) -> float:
 
 
 def _sample(source: Source, seed: int) -> InMemoryRows:
-    """Return about ``2 * SUMMARY_ROWS`` rows, each drawn with the same probability, in one pass."""
-    probability = 2 * SUMMARY_ROWS / source.plan.n_rows
+    """Return about `SUMMARY_ROWS` rows, each drawn with the same probability, in one pass."""
+    probability = SUMMARY_ROWS / source.plan.n_rows
     drawn = source.fold(Uniform(probability, seed), name="sample")
     if not len(drawn.rows):
         drawn = Drawn(source.summary.mean[np.newaxis], np.array([source.summary.weight]))

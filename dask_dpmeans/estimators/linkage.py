@@ -33,7 +33,7 @@ from dask_dpmeans.methods.linkage.choice import LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import AutoLinkage
 from dask_dpmeans.methods.linkage.noise import labels_of
 from dask_dpmeans.methods.linkage.search import Method, State
-from dask_dpmeans.methods.linkage.tree import groups_at
+from dask_dpmeans.methods.linkage.tree import groups_at, without_light_components
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
@@ -189,8 +189,9 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
             raise InputError(
                 f"n_clusters must be at most the number of micro-clusters, {most:,}, got {count:,}"
             )
-        figures = self.links_, self.micro_centers_, self.micro_weights_
-        return groups_at(self.cluster_tree_, count, *figures)
+        weights = self.micro_weights_
+        graph = without_light_components(self.links_, weights)
+        return groups_at(self.cluster_tree_, count, graph, self.micro_centers_, weights)
 
     def labels_at(self, n_clusters: int, X: object = None) -> Any:
         """Return the cluster of each row, (n,) int32, at another number of clusters.

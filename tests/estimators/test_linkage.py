@@ -46,7 +46,8 @@ def same(found, expected):
     assert found.links_.data.tobytes() == expected.links_.data.tobytes()
     assert found.links_.indices.tobytes() == expected.links_.indices.tobytes()
     assert found.objective_ == expected.objective_
-    assert found.penalty_, found.micro_penalty_ == (expected.penalty_, expected.micro_penalty_)
+    assert found.penalty_ == expected.penalty_
+    assert found.micro_penalty_ == expected.micro_penalty_
 
 
 @parametrize_with_checks(
@@ -86,6 +87,17 @@ def test_the_tree_is_one_of_scipy_and_has_every_level(fitted):
         np.testing.assert_array_equal(fitted.labels_at(level), labels[fitted.micro_labels_])
         np.testing.assert_array_equal(fitted.labels_at(level, ROWS), fitted.labels_at(level))
     np.testing.assert_array_equal(fitted.groups_at(2), fitted.groups_)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_level_of_a_fit_is_the_fit_among_few_far_rows_too(seed):
+    rng = np.random.default_rng(seed)
+    balls = rng.normal(0, 8, (4, 2))[rng.integers(4, size=300)] + rng.normal(0, 0.5, (300, 2))
+    rows = np.concatenate([balls, rng.uniform(-25, 25, (60, 2)), rng.normal(40, 0.3, (6, 2))])
+    model = LinkageDPMeans(-0.1, 2.0, noise=0.2, random_state=0).fit(rows)
+    assert model.micro_noise_.any()
+    np.testing.assert_array_equal(model.groups_at(model.n_clusters_), model.groups_)
+    np.testing.assert_array_equal(model.labels_at(model.n_clusters_), model.labels_)
 
 
 def test_links_are_symmetric_and_the_objective_is_their_cut(fitted):

@@ -137,6 +137,13 @@ def test_a_number_of_clusters_that_is_asked_for_is_had(fitted):
         assert model.objective_ <= 0
 
 
+@pytest.mark.parametrize("count", [49, 55, 200, 599, 600])
+def test_more_clusters_than_micro_clusters_are_by_default_make_more_of_these(fitted, count):
+    assert len(fitted.groups_) < 55
+    model = LinkageDPMeans(n_clusters=count, random_state=0).fit(ROWS)
+    assert model.n_clusters_ == count <= len(model.groups_)
+
+
 def test_penalties_nearer_to_0_give_fewer_clusters(fitted):
     price = fitted.micro_penalty_
     numbers = [

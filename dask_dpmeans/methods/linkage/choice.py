@@ -49,7 +49,7 @@ class LinkageChoice(Choice):
         """The chosen number of clusters and why, in a few words."""
         count = format_count(self.n_clusters, "cluster")
         if self.asked:
-            return f"{count}, as asked for"
+            return f"{count}, with a number or a price given"
         if self.penalty == ALONE and self.divided:
             return f"{count}, which are balls"
         return super().headline
@@ -68,7 +68,7 @@ class LinkageChoice(Choice):
         """Why this number of clusters was chosen, in a sentence or two."""
         chosen, count = self.chosen, format_count(self.n_clusters, "cluster")
         if self.asked:
-            return f"{count} on the summary, as asked for."
+            return f"{count} on the summary, with a number of clusters or a price given."
         if self.rows_used == 1 or len(self.alternatives) == 1:
             return self._why_one
         if not self.divided:

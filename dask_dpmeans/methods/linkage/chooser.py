@@ -267,7 +267,7 @@ class LevelsJob:
     def __call__(self, rows: InMemoryRows) -> Levels:
         """Return the levels."""
         summary = self.parameters.summary(rows)
-        most = min(micro_clusters(self.n_rows), len(summary.rows))
+        most = min(self._wanted, len(summary.rows))
         path = summary.path(min(math.ceil(FURTHER * most) + 1, len(summary.rows)))
         price, k = price_of(path, most, self.micro_penalty)
         balls = None
@@ -275,6 +275,11 @@ class LevelsJob:
             same = [each for each in intervals_of(path) if each.n_clusters == self.n_clusters]
             balls = same[0] if same else None
         return Levels(price, _cuts(summary, path.centers[k - 1]), len(summary.rows), balls)
+
+    @property
+    def _wanted(self) -> int:
+        """Number of micro-clusters, if so many rows differ; more than the clusters asked for."""
+        return max(micro_clusters(self.n_rows), math.ceil(FURTHER * (self.n_clusters or 0)))
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,8 @@ class Method(BaseMethod):
         if self.n_clusters is not None and self.n_clusters > most:
             raise InputError(
                 f"n_clusters must be at most the number of micro-clusters, {most:,}, got "
-                f"{self.n_clusters:,}: lower micro_penalty"
+                f"{self.n_clusters:,}: give a lower micro_penalty, a larger max_iter, or rows that "
+                "differ more"
             )
         variances = np.zeros(most)
         if most > 1:

@@ -147,6 +147,6 @@ def test_a_number_or_a_penalty_that_is_given_is_kept() -> None:
     asked = chosen(CIRCLES[:500], n_clusters=7)
     assert asked.n_clusters == 7
     assert -1 <= asked.penalty < 0
-    assert "as asked for" in asked.reason
+    assert "7 clusters on the summary, with a number of clusters or a price given" in asked.reason
     given_prices = chosen(CIRCLES[:500], micro_penalty=0.3, penalty=-0.2).penalties
     assert given_prices == {"micro_penalty": 0.3, "penalty": -0.2}

@@ -236,6 +236,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
             weight = fsum(self.micro_weights_[self.micro_noise_])
             few = format_count(int(np.count_nonzero(self.micro_noise_)), "micro-cluster")
             facts["noise"] = f"{weight:,g} rows in {few}"
+            clusters = f"{clusters}; noise: {facts['noise']}"
         return replace(
             words, clusters=clusters, facts=facts, cluster_columns={"micro-clusters": numbers}
         )
@@ -248,7 +249,10 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         read = f"{told['penalty']:g} a cluster, {told['micro_penalty']:g} a micro-cluster"
         if not self._chooses:
             return {"penalties": read}
-        return {"penalties": f"{read}, chosen from the rows"} | self._told_choice()
+        others = () if self.choice_ is None else self.choice_.alternatives[1:]
+        prices = [each.penalties["micro_penalty"] for each in others]
+        flags = f" --micro-penalty {prices[0]:.6g}" if prices else ""
+        return {"penalties": f"{read}, chosen from the rows"} | self._told_choice(flags)
 
     def method(self) -> Method:
         """Return the checked parameters as an algorithm."""

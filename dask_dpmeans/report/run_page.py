@@ -392,6 +392,7 @@ def _fit_alternative(result: Result, model: Model, other: Alternative) -> str:
     if hasattr(model, "search"):
         prices["search"] = True
     asked = prices | _asked(model) | prices  # these first
+    asked.pop("n_clusters", None)  # the penalty has its place
     found = _command(result, model, asked, f"clusters-{other.n_clusters}.zarr")
     if found is not None:
         return found

@@ -1,5 +1,8 @@
 """LinkageDPMeans: clusters of any shape, their tree, their runs, and what is refused."""
 
+import re
+from pathlib import Path
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -272,6 +275,22 @@ def test_a_tree_that_is_none_is_an_error_that_names_it(tmp_path, data, monkeypat
     monkeypatch.setattr(Method, "result", forged)
     with pytest.raises(CorruptStoreError, match="the array tree holds no merges"):
         fit(data, tmp_path / "run.zarr", LinkageDPMeans(-0.1, 0.05, random_state=0))
+
+
+@pytest.mark.parametrize("asked", [[], ["--clusters", "3"]])
+def test_the_next_best_number_is_fitted_by_the_command_that_is_shown(tmp_path, data, asked):
+    run, other, page = (str(tmp_path / name) for name in ("run.zarr", "other.zarr", "page.html"))
+    done = CliRunner().invoke(main, ["shapes", data, run, "--seed", "0", *asked])
+    second = load(run).choice_.alternatives[1]
+    shown = re.search("next best +([0-9,]+) clusters? with (.*) \\(score", done.output)
+    assert int(shown[1].replace(",", "")) == second.n_clusters
+    done = CliRunner().invoke(main, ["shapes", data, other, "--seed", "0", *shown[2].split()])
+    assert done.exit_code == 0, done.output
+    assert load(other).n_clusters_ == second.n_clusters
+    report(run, page)
+    found = re.findall("dask-dpmeans shapes .*clusters-.*", Path(page).read_text())
+    assert found
+    assert all("--micro-penalty" in each and "--clusters" not in each for each in found)
 
 
 def test_the_command_fits_and_shows(tmp_path, data, fitted):

@@ -42,6 +42,7 @@ def test_weights_of_clusters_leave_noise_out(model: LinkageDPMeans) -> None:
     assert model.description().facts["noise"] == (
         f"12 rows in {np.count_nonzero(model.micro_noise_)} micro-clusters"
     )
+    assert model.description().clusters.endswith("; noise: " + model.description().facts["noise"])
 
 
 def test_labels_of_all_ways_agree(model: LinkageDPMeans) -> None:

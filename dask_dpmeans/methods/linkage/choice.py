@@ -7,6 +7,9 @@ from dask_dpmeans.checks import format_count
 from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice
 from dask_dpmeans.methods.linkage.search import ALONE
 
+CLEARER = 1.5
+"""Balls are chosen if their score is this many times the score of the best cut."""
+
 
 @dataclass(frozen=True)
 class LinkageAlternative(Alternative):
@@ -50,9 +53,13 @@ class LinkageChoice(Choice):
         count = format_count(self.n_clusters, "cluster")
         if self.asked:
             return f"{count}, with a number or a price given"
-        if self.penalty == ALONE and self.divided:
-            return f"{count}, which are balls"
-        return super().headline
+        if not self.divided:
+            return super().headline
+        return (
+            f"{count}, which are balls"
+            if self.penalty == ALONE
+            else f"{count}: few rows between them"
+        )
 
     @property
     def nearly_as_good(self) -> None:
@@ -79,13 +86,13 @@ class LinkageChoice(Choice):
         if self.penalty == ALONE:
             return (
                 f"{count}, which are balls: their score is {chosen.score:.2f}, fits of halves of "
-                f"the rows agree by {self.stability:.2f}, and no cut between micro-clusters "
-                "scores nearly as much."
+                f"the rows agree by {self.stability:.2f}, and cuts between micro-clusters score "
+                "less, or do no better than on evenly spread rows."
             )
         return (
             f"{count} stay the best while the penalty goes from {chosen.low:.3g} to "
             f"{chosen.high:.3g}: few rows lie between them. Allowing for the number of clusters, "
-            "no other cut stays as long, and balls score less."
+            f"no other cut stays as long, and balls do not score {CLEARER:g} times as much."
         )
 
     @classmethod

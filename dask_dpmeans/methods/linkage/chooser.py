@@ -41,7 +41,7 @@ from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform
 from dask_dpmeans.methods.dpmeans.path import Interval, Solution, envelope, summary_of
 from dask_dpmeans.methods.linkage import search
-from dask_dpmeans.methods.linkage.choice import LinkageAlternative, LinkageChoice
+from dask_dpmeans.methods.linkage.choice import CLEARER, LinkageAlternative, LinkageChoice
 from dask_dpmeans.methods.linkage.search import ALONE, State
 from dask_dpmeans.methods.linkage.tree import tree_of, without_light_components
 
@@ -56,8 +56,6 @@ FARTHEST = 0.999
 """Penalties of single numbers of clusters are not farther from 0: -1 means balls."""
 LEAST_SCORE = 1.0
 """Least score of a cut, and of balls where their number is given."""
-CLEARER = 1.5
-"""Balls are chosen if their score is this many times the score of the best cut."""
 LEAST_CUT = 1e-4
 """Cuts below this count as this much when they are compared with cuts of clouds."""
 CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**11, 40

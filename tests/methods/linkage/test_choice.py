@@ -42,6 +42,7 @@ def test_two_shapes_are_a_cut_in_two(draw: Any, n: int) -> None:
     assert (found.n_clusters, found.chosen.balls) == (2, False)
     assert -1 < found.penalty < 0
     assert "2 clusters stay the best" in found.reason
+    assert found.headline == "2 clusters: few rows between them"
 
 
 @pytest.mark.parametrize("d", [2, 5])
@@ -147,6 +148,7 @@ def test_a_number_or_a_penalty_that_is_given_is_kept() -> None:
     asked = chosen(CIRCLES[:500], n_clusters=7)
     assert asked.n_clusters == 7
     assert -1 <= asked.penalty < 0
+    assert asked.headline == "7 clusters, with a number or a price given"
     assert "7 clusters on the summary, with a number of clusters or a price given" in asked.reason
     given_prices = chosen(CIRCLES[:500], micro_penalty=0.3, penalty=-0.2).penalties
     assert given_prices == {"micro_penalty": 0.3, "penalty": -0.2}

@@ -334,6 +334,10 @@ def test_more_clusters_than_micro_clusters_are_refused(fitted):
     with pytest.raises(InputError, match="n_clusters must be at most the number of micro-clusters"):
         LinkageDPMeans(n_clusters=5, micro_penalty=1e6).fit(ROWS)
     with pytest.raises(InputError, match="n_clusters must be at most the number of micro-clusters"):
+        LinkageDPMeans(n_clusters=2).fit(np.ones((5, 2)))
+    with pytest.raises(InputError, match="n_clusters must be at most the number of rows, 600, got"):
+        LinkageDPMeans(n_clusters=601).fit(ROWS)
+    with pytest.raises(InputError, match="n_clusters must be at most the number of micro-clusters"):
         fitted.labels_at(600)
     with pytest.raises(TooManyClustersError, match="max_clusters=3"):
         LinkageDPMeans(max_clusters=3, random_state=0).fit(ROWS)

@@ -20,6 +20,7 @@ import numpy as np
 
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Source
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.center_path import CenterPath
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
@@ -137,8 +138,17 @@ def choose(
     n_clusters : number of clusters; None to choose it
     spherical : whether centers are directions
     micro_penalty, penalty : prices that are given
+
+    Raises
+    ------
+    InputError
+        There are fewer rows than clusters.
     """
     parameters, n = ChoiceParameters(seed, spherical), source.plan.n_rows
+    if n_clusters is not None and n_clusters > n:
+        raise InputError(
+            f"n_clusters must be at most the number of rows, {n:,}, got {n_clusters:,}"
+        )
     if n <= 2 * SUMMARY_ROWS:
         rows = summary_of(source, SUMMARY_ROWS, seed)[0]
         n = int(parameters.summary(rows).count)

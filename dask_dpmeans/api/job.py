@@ -146,12 +146,19 @@ def _auto_request(
     request: Manifest, store: RunStore, resume: bool, names: tuple[str, ...]
 ) -> Manifest:
     """Return the request before the choice of penalties: with the choice of a resumed run."""
-    choice, penalties = None, dict.fromkeys(names, AUTO)
+    choice, penalties = None, dict.fromkeys(_chosen(request, names), AUTO)
     if resume and store.begun():
-        choice = store.request().choice
-    if choice is not None:
-        penalties = {name: store.request().parameters[name] for name in names}
+        before = store.request()
+        choice = before.choice
+        if choice is not None:
+            both = [name for name in _chosen(before, names) if name in penalties]
+            penalties |= {name: before.parameters[name] for name in both}
     return replace(request, choice=choice, parameters={**request.parameters, **penalties})
+
+
+def _chosen(request: Manifest, names: tuple[str, ...]) -> list[str]:
+    """Return the names of the penalties that are not given as numbers."""
+    return [name for name in names if request.estimator.parameters.get(name, AUTO) == AUTO]
 
 
 def _chosen_request(request: Manifest, chosen: ChosenFit) -> Manifest:

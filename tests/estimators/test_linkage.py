@@ -256,6 +256,22 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(tmp_path, data, fitted,
     ]
 
 
+def test_a_run_goes_on_with_the_prices_that_were_given_alone(tmp_path, data):
+    run = tmp_path / "run.zarr"
+    first = fit(data, run, LinkageDPMeans(random_state=0))
+    with pytest.raises(InputError, match=r"other parameters: micro_penalty .*, not 0\.3"):
+        fit(data, run, LinkageDPMeans(micro_penalty=0.3, random_state=0), resume=True)
+    with pytest.raises(InputError, match=r"other parameters: penalty .*, not -0\.9"):
+        fit(data, run, LinkageDPMeans(-0.9, random_state=0), resume=True)
+    again = fit(data, run, LinkageDPMeans(random_state=0), resume=True)
+    assert again.micro_centers_.tobytes() == first.micro_centers_.tobytes()
+    given = LinkageDPMeans(micro_penalty=0.3, random_state=0)
+    second = fit(data, run, given, force=True)
+    with pytest.raises(InputError, match=r"other parameters: micro_penalty 0\.3, not auto"):
+        fit(data, run, LinkageDPMeans(random_state=0), resume=True)
+    assert fit(data, run, given, resume=True).penalty_ == second.penalty_
+
+
 def test_a_run_that_stopped_at_max_iter_does_not_go_on(tmp_path, data):
     run = tmp_path / "run.zarr"
     with pytest.warns(Warning, match="max_iter=2"):

@@ -189,6 +189,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
     model = DPMeans(4.0, random_state=0).fit(ROWS)
     sets = HDPMeans(4.0, 4.0).fit(ROWS, groups=LABELS)
     path = penalty_path(ROWS, [1.0, 4.0])
+    linked = LinkageDPMeans(-0.5, 0.05, random_state=0).fit(ROWS)
     return {
         "fit": (
             "estimators",
@@ -239,6 +240,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
         "plot.choice": ("plot", {"model": DPMeans(random_state=0).fit(ROWS)}),
         "plot.profile": ("plot", {"model": model}),
         "plot.sharing": ("plot", {"model": sets}),
+        "plot.merges": ("plot", {"model": linked}),
         "plot.density": ("plot", {"X": ROWS, "model": model}),
         "plot.graph": ("plot", {"graph": GRAPH, "labels": LABELS}),
     }

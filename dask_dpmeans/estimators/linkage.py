@@ -228,7 +228,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
             return words
         count = len(self.groups_)
         clusters = f"{self.n_clusters_:,}, of {format_count(count, 'micro-cluster')}"
-        numbers = np.bincount(self.groups_, minlength=self.n_clusters_)
+        numbers = np.bincount(self.groups_, minlength=len(self.cluster_weights_))
         facts = {"micro-clusters": f"{count:,}"}
         if self.links_left_out_:
             facts["links left out"] = f"{self.links_left_out_:.2%} of their weight"

@@ -230,12 +230,9 @@ def _fit(
         _write_embedding(new, learned.rows, plan.chunk_rows)
     lock.check()
     passes = end.history[-1].passes + 1 + learned.passes
-    stability: NamedArrays = {}
     if chosen is not None:
         passes += chosen.passes
-        found = chosen.cluster_stability(source, state)
-        if found is not None:
-            stability = {"cluster_stability": (found, ("cluster",))}
+    stability = _stability_of(chosen, source, state)
     manifest = ResultManifest(
         **vars(request), converged=end.converged, n_passes=passes, figures=learned.figures
     )
@@ -248,6 +245,12 @@ def _fit(
     if chosen is not None and chosen.choice.unlike(end.history[-1].n_clusters):
         warnings.warn(chosen.choice.differs(end.history[-1].n_clusters), stacklevel=4)
     return end.converged
+
+
+def _stability_of(chosen: ChosenFit | None, source: RowSource, state: Any) -> NamedArrays:
+    """Return the stability of the clusters, (k,), as an array of a run; empty if not measured."""
+    found = None if chosen is None else chosen.cluster_stability(source, state)
+    return {} if found is None else {"cluster_stability": (found, ("cluster",))}
 
 
 def _scale_of(source: RowSource, learned: MappedRows) -> NamedArrays:

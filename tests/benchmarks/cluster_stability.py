@@ -7,7 +7,7 @@ where `DPMeans()` took the pair as one cluster: there it is of a search at the p
 clusters, by the same function.  Each cell is of `--draws` draws.  "expected" is the index of a component of known
 parameters: of rows nearer to the other mean it has lost as many as it has gained.
 
-The second table is of clusters in 2 columns that a search cut where it should not, and of small ones.
+The second table has clusters in 2 columns: single clusters that were cut in two, and small clusters.
 """
 
 from collections.abc import Callable, Sequence

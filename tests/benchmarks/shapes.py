@@ -203,7 +203,7 @@ def made(seed: int, n: int) -> Iterator[LabelledSet]:
 
 
 def images(folder: Path | None) -> Iterator[LabelledSet]:
-    """The digits of scikit-learn, and those of a folder."""
+    """Return the images of digits of scikit-learn, and of a folder if one is given."""
     rows, digits = load_digits(return_X_y=True)
     yield replace(LabelledSet.made("digits", rows, digits), is_round=False)
     if folder is not None:

@@ -1,4 +1,4 @@
-"""The overlap of clusters: that of folded normal rows, of projections row by row, and of known mixtures."""
+"""The overlap of clusters, against folded normal rows, loops over rows, and known mixtures."""
 
 import numpy as np
 import pytest

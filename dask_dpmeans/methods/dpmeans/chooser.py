@@ -10,7 +10,7 @@ clusters these intervals shrink like 1 / k, and by chance some are longer.  So t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -64,6 +64,8 @@ MOST_DRAWN = 2**53
 """Weights from here on are not divided among halves."""
 MOST_ALTERNATIVES = 5
 """Numbers of clusters in `Choice.alternatives`."""
+Figures = tuple[float, float]
+"""The logarithm of what clusters leave, of the error or of the links, and the best score."""
 Halves = tuple[Float64Array, ...]
 """Centers, (k', d) each, of fits of halves of the rows."""
 
@@ -164,7 +166,7 @@ class IntervalsJob:
         most = summary.most_tried
         path = summary.path(most)
         one, ranked = _one_cluster(path), summary.candidates(path, most)
-        found = _solutions(path)
+        found = solutions_of(path)
         centers = {
             each.n_clusters: best(found, each.middle).centers
             for each in [one, *ranked[:MOST_ALTERNATIVES]]
@@ -284,19 +286,11 @@ class Summary:
         the best score are added.  The clouds and the rows are split alike, without merges.
         """
         tried = min(self.most_tried, max(FEWEST_TRIED, 2 * k))
-        error, best_score = self._figures(k, tried)
-        drawn: list[tuple[float, float]] = []
-        found = 0.0
-        for number in range(CLOUDS):
-            drawn.append(self._cloud(k, number)._figures(k, tried))
-            if len(drawn) >= FEWEST_CLOUDS:
-                errors, scores = zip(*drawn, strict=True)
-                found = deviate(errors, error) - deviate(scores, best_score)
-                if abs(found - EVIDENCE) > CLEAR:
-                    break
-        return found
+        return deviate_from_clouds(
+            self._figures(k, tried), lambda number: self._cloud(k, number)._figures(k, tried)
+        )
 
-    def _figures(self, k: int, tried: int) -> tuple[float, float]:
+    def _figures(self, k: int, tried: int) -> Figures:
         """Return the logarithm of the share of the error that k clusters leave, and the best score."""
         path = self.path(min(tried, len(self.rows)), turns=0)
         scores = map(score, self.candidates(path, tried))
@@ -330,7 +324,7 @@ class Summary:
         """Return clusters of the rows with some weight in a half, doubled."""
         some = part > 0
         half = replace(self, rows=self.rows[some], weights=2 * part[some])
-        return _solutions(half.path(min(most, len(half.rows))))
+        return solutions_of(half.path(min(most, len(half.rows))))
 
     def agreement(self, *fits: Float64Array) -> float:
         """Return the adjusted Rand index of the labels by two sets of centers."""
@@ -338,6 +332,24 @@ class Summary:
         if len(labels) == 1:
             return 1.0
         return count_label_pairs(*labels).adjusted_rand
+
+
+def deviate_from_clouds(figures: Figures, of_cloud: Callable[[int], Figures]) -> float:
+    """Return the deviates of both figures of rows from figures of uniform clouds, added.
+
+    `of_cloud` returns the figures of the cloud with a number.  Clusters have a lower first figure
+    than clouds, and a higher second one.
+    """
+    drawn: list[Figures] = []
+    found = 0.0
+    for number in range(CLOUDS):
+        drawn.append(of_cloud(number))
+        if len(drawn) >= FEWEST_CLOUDS:
+            firsts, seconds = zip(*drawn, strict=True)
+            found = deviate(firsts, figures[0]) - deviate(seconds, figures[1])
+            if abs(found - EVIDENCE) > CLEAR:
+                break
+    return found
 
 
 def deviate(draws: Sequence[float], value: float) -> float:
@@ -351,14 +363,14 @@ def deviate(draws: Sequence[float], value: float) -> float:
     return math.copysign(float(ndtri(chance)), t)
 
 
-def _solutions(path: CenterPath) -> list[Solution]:
+def solutions_of(path: CenterPath) -> list[Solution]:
     return [Solution(*pair) for pair in zip(path.centers, path.inertias.tolist(), strict=True)]
 
 
 def intervals_of(path: CenterPath) -> list[Interval]:
     """Return the intervals of penalties, rising, down to a share of the error of one cluster."""
     most = float(path.inertias[0])
-    return envelope(_solutions(path), FLOOR * most, 2 * most)
+    return envelope(solutions_of(path), FLOOR * most, 2 * most)
 
 
 def _one_cluster(path: CenterPath) -> Interval:

@@ -55,11 +55,9 @@ class LinkageChoice(Choice):
             return f"{count}, with a number or a price given"
         if not self.divided:
             return super().headline
-        return (
-            f"{count}, which are balls"
-            if self.penalty == ALONE
-            else f"{count}: few rows between them"
-        )
+        if self.penalty == ALONE:
+            return f"{count}, which are balls"
+        return f"{count}: few rows between them"
 
     @property
     def nearly_as_good(self) -> None:

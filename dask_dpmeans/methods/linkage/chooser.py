@@ -33,14 +33,16 @@ from dask_dpmeans.methods.dpmeans.chooser import (
     MOST_ALTERNATIVES,
     SUMMARY_ROWS,
     ChoiceParameters,
+    Figures,
     Summary,
     choose_from,
-    deviate,
+    deviate_from_clouds,
     intervals_of,
+    solutions_of,
 )
 from dask_dpmeans.methods.dpmeans.clouds import UniformClouds
 from dask_dpmeans.methods.dpmeans.coreset import Drawn, Uniform
-from dask_dpmeans.methods.dpmeans.path import Interval, Solution, envelope, summary_of
+from dask_dpmeans.methods.dpmeans.path import Interval, summary_of
 from dask_dpmeans.methods.linkage import search
 from dask_dpmeans.methods.linkage.choice import CLEARER, LinkageAlternative, LinkageChoice
 from dask_dpmeans.methods.linkage.search import ALONE, State
@@ -62,17 +64,6 @@ LEAST_CUT = 1e-4
 CLOUD_ROWS, CLOUD_ROWS_A_CLUSTER = 2**11, 40
 """Rows that are compared with clouds of as many rows, at most: so many, or so many for each cluster
 if that is more."""
-FEWEST_CLOUDS, CLOUDS, CLEAR = 4, 16, 3.0
-"""As in `methods.dpmeans.chooser`."""
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Chosen prices."""
-
-    choice: LinkageChoice
-    passes: int
-    """Passes over all rows."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +80,11 @@ class AutoLinkage:
     def choose(self, source: Source, seed: int) -> "ChosenMethod":
         """Choose the prices for the rows."""
         method = self.method
-        chosen = choose(
+        choice = choose(
             source, seed, method.n_clusters, spherical=method.divergence.spherical, **self.given
         )
-        prices: dict[str, Any] = chosen.choice.penalties
-        return ChosenMethod(replace(method, **prices, seed=seed), chosen)
+        prices: dict[str, Any] = choice.penalties
+        return ChosenMethod(replace(method, **prices, seed=seed), choice)
 
 
 @dataclass(frozen=True)
@@ -101,17 +92,9 @@ class ChosenMethod:
     """A method at chosen prices."""
 
     method: search.Method
-    chosen: Chosen
-
-    @property
-    def choice(self) -> LinkageChoice:
-        """The choice."""
-        return self.chosen.choice
-
-    @property
-    def passes(self) -> int:
-        """Passes of the choice over all rows."""
-        return self.chosen.passes
+    choice: LinkageChoice
+    passes: int = 1
+    """Passes of the choice over all rows."""
 
     def cluster_stability(self, source: Source, state: State) -> Float64Array | None:
         """Return None, in place of (k,) numbers: the stability of clusters is not measured."""
@@ -126,7 +109,7 @@ def choose(
     spherical: bool = False,
     micro_penalty: float | None = None,
     penalty: float | None = None,
-) -> Chosen:
+) -> LinkageChoice:
     """Choose the price of a micro-cluster and the price of a cluster, unless they are given.
 
     The rows themselves choose, or a sample if there are more than ``2 * SUMMARY_ROWS``.
@@ -156,10 +139,10 @@ def choose(
         rows = _sample(source, seed)
     levels = source.run([LevelsJob(parameters, n, micro_penalty, n_clusters)], rows, "choose")[0]
     if n_clusters is not None or penalty is not None:
-        return Chosen(levels.choice([levels.asked(n_clusters, penalty)], 0.0, asked=True), 1)
+        return levels.choice([levels.asked(n_clusters, penalty)], 0.0, asked=True)
     cut = levels.best
     if micro_penalty is not None:
-        return Chosen(levels.choice([levels.cut(cut)], 0.0, asked=True), 1)
+        return levels.choice([levels.cut(cut)], 0.0, asked=True)
     balls = choose_from(source, rows, parameters).choice
     found = [ball(each) for each in balls.alternatives]
     evidence = balls.evidence
@@ -171,19 +154,19 @@ def choose(
             found.insert(0, levels.cut(cut))
         if differ >= EVIDENCE or not balls.divided:
             evidence = differ
-    return Chosen(levels.choice(found, evidence, asked=False), 1)
+    return levels.choice(found, evidence, asked=False)
 
 
 def ball(alternative: Alternative) -> LinkageAlternative:
     """Return the same number of clusters as micro-clusters that nothing joins."""
     return LinkageAlternative(
-        alternative.n_clusters,
-        ALONE,
-        ALONE,
-        ALONE,
-        alternative.score,
-        alternative.stability,
-        alternative.penalty,
+        n_clusters=alternative.n_clusters,
+        penalty=ALONE,
+        low=ALONE,
+        high=ALONE,
+        score=alternative.score,
+        stability=alternative.stability,
+        micro_penalty=alternative.penalty,
     )
 
 
@@ -227,8 +210,15 @@ class Levels:
 
     def cut(self, interval: Interval) -> LinkageAlternative:
         """Return the clusters of an interval."""
-        figures = interval.middle, *interval[1:], cut_score(interval), None
-        return LinkageAlternative(interval.n_clusters, *figures, self.price)
+        return LinkageAlternative(
+            n_clusters=interval.n_clusters,
+            penalty=interval.middle,
+            low=interval.low,
+            high=interval.high,
+            score=cut_score(interval),
+            stability=None,
+            micro_penalty=self.price,
+        )
 
     def asked(self, n_clusters: int | None, penalty: float | None) -> LinkageAlternative:
         """Return a number of clusters that was given, or the number at a penalty that was given."""
@@ -250,15 +240,14 @@ class Levels:
         numbers = {each.n_clusters for each in found}
         cuts = [self.cut(each) for each in sorted(self.intervals, key=cut_score, reverse=True)]
         others = [each for each in cuts if each.n_clusters not in numbers]
-        m = len(self.cuts)
         return LinkageChoice(
-            (*found, *others)[:MOST_ALTERNATIVES],
-            evidence,
-            m,
-            m,
-            self.n_rows,
-            tuple(self.intervals),
-            asked,
+            alternatives=(*found, *others)[:MOST_ALTERNATIVES],
+            evidence=evidence,
+            tried=len(self.cuts),
+            largest=len(self.cuts),
+            rows_used=self.n_rows,
+            intervals=tuple(self.intervals),
+            asked=asked,
         )
 
 
@@ -304,19 +293,13 @@ class CutEvidenceJob:
         """
         summary = self._some(self.parameters.summary(rows))
         clouds = UniformClouds(summary.rows, summary.weights, summary.spherical)
-        n = max(clouds.least_rows, len(summary.rows))
-        cut, best_score = self._figures(summary)
-        drawn: list[tuple[float, float]] = []
-        found = 0.0
-        for number in range(CLOUDS):
-            draw = clouds.draw(n, stream(self.parameters.seed, Stream.UNIFORM_CLOUDS, number))
-            drawn.append(self._figures(self.parameters.summary(InMemoryRows(draw, None))))
-            if len(drawn) >= FEWEST_CLOUDS:
-                cuts, scores = zip(*drawn, strict=True)
-                found = deviate(cuts, cut) - deviate(scores, best_score)
-                if abs(found - EVIDENCE) > CLEAR:
-                    break
-        return found
+        n, seed = max(clouds.least_rows, len(summary.rows)), self.parameters.seed
+
+        def of_cloud(number: int) -> Figures:
+            draw = clouds.draw(n, stream(seed, Stream.UNIFORM_CLOUDS, number))
+            return self._figures(self.parameters.summary(InMemoryRows(draw, None)))
+
+        return deviate_from_clouds(self._figures(summary), of_cloud)
 
     def _some(self, summary: Summary) -> Summary:
         """Return a summary of at most so many rows, drawn at random."""
@@ -327,7 +310,7 @@ class CutEvidenceJob:
         drawn = np.sort(random.permutation(len(summary.rows))[:most])
         return replace(summary, rows=summary.rows[drawn], weights=summary.weights[drawn])
 
-    def _figures(self, summary: Summary) -> tuple[float, float]:
+    def _figures(self, summary: Summary) -> Figures:
         """Return the logarithm of the cut, and the best score."""
         n = len(summary.rows)
         path = summary.path(min(micro_clusters(n), n))
@@ -347,15 +330,11 @@ def price_of(path: CenterPath, most: int, given: float | None) -> tuple[float, i
 
     The price is the middle of those at which `most` are best, or of the nearest number.
     """
-    error = float(path.inertias[0])
-    pairs = zip(path.centers, path.inertias.tolist(), strict=True)
-    solutions = [Solution(*pair) for pair in pairs]
     if given is not None:
-        return given, min(solutions, key=lambda each: each.objective(given)).k
-    if not FLOOR * error > 0:
+        return given, min(solutions_of(path), key=lambda each: each.objective(given)).k
+    if not FLOOR * path.inertias[0] > 0:
         return 1.0, 1
-    intervals = envelope(solutions, FLOOR * error, 2 * error)
-    found = min(intervals, key=lambda each: abs(each.n_clusters - most))
+    found = min(intervals_of(path), key=lambda each: abs(each.n_clusters - most))
     return found.middle, found.n_clusters
 
 

@@ -188,7 +188,8 @@ def groups_at(
     masses = masses_of(graph)
     hosts = hosts_of(masses, centers, weights)
     starts = [level_groups(merges, count)]
-    if len(centers) <= MOST_BALLS and cut_parts(graph, starts[0], count).any():
+    several = count < len(centers) <= MOST_BALLS
+    if several and cut_parts(graph, starts[0], count).any():
         balls = _balls(centers, weights, count)[hosts]
         if len(np.unique(balls)) == count:
             starts.append(balls)

@@ -20,17 +20,19 @@ from dask_dpmeans.methods.linkage.choice import LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import (
     ALONE,
     NEAREST,
+    AutoLinkage,
     choose,
     cut_intervals,
     cut_score,
     micro_clusters,
     price_of,
 )
+from dask_dpmeans.methods.linkage.search import Method
 from dask_dpmeans.methods.linkage.tree import without_light_components
 
 
 def chosen(rows: np.ndarray, **given: Any) -> LinkageChoice:
-    return choose(sources.as_source(rows), 0, **given).choice
+    return choose(sources.as_source(rows), 0, **given)
 
 
 @pytest.mark.parametrize("n", [300, 2000])
@@ -109,6 +111,17 @@ def test_components_of_less_than_the_mean_weight_lose_their_links() -> None:
     )
 
 
+class CountedPasses(InMemoryRows):
+    """Rows that note the name of each pass."""
+
+    passes: list[str]
+
+    def fold(self, reduction: Any, blocks: Any = None, name: str = "fold") -> Any:
+        """Note and take a pass."""
+        self.passes.append(name)
+        return super().fold(reduction, blocks, name)
+
+
 CIRCLES = make_circles(20_000, noise=0.04, factor=0.5, random_state=0)[0]
 
 
@@ -128,13 +141,14 @@ def test_the_price_of_a_micro_cluster_is_one_at_which_the_number_is_best() -> No
 
 
 def test_many_rows_choose_by_a_sample_and_one_pass() -> None:
-    source = InMemoryRows(CIRCLES, None)
-    found = choose(source, 0)
-    assert found.passes == 1
+    source, passes = CountedPasses(CIRCLES, None), []
+    object.__setattr__(source, "passes", passes)
+    found = AutoLinkage(Method(1.0, -0.5), {}).choose(source, 0)
+    assert (found.passes, passes) == (1, ["sample"])
     assert found.choice.n_clusters == 2
     assert found.choice.rows_used < len(CIRCLES)
-    assert choose(source, 0) == found
-    assert choose(source, 1).choice != found.choice
+    assert choose(source, 0) == found.choice
+    assert choose(source, 1) != found.choice
 
 
 def test_a_stored_penalty_of_more_than_0_is_refused() -> None:

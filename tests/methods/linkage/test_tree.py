@@ -10,6 +10,7 @@ from scipy.cluster.hierarchy import is_valid_linkage
 from scipy.sparse import csr_array
 from strategies import seeds
 
+from dask_dpmeans.methods.linkage import tree
 from dask_dpmeans.methods.linkage.tree import (
     cut_parts,
     groups_at,
@@ -106,6 +107,24 @@ def test_moves_lower_the_cut_until_no_single_move_does(drawn, seed):
         moved[node] = target
         if linked[after[node]] > 1 and links[node][after == target].any():
             assert slow_cut(links, moved.tolist()) >= cut - 1e-9
+
+
+def test_groups_from_balls_lower_the_cut_where_greedy_merges_end_above(monkeypatch):
+    falls = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        clouds = rng.normal(size=(30, 2)), 2 * rng.normal(size=(30, 2)) + [4, 0]
+        centers, weights = np.concatenate(clouds), np.ones(60)
+        links = np.exp(-np.square(centers[:, np.newaxis] - centers).sum(axis=2))
+        np.fill_diagonal(links, 0.0)
+        graph, cuts = csr_array(links), []
+        merges = tree_of(graph, centers, weights).merges
+        for most in (0, 2**11):
+            monkeypatch.setattr(tree, "MOST_BALLS", most)
+            cuts.append(slow_cut(links, groups_at(merges, 2, graph, centers, weights)))
+        falls.append(cuts[0] - cuts[1])
+    assert min(falls) > -1e-9
+    assert max(falls) > 0.01
 
 
 def test_the_best_level_has_the_least_cut_and_price():

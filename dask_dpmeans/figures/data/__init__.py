@@ -2,7 +2,7 @@
 
 from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
-from dask_dpmeans.figures.data.columns import Model, columns_of, feature_names
+from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
 from dask_dpmeans.figures.data.micro_clusters import Merges, merges
 from dask_dpmeans.figures.data.overview import (
@@ -13,7 +13,13 @@ from dask_dpmeans.figures.data.overview import (
     Portrait,
     overview,
 )
-from dask_dpmeans.figures.data.rows import Density, DensityOptions, density, rows_of
+from dask_dpmeans.figures.data.rows import (
+    Density,
+    DensityOptions,
+    density,
+    nearest_clusters,
+    rows_of,
+)
 from dask_dpmeans.figures.data.steps import History, history
 from dask_dpmeans.figures.data.trees import Dendrogram, Join, dendrogram, upper
 
@@ -37,6 +43,7 @@ __all__ = [
     "Shares",
     "Sizes",
     "choice",
+    "column_numbers",
     "columns_of",
     "dendrogram",
     "density",
@@ -44,6 +51,7 @@ __all__ = [
     "feature_names",
     "history",
     "merges",
+    "nearest_clusters",
     "overview",
     "profile",
     "rows_of",

@@ -56,7 +56,12 @@ def density(
     The figure; centers have their numbers if there is room, the heaviest first.  Centers of
     micro-clusters have the color of their cluster instead, and an area by their weight.
     """
-    found, grouped = data.density(X, model, columns, **options), hasattr(model, "micro_centers_")
+    return row_map(data.density(X, model, columns, **options), model, figure)
+
+
+def row_map(found: data.Density, model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
+    """Draw rows and centers whose positions are known; see `density`."""
+    grouped = hasattr(model, "micro_centers_")
     figure = new_figure(figure, 7.0, 5.4)
     axes = figure.subplots()
     names = [f"{short_name(name, 48)}\n({found.unit})" for name in found.axes]

@@ -285,7 +285,8 @@ def _graph_parts(model: Model, source: RowSource) -> RowParts:
     if source.plan.n_rows > plot_data.MOST_NODES:
         return RowParts()
     caption = "The nodes and their links; each cluster has a color and a marker."
-    draw = partial(plot.graph, source, np.asarray(model.labels_))
+    labels, weights = np.asarray(model.labels_), model.cluster_weights_
+    draw = partial(plot.graph, source, labels, cluster_weights=weights)
     return RowParts(pictures=[Picture.of("Graph", caption, draw)])
 
 

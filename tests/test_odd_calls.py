@@ -254,7 +254,7 @@ MODULES: dict[str, set[str]] = {
     "report": {"page", "checked_target", "input_of", "run_with_rows"},
     "figures.plot": {
         *("svg", "choose_spaced", "place_labels", "cluster_colors", "colors_by_weight"),
-        *("rows", "pairs"),
+        *("row_map", "pairs"),
     },
 }
 """Where public functions are, and those there that serve others of the package."""

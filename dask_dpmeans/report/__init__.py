@@ -1,6 +1,7 @@
 """Reports: a run, a path or a tree as one HTML page that opens without a network."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -25,6 +26,7 @@ def report(
     out: str | os.PathLike[str],
     *,
     data: Any = None,
+    columns: Sequence[int | str] | None = None,
     force: bool = False,
     **where: Unpack[Stored],
 ) -> None:
@@ -39,8 +41,10 @@ def report(
     out : path of a new file
     data : path of the rows, other input of `fit`, or False; optional, for a run only
         The default is the path that the run stores, if it still exists on this machine.  The rows
-        are read in up to four passes, for the picture of rows and centers (or of a small graph) and
-        the number of rows near the radius.  With False they are not read.
+        are read in up to three passes, for maps of the rows and portraits of the clusters (or the
+        picture of a small graph).  With False they are not read.  Rows of a data frame have the
+        names of its index.
+    columns : one or two numbers or names of columns of the rows, optional, for a map of these first
     force : replace a report that is there; other files are never replaced
     **where : client, threads, memory_limit, fill_missing, as for `dask_dpmeans.fit`
 
@@ -52,19 +56,26 @@ def report(
         Something in the store is missing or does not match its checksum.
     """
     target = checked_target(out, _location(store), force)
-    Location.at(target).write(html(page(store, data=data, **where)).encode())
+    contents = page(store, data=data, columns=columns, **where)
+    Location.at(target).write(html(contents).encode())
 
 
-def page(store: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:
+def page(
+    store: AnyPlace | LoadedRun,
+    *,
+    data: Any = None,
+    columns: Sequence[int | str] | None = None,
+    **where: Unpack[Stored],
+) -> Page:
     """Return the contents of the page of a run, a path or a tree; parameters as for `report`."""
     if isinstance(store, LoadedRun):
-        return run_page.page(store, data=data, **where)
+        return run_page.page(store, data=data, columns=columns, **where)
     kind = Output.at(store).kind()
     if kind not in WITHOUT_ROWS:
-        return run_page.page(store, data=data, **where)
-    if where or not (data is None or data is False):
+        return run_page.page(store, data=data, columns=columns, **where)
+    if where or columns is not None or not (data is None or data is False):
         held = f"{Output.at(store).shown} holds {with_article(kind)}"
-        raise InputError(f"{held}, whose page needs no rows: leave out data")
+        raise InputError(f"{held}, whose page needs no rows: leave out data and columns")
     return WITHOUT_ROWS[kind](store)
 
 

@@ -200,7 +200,7 @@ def drawn(figure):
 
 def test_points_have_the_colors_of_their_clusters():
     found = scattered(300, 30)
-    above, _, axes, right = drawn(plot.rows(found))
+    above, _, axes, right = drawn(plot.row_map(found))
     points, centers = axes.collections
     colors = maps.density_colors(found)
     pairs = {(*place, *color) for place, color in zip(*shown(points), strict=True)}
@@ -229,7 +229,7 @@ def test_colors_of_a_map_are_those_of_the_weights():
 
 def test_many_rows_are_an_image_of_mixed_colors():
     found = counted(12_000, 12)
-    above, _, axes, right = drawn(plot.rows(found))
+    above, _, axes, right = drawn(plot.row_map(found))
     [image] = axes.images
     colors = maps.density_colors(found)
     np.testing.assert_array_equal(image.get_array(), shade(found.counts, colors[found.layers]))
@@ -249,7 +249,7 @@ def test_numbers_of_clusters_overlap_neither_each_other_nor_other_centers(k, rea
     found = scattered(500, k)
     low, high = np.full(2, -12.0), np.full(2, 12.0)
     found = found._replace(centers=places(k, 5, reach), low=low, high=high)
-    figure = plot.rows(found)
+    figure = plot.row_map(found)
     axes = drawn(figure)[2]
     boxes = [text.get_window_extent() for text in axes.texts]
     assert boxes
@@ -269,7 +269,7 @@ def test_numbers_of_clusters_overlap_neither_each_other_nor_other_centers(k, rea
 def test_centers_outside_of_the_picture_are_counted_and_have_no_number():
     found = scattered(100, 5)
     found.centers[3] = 1e3
-    above, _, axes, _ = drawn(plot.rows(found))
+    above, _, axes, _ = drawn(plot.row_map(found))
     assert above.get_title("left").endswith("outside of the picture: 1 center")
     assert "3" not in [text.get_text() for text in axes.texts]
 
@@ -283,7 +283,7 @@ def test_one_column_is_a_histogram_of_the_clusters():
         high=found.high[:1],
         axes=["a"],
     )
-    [axes] = drawn(plot.rows(line))
+    [axes] = drawn(plot.row_map(line))
     np.testing.assert_array_equal(
         [patch.get_facecolor() for patch in axes.patches],
         plot.cluster_colors(np.array([0, 1, 2, 3, 24])),
@@ -297,7 +297,7 @@ HOSTILE = ["<script>alert(1)</script>" * 4, r"$\frac{1", "a\nb $x$ $", "%s {x} \
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_never_formulas_and_lose_their_middle_if_long(name):
-    figure = plot.rows(scattered(50, 3, axes=(name, "b"), title=name))
+    figure = plot.row_map(scattered(50, 3, axes=(name, "b"), title=name))
     axes = drawn(figure)[2]
     label = axes.get_xlabel()
     assert label.endswith("\n(units of the data)")
@@ -307,7 +307,7 @@ def test_names_are_never_formulas_and_lose_their_middle_if_long(name):
 
 
 def test_a_long_name_of_a_column_keeps_its_ends():
-    axes = drawn(plot.rows(scattered(50, 3, axes=("a" * 90, "b" * 90))))[2]
+    axes = drawn(plot.row_map(scattered(50, 3, axes=("a" * 90, "b" * 90))))[2]
     assert axes.get_xlabel() == f"{'a' * 24}…{'a' * 23}\n(units of the data)"
     assert axes.get_ylabel() == f"{'b' * 24}…{'b' * 23}\n(units of the data)"
 
@@ -360,7 +360,7 @@ def test_labels_that_would_overlap_are_left_out_or_placed_elsewhere():
 
 
 def test_no_text_is_smaller_than_nine_points():
-    figures = [plot.rows(counted(12_000, 60)), plot.pairs([counted(500, 3)], ["a", "b"])]
+    figures = [plot.row_map(counted(12_000, 60)), plot.pairs([counted(500, 3)], ["a", "b"])]
     for figure in figures:
         texts = figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
         assert min(text.get_fontsize() for text in texts) >= 9

@@ -13,7 +13,7 @@ try:
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.labels import choose_spaced, place_labels
     from dask_dpmeans.figures.plot.micro_clusters import merges
-    from dask_dpmeans.figures.plot.rows import density, pairs, rows
+    from dask_dpmeans.figures.plot.rows import density, pairs, row_map
     from dask_dpmeans.figures.plot.steps import history, path
     from dask_dpmeans.figures.plot.trees import tree
 except ModuleNotFoundError as error:
@@ -36,7 +36,7 @@ __all__ = [
     "path",
     "place_labels",
     "profile",
-    "rows",
+    "row_map",
     "sharing",
     "sizes",
     "svg",

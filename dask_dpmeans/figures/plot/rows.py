@@ -43,21 +43,20 @@ def density(
 
     Returns
     -------
-    The figure, as `rows` draws it.
+    The figure, as `row_map` draws it.
     """
-    found = data.density(X, model, columns, **options)
-    return rows(found, getattr(model, "micro_weights_", None), figure)
+    return row_map(data.density(X, model, columns, **options), model, figure)
 
 
-def rows(
-    found: data.Density, micro_weights: Float64Array | None = None, figure: AnyFigure | None = None
+def row_map(
+    found: data.Density, model: data.Model | None = None, figure: AnyFigure | None = None
 ) -> AnyFigure:
     """Draw rows, in the colors of their clusters, and centers.
 
     Parameters
     ----------
     found : as `dask_dpmeans.figures.data.density` returns it
-    micro_weights : (k,), optional, if the centers are of micro-clusters
+    model : the fitted estimator, needed if its centers are of micro-clusters
     figure : Figure or SubFigure, optional
 
     Returns
@@ -67,7 +66,9 @@ def rows(
     rows along each axis.  Where clusters overlap, their colors are mixed; boxes with fewer rows are
     paler.  The 24 heaviest clusters have colors, all others are grey.
     """
-    colors, word = maps.density_colors(found), "center" if micro_weights is None else "micro-center"
+    micro_weights = getattr(model, "micro_weights_", None)
+    word = "center" if micro_weights is None else "micro-center"
+    colors = maps.density_colors(found)
     names = [f"{short_name(name, 48)}\n({found.unit})" for name in found.axes]
     flat, places = len(names) == 2, found.centers
     figure = new_figure(figure, WIDTH, WIDTH if flat else 3.4)

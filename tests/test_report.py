@@ -98,16 +98,16 @@ METHODS = {
 }
 COMMANDS = {"auto": "fit", "search": "fit", "nystroem": "kernel", "neighbors": "spectral"}
 PICTURES = {
-    "auto": ["Fit", "Profile", "Tree"],
+    "auto": ["Fit", "Profile", "Tree", "Columns"],
     "fit": ["Fit", "Profile", "Tree"],
-    "search": ["Fit", "Profile", "Tree"],
-    "hdp": ["Fit", "Profile", "Sharing", "Tree"],
+    "search": ["Fit", "Profile", "Tree", "Columns"],
+    "hdp": ["Fit", "Profile", "Sharing", "Tree", "Columns"],
     "kernel": ["Fit"],
-    "nystroem": ["Fit", "Tree"],
-    "spectral": ["Fit", "Tree"],
-    "neighbors": ["Fit", "Tree"],
+    "nystroem": ["Fit", "Tree", "Columns"],
+    "spectral": ["Fit", "Tree", "Columns"],
+    "neighbors": ["Fit", "Tree", "Columns"],
     "graph": ["Fit"],
-    "shapes": ["Fit", "Merges"],
+    "shapes": ["Fit", "Merges", "Columns"],
 }
 BOTH = ["Clusters apart", "Principal directions"]
 MAPS = {"fit": ["column 0 and column 2"], "kernel": [], "graph": ["Graph"]}

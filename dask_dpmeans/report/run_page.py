@@ -69,7 +69,7 @@ def page(
             "Parameters": _parameters(model),
             "Input": origin.rows(manifest, model.description().row),
         },
-        pictures=pictures(model, names),
+        pictures=[*pictures(model, names), *_pairs(model, rows)],
         tables=[cluster_table(model, names)],
         call=call(result, model),
         unknown=origin.explain_unknown(manifest),
@@ -231,6 +231,17 @@ def _maps(model: Model, rows: RowParts) -> list[Picture]:
         Picture.of(found.title, caption, partial(plot.row_map, found, model))
         for found in rows.overview.maps
     ]
+
+
+def _pairs(model: Model, rows: RowParts) -> list[Picture]:
+    """Return the rows in pairs of columns."""
+    if rows.overview is None or not rows.overview.pairs:
+        return []
+    names, found = rows.overview.columns, rows.overview.pairs
+    caption = f"Rows in pairs of the columns {', '.join(names)}, colored by cluster."
+    if model.n_features_in_ > len(names):
+        caption += " They are the columns in which clusters differ most."
+    return [Picture.of("Columns", caption, lambda: plot.pairs(found, names))]
 
 
 def _tree(model: Model) -> Picture:

@@ -7,7 +7,7 @@ grey.
 """
 
 try:
-    from dask_dpmeans.figures.plot.canvas import NAMED, AnyFigure, svg
+    from dask_dpmeans.figures.plot.canvas import NAMED, AnyFigure, cluster_colors, svg
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
@@ -26,6 +26,7 @@ __all__ = [
     "AnyFigure",
     "choice",
     "choose_spaced",
+    "cluster_colors",
     "density",
     "graph",
     "history",

@@ -12,6 +12,7 @@ from dask_dpmeans.figures.plot.canvas import short_name
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 try:
+    from bokeh.core.types import ID
     from bokeh.embed import json_item
     from bokeh.models import ColumnDataSource, FixedTicker, PlainText, Range1d, WheelZoomTool
     from bokeh.plotting import figure
@@ -61,7 +62,7 @@ def live(overview: Overview) -> Live | None:
 
 def _item(panel: Any, target: str) -> dict[str, Any]:
     """Return a panel as JSON whose identifiers do not depend on what was drawn before."""
-    found: dict[str, Any] = json.loads(json.dumps(json_item(panel, target)))
+    found: dict[str, Any] = json.loads(json.dumps(json_item(panel, ID(target))))
     names: dict[str, str] = {}
     _rename(found, names)
     return found | {"root_id": names[found["root_id"]]}
@@ -98,7 +99,7 @@ def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
     panel = _panel(420, [short_name(each, 48) for each in density.axes])
     margin = 0.03 * np.where(density.high > density.low, density.high - density.low, 1.0)
     (left, bottom), (right, top) = density.low - margin, density.high + margin
-    panel.x_range, panel.y_range = Range1d(left, right), Range1d(bottom, top)
+    panel.x_range, panel.y_range = Range1d(start=left, end=right), Range1d(start=bottom, end=top)
     if density.points is not None and density.labels is not None:
         _add_points(panel, density, ranks)
     elif density.counts is not None:
@@ -263,8 +264,8 @@ def _sizes(overview: Overview) -> Any:
     panel.xaxis.major_label_overrides = {
         place: str(clusters[place]) for place in range(0, len(clusters), step)
     }
-    panel.x_range = Range1d(-0.6, len(clusters) - 0.4)
-    panel.y_range = Range1d(0, 1.05 * max(each.share for each in overview.clusters) * 100)
+    panel.x_range = Range1d(start=-0.6, end=len(clusters) - 0.4)
+    panel.y_range = Range1d(start=0, end=105 * max(each.share for each in overview.clusters))
     panel.toolbar_location = None
     panel.toolbar.tools = []
     return panel

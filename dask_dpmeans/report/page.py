@@ -1,6 +1,7 @@
 """The parts of a page, and their HTML."""
 
 import base64
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -9,6 +10,8 @@ from jinja2 import Environment, StrictUndefined
 
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Overview
+from dask_dpmeans.report import cards
+from dask_dpmeans.report.live import live
 
 GENERATOR = '<meta name="generator" content="dask-dpmeans report">'
 """Mark of a page that this package wrote."""
@@ -88,11 +91,38 @@ class Page:
 
 def html(page: Page) -> str:
     """Return the page as HTML; all text is escaped."""
-    template = files("dask_dpmeans.report").joinpath("page.html").read_text(encoding="utf-8")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(template).render(page=page, generator=GENERATOR)
+    scripts, panels = [_part("page.js")], None
+    if page.overview is not None:
+        panels = live(page.overview)
+    if panels is not None:
+        scripts.insert(0, panels.library)
+    return environment.from_string(_part("page.html")).render(
+        page=page,
+        generator=GENERATOR,
+        style=_part("page.css"),
+        scripts=scripts,
+        policy=_policy(scripts),
+        panels=panels,
+        cards=[] if page.overview is None else cards.cards(page.overview),
+    )
+
+
+def _part(name: str) -> str:
+    """Return a file of the page."""
+    return files("dask_dpmeans.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: list[str]) -> str:
+    """Return a Content-Security-Policy that lets these scripts run, and nothing load."""
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in digests)
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
+        f"form-action 'none'; script-src {hashes}"
+    )
 
 
 def lines_of(columns: list[list[str]], most: int | None = None) -> list[list[str]]:

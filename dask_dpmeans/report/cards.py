@@ -1,0 +1,139 @@
+"""The clusters of a page: a card each, in words, with small bars and histograms."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_dpmeans.figures import plot
+from dask_dpmeans.figures.data import Exemplar, Feature, Neighbor, Overview, Portrait
+from dask_dpmeans.figures.plot.canvas import short_name
+from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.report.sentences import percent
+
+WIDEST = 4.0
+"""Score, in standard deviations, at which bars end."""
+LONGEST = 80
+"""Longest name in full, in characters."""
+
+
+class Bars(NamedTuple):
+    """A feature of a card."""
+
+    name: str
+    score: str
+    mean: str
+    low: str
+    high: str
+    left: float
+    width: float
+    """Position of the bar of the score in its row, in percent."""
+    bins: int
+    own: str
+    overall: str
+    """Outlines of the histograms as SVG paths, on `bins` x 1."""
+
+
+class Card(NamedTuple):
+    """A cluster as text."""
+
+    portrait: Portrait
+    color: str
+    rows: str
+    share: str
+    radius: str
+    stability: str
+    doubt: str
+    words: str
+    bars: list[Bars]
+    neighbors: list[tuple[int, str]]
+    """Clusters, and what is said of each."""
+    nearest: str
+    farthest: str
+
+
+def cards(overview: Overview) -> list[Card]:
+    """Return a card for each cluster, the heaviest first."""
+    colors = hex_colors(overview)
+    return [_card(each, colors[each.cluster]) for each in overview.clusters]
+
+
+def hex_colors(overview: Overview) -> dict[int, str]:
+    """Return the color of each cluster, as pictures have it."""
+    colors = plot.cluster_colors(np.arange(len(overview.clusters)))
+    codes = ["#" + bytes(each).hex() for each in np.rint(colors[:, :3] * 255).astype(np.uint8)]
+    return dict(zip([each.cluster for each in overview.clusters], codes, strict=True))
+
+
+def number(value: float) -> str:
+    """Return a number with four digits, and whole numbers with separators.
+
+    >>> number(1603.84), number(70000.0), number(0.00123456)
+    ('1,604', '70,000', '0.001235')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def _card(portrait: Portrait, color: str) -> Card:
+    """Return the card of one cluster."""
+    scores = [
+        f"{short_name(each.name, LONGEST)} {each.score:+.1f} sd" for each in portrait.features
+    ]
+    return Card(
+        portrait=portrait,
+        color=color,
+        rows=number(portrait.weight),
+        share=percent(portrait.share),
+        radius=number(portrait.radius),
+        stability="" if portrait.stability is None else f"{portrait.stability:.2f}",
+        doubt="" if portrait.doubt is None else percent(portrait.doubt),
+        words=", ".join(scores),
+        bars=[_bars(each) for each in portrait.features],
+        neighbors=[(each.cluster, _neighbor(each)) for each in portrait.neighbors],
+        nearest=_exemplars(portrait.nearest),
+        farthest=_exemplars(portrait.farthest),
+    )
+
+
+def _bars(feature: Feature) -> Bars:
+    """Return a feature with its bar and histograms."""
+    end = max(-WIDEST, min(WIDEST, feature.score))
+    own, overall = _shares(feature.counts), _shares(feature.overall)
+    top = max(own.max(initial=0.0), overall.max(initial=0.0))
+    return Bars(
+        name=short_name(feature.name, LONGEST),
+        score=f"{feature.score:+.1f} sd",
+        mean=number(feature.mean),
+        low=number(feature.low),
+        high=number(feature.high),
+        left=50 + 50 * min(end, 0.0) / WIDEST,
+        width=50 * abs(end) / WIDEST,
+        bins=len(own),
+        own=_outline(own, top),
+        overall=_outline(overall, top),
+    )
+
+
+def _shares(counts: Float64Array) -> Float64Array:
+    """Return counts divided by their sum."""
+    total = float(counts.sum())
+    return counts / total if total > 0 else np.zeros(len(counts))
+
+
+def _outline(shares: Float64Array, top: float) -> str:
+    """Return the outline of a histogram of heights up to 1 as an SVG path; y points down."""
+    heights = 1 - shares / (top if top > 0 else 1.0)
+    steps = "".join(f"V{height:.3g}H{bin + 1}" for bin, height in enumerate(heights.tolist()))
+    return f"M0 1{steps}V1Z"
+
+
+def _neighbor(neighbor: Neighbor) -> str:
+    """Describe a neighbor."""
+    away = f"distance {number(neighbor.distance)}"
+    return f"{away}, {percent(neighbor.doubt)} of the rows in doubt" if neighbor.doubt else away
+
+
+def _exemplars(exemplars: list[Exemplar]) -> str:
+    """Return names and distances."""
+    return ", ".join(
+        f"{short_name(each.name, LONGEST)} ({number(each.distance)})" for each in exemplars
+    )

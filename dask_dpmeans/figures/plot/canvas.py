@@ -108,19 +108,6 @@ def colors_by_weight(weights: Float64Array) -> Float64Array:
     return cluster_colors(ranks)
 
 
-def cluster_colors(ranks: Int64Array) -> Float64Array:
-    """Return a color, (k, 4), for each rank of weight, (k,), the heaviest first."""
-    strong = colormaps["tab20"](np.array([0, 2, 4, 8, 10, 12, 16, 18]))
-    light = 0.55 * strong + 0.45
-    dark = 0.6 * strong
-    dark[:, 3] = 1.0
-    hues = np.concatenate([strong, light, dark])
-    colors = np.full((len(ranks), 4), (0.6, 0.6, 0.6, 1.0))
-    few = ranks < len(hues)
-    colors[few] = hues[ranks[few]]
-    return colors
-
-
 def svg(figure: AnyFigure) -> str:
     """Return a figure as SVG with letters as shapes, so that no fonts are needed.
 

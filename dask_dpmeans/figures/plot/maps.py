@@ -38,7 +38,7 @@ def draw_map(axes: Axes, found: data.Density, colors: Float64Array) -> None:
         order = np.argsort(np.arange(len(found.points)) * GOLDEN % 1.0)
         order = order[np.argsort(found.labels[order] >= 0, kind="stable")]
         x, y = found.points[order].T
-        size = within(4000 / len(order), 3, 14)
+        size = within(12_000 / len(order), 3, 14)
         shown = colors[found.labels[order]]
         axes.scatter(x, y, size, color=shown, linewidth=0, rasterized=True)
     else:
@@ -83,7 +83,7 @@ def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Fl
 def draw_stripes(
     axes: Axes, found: data.Density, side: int, colors: Float64Array, most: int = 60, **turn: Any
 ) -> None:
-    """Draw the rows along an axis, in the colors of their clusters, (k + 1, 4), one upon the other."""
+    """Draw the rows along an axis, stacked in the colors of their clusters, (k + 1, 4)."""
     counts, edges = stripes(found, side, most)
     base = np.zeros(len(edges) - 1)
     for layer, heights in zip(found.layers, counts, strict=True):

@@ -187,12 +187,11 @@ def test_sizes_are_bars_of_shares_in_the_colors_of_the_clusters(model, rows):
 
 
 def test_sizes_show_the_radius_of_the_penalty(model, rows):
-    figure = plot.sizes(model)
-    radii = rendered(figure)[1]
+    radii = rendered(plot.sizes(model))[1]
     assert radii.get_xlabel() == "radius (root mean square)\nunits of the data"
-    assert [text.get_text() for text in figure.legends[0].texts] == ["√penalty = 4"]
+    assert [text.get_text() for text in radii.get_legend().texts] == ["√penalty = 4"]
     assert list(radii.lines[0].get_xdata()) == [4.0, 4.0]
-    assert not plot.sizes(DPMeans(16.0, search=True).fit(rows)).legends
+    assert rendered(plot.sizes(DPMeans(16.0, search=True).fit(rows)))[1].get_legend() is None
 
 
 def test_sizes_of_many_clusters_have_no_numbers():

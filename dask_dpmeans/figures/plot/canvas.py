@@ -35,7 +35,7 @@ SMALL = 9
 WIDTH = 5.4
 """Width of a picture, in inches, at which its text can be read on a telephone."""
 RESOLUTION = 200
-"""Points of a picture in an inch of the page, where it is not made of lines and letters."""
+"""Points of an image in an inch of the page."""
 
 
 def new_figure(figure: AnyFigure | None, width: float, height: float) -> AnyFigure:

@@ -63,7 +63,7 @@ def sizes(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
     if found.limit is not None:
         label = f"√{words.penalty_name} = {found.limit:.4g}"
         radii.axvline(found.limit, color=INK, linestyle="--", linewidth=1, label=label)
-        figure.legend(loc="outside upper right", frameon=False, fontsize=SMALL)
+        radii.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), fontsize=SMALL)
     radii.set_xlim(0, 1.08 * max(*found.radii, found.limit or 0.0) or 1.0)
     bars.set_ylim(k - 0.4, -0.6)
     for axes in (bars, radii):

@@ -118,7 +118,8 @@ def _weights(found: data.Drawable, numbers: Int64Array, given: ArrayLike | None)
         degrees = np.asarray(found.adjacency.sum(axis=1)).ravel()
         inside = found.labels >= 0
         which = np.searchsorted(numbers, found.labels[inside])
-        return np.bincount(which, degrees[inside], minlength=len(numbers))
+        sums = np.bincount(which, degrees[inside], minlength=len(numbers))
+        return np.asarray(sums, np.float64)
     k, weights = 1 + int(numbers.max(initial=-1)), np.asarray(given)
     if weights.ndim != 1 or len(weights) < k or weights.dtype.kind not in "iuf":
         got = f"{weights.dtype} of shape {weights.shape}"

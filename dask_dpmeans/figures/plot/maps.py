@@ -14,6 +14,8 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array
 
 MARGIN = 0.04
 """Empty part at each side, as a share of the range of the rows."""
+GOLDEN = 0.618
+"""Multiples of it spread evenly, modulo 1."""
 MOST_LABELS = 300
 """Number of centers that may have their number."""
 DIGIT, LINE = 6.0, 12.0
@@ -32,17 +34,13 @@ def draw_map(axes: Axes, found: data.Density, colors: Float64Array) -> None:
     """Draw the rows in two directions, in the colors of their clusters, (k + 1, 4)."""
     if found.points is not None:
         assert found.labels is not None
-        # Clusters must not hide each other by the order of the rows.
-        order = np.random.default_rng(0).permutation(len(found.points))
+        # Neighbors in the table are drawn far from each other, so that no cluster hides another.
+        order = np.argsort(np.arange(len(found.points)) * GOLDEN % 1.0)
         order = order[np.argsort(found.labels[order] >= 0, kind="stable")]
-        size = within(4000 / len(order), 3, 14)
-        axes.scatter(
-            *found.points[order].T,
-            size,
-            color=colors[found.labels[order]],
-            linewidth=0,
-            rasterized=True,
-        )
+        x, y = found.points[order].T
+        size = within(12_000 / len(order), 3, 14)
+        shown = colors[found.labels[order]]
+        axes.scatter(x, y, size, color=shown, linewidth=0, rasterized=True)
     else:
         assert found.counts is not None
         image = shade(found.counts, colors[found.layers])
@@ -61,8 +59,9 @@ def set_limits(axes: Axes, low: Float64Array, high: Float64Array) -> None:
 
 def inside(found: data.Density) -> BoolArray:
     """Return which centers are in the picture, (k,)."""
-    within_sides: BoolArray = (found.centers >= found.low) & (found.centers <= found.high)
-    return within_sides.all(axis=1)
+    lower, upper = found.centers >= found.low, found.centers <= found.high
+    both: BoolArray = np.all(lower & upper, axis=1)
+    return both
 
 
 def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Float64Array]:
@@ -84,7 +83,7 @@ def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Fl
 def draw_stripes(
     axes: Axes, found: data.Density, side: int, colors: Float64Array, most: int = 60, **turn: Any
 ) -> None:
-    """Draw the rows along an axis: a histogram of the clusters, one upon the other."""
+    """Draw the rows along an axis, stacked in the colors of their clusters, (k + 1, 4)."""
     counts, edges = stripes(found, side, most)
     base = np.zeros(len(edges) - 1)
     for layer, heights in zip(found.layers, counts, strict=True):
@@ -98,8 +97,8 @@ def draw_centers(
     axes: Axes, places: Float64Array, colors: Float64Array, largest: float = 36.0, **style: Any
 ) -> None:
     """Draw centers at places, (k, 2), in their colors, (k, 4), with an area up to the largest."""
-    size = within(1000 / len(places), largest / 4, largest)
-    axes.scatter(*places.T, size, color=colors, edgecolor=INK, linewidth=0.8, zorder=3, **style)
+    (x, y), size = places.T, within(1000 / len(places), largest / 4, largest)
+    axes.scatter(x, y, size, color=colors, edgecolor=INK, linewidth=0.8, zorder=3, **style)
 
 
 def draw_micro_centers(
@@ -108,7 +107,8 @@ def draw_micro_centers(
     """Draw centers of micro-clusters with the colors of their clusters and an area by weight, (k,)."""
     size = within(9000 / len(weights), 10, 150) * weights / weights.max()
     style: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.4, "zorder": 3}
-    axes.scatter(*found.centers.T, size, color=colors[found.groups], **style)
+    x, y = found.centers.T
+    axes.scatter(x, y, size, color=colors[found.groups], **style)
 
 
 def number_centers(axes: Axes, found: data.Density, places: Float64Array) -> None:

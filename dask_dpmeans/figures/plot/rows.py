@@ -149,7 +149,7 @@ def pairs(
     for (one, other), each in zip(combinations(range(d), 2), found, strict=True):
         both = [one, other]
         low[both], high[both] = np.minimum(low[both], each.low), np.maximum(high[both], each.high)
-        panels[one, other].set_axis_off()
+        panels[one, other].remove()
         axes = panels[other, one]
         maps.draw_map(axes, each, colors)
         maps.draw_centers(axes, each.centers, colors[each.groups], 14)
@@ -159,10 +159,9 @@ def pairs(
     for row, column in combinations_with_replacement(range(d), 2):
         _set_panel(panels[column, row], row, column, low, high)
     for axes, name in zip(panels[-1], columns, strict=True):
-        axes.set_xlabel(short_name(name, 14), fontsize=SMALL)
+        axes.set_xlabel(short_name(name, 12), fontsize=SMALL)
     for axes, name in zip(panels[1:, 0], columns[1:], strict=True):
-        axes.set_ylabel(short_name(name, 14), fontsize=SMALL)
-    figure.align_labels()
+        axes.set_ylabel(short_name(name, 12), fontsize=SMALL)
     _add_key(figure, found[0], colors, 4 * (d - 1))
     return figure
 

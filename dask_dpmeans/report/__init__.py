@@ -27,6 +27,7 @@ def report(
     *,
     data: Any = None,
     columns: Sequence[int | str] | None = None,
+    image_shape: Sequence[int] | None = None,
     force: bool = False,
     **where: Unpack[Stored],
 ) -> None:
@@ -45,6 +46,9 @@ def report(
         picture of a small graph).  With False they are not read.  Rows of a data frame have the
         names of its index.
     columns : one or two numbers or names of columns of the rows, optional, for a map of these first
+    image_shape : (height, width) or (height, width, 3) of the image that each row is, optional
+        The cards of the clusters show their centers as images, from the lowest value to the
+        highest.
     force : replace a report that is there; other files are never replaced
     **where : client, threads, memory_limit, fill_missing, as for `dask_dpmeans.fit`
 
@@ -56,7 +60,7 @@ def report(
         Something in the store is missing or does not match its checksum.
     """
     target = checked_target(out, _location(store), force)
-    contents = page(store, data=data, columns=columns, **where)
+    contents = page(store, data=data, columns=columns, image_shape=image_shape, **where)
     Location.at(target).write(html(contents).encode())
 
 
@@ -65,17 +69,20 @@ def page(
     *,
     data: Any = None,
     columns: Sequence[int | str] | None = None,
+    image_shape: Sequence[int] | None = None,
     **where: Unpack[Stored],
 ) -> Page:
     """Return the contents of the page of a run, a path or a tree; parameters as for `report`."""
     if isinstance(store, LoadedRun):
-        return run_page.page(store, data=data, columns=columns, **where)
+        return run_page.page(store, data=data, columns=columns, image_shape=image_shape, **where)
     kind = Output.at(store).kind()
     if kind not in WITHOUT_ROWS:
-        return run_page.page(store, data=data, columns=columns, **where)
-    if where or columns is not None or not (data is None or data is False):
+        return run_page.page(store, data=data, columns=columns, image_shape=image_shape, **where)
+    if where or columns or image_shape or not (data is None or data is False):
         held = f"{Output.at(store).shown} holds {with_article(kind)}"
-        raise InputError(f"{held}, whose page needs no rows: leave out data and columns")
+        raise InputError(
+            f"{held}, whose page needs no rows: leave out data, columns and image_shape"
+        )
     return WITHOUT_ROWS[kind](store)
 
 

@@ -82,6 +82,8 @@ class Page:
     """What was found, as a person would say it."""
     overview: Overview | None = None
     """Clusters with portraits, and the numbers of the maps."""
+    images: dict[int, str] = field(default_factory=dict)
+    """The centers of clusters as images, data URIs; may be empty."""
     maps: list[Picture] = field(default_factory=list)
     """Rows in colors, the best first."""
     sizes: Picture | None = None

@@ -3,13 +3,15 @@
 import shlex
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import Any, Unpack
 
 import numpy as np
 
-from dask_dpmeans import errors
+from dask_dpmeans import checks, errors
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model
@@ -44,6 +46,7 @@ def page(
     *,
     data: Any = None,
     columns: Sequence[int | str] | None = None,
+    image_shape: Sequence[int] | None = None,
     **where: Unpack[Stored],
 ) -> Page:
     """Return the contents of the page of a finished run; parameters as for `report`."""
@@ -56,9 +59,10 @@ def page(
     rows = read_rows(result, model, data, columns, where)
     return Page(
         store=result.store.shown,
-        headline=_headline(result, model),
+        headline=sentences.headline(result, model),
         sentence=sentences.summary(result, model, rows.overview),
         overview=rows.overview,
+        images=_images(model, image_shape),
         maps=_maps(model, rows),
         sizes=_sizes(model),
         warnings=[*warnings_of(result, model), *rows.warnings],
@@ -86,11 +90,6 @@ def _names(model: Model) -> list[str]:
 
 
 # Result
-
-
-def _headline(result: Result, model: Model) -> str:
-    n_rows = format_count(result.manifest.input.shape[0], model.description().row)
-    return f"{format_count(model.n_clusters_, 'cluster')} of {n_rows}, by {type(model).__name__}"
 
 
 def _result(result: Result, model: Model) -> dict[str, str]:
@@ -233,6 +232,22 @@ def _maps(model: Model, rows: RowParts) -> list[Picture]:
     ]
 
 
+def _images(model: Model, shape: Sequence[int] | None) -> dict[int, str]:
+    """Return the centers as images, data URIs by cluster; none without a shape."""
+    if shape is None:
+        return {}
+    means = plot_data.cluster_means(model)
+    wanted = tuple(checks.integer("image_shape", each) for each in shape)
+    if len(wanted) not in (2, 3) or prod(wanted) != means.shape[1] or wanted[2:] not in ((), (3,)):
+        raise InputError(
+            f"image_shape must be (height, width) or (height, width, 3) with as many numbers as "
+            f"the centers have columns, {means.shape[1]:,}, got {wanted}"
+        )
+    low, high = means.min(), means.max()
+    pixels = ((means - low) / (high - low if high > low else 1.0)).reshape(-1, *wanted)
+    return {cluster: plot.png(each) for cluster, each in enumerate(pixels)}
+
+
 def _pairs(model: Model, rows: RowParts) -> list[Picture]:
     """Return the rows in pairs of columns."""
     if rows.overview is None or not rows.overview.pairs:
@@ -264,7 +279,7 @@ def _asked(model: Model) -> dict[str, Any]:
 
 def _parameters(model: Model) -> dict[str, str]:
     """Return the parameters, also those with default values."""
-    facts = {}
+    facts = {"method": type(model).__name__}
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, np.ndarray):
             facts[name] = f"{len(value):,} centers"

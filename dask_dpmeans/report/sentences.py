@@ -9,18 +9,31 @@ FEW_DOUBTS = 0.01
 """A smaller share of rows in doubt is not worth a sentence about a pair of clusters."""
 
 
+def headline(result: Result, model: Model) -> str:
+    """Return the number of clusters and of rows."""
+    n_rows = format_count(result.manifest.input.shape[0], model.description().row)
+    return f"{format_count(model.n_clusters_, 'cluster')} in {n_rows}"
+
+
 def summary(result: Result, model: Model, found: Overview | None) -> str:
-    """Return what a run found, in a few sentences."""
-    words = model.description()
-    n_rows = format_count(result.manifest.input.shape[0], words.row)
-    clusters = f"{format_count(model.n_clusters_, 'cluster')} in {n_rows}"
+    """Return what else a run found, in a few sentences."""
+    told = []
     if model.n_clusters_ > 1:
         largest = model.cluster_weights_.max() / model.cluster_weights_.sum()
-        clusters += f"; the largest holds {percent(largest)}"
-    told = [clusters, *_choice(getattr(model, "choice_", None), model.n_clusters_)]
+        told.append(f"The largest holds {percent(largest)}")
+    told += _choice(getattr(model, "choice_", None), model.n_clusters_)
     if found is not None:
         told += [*_far(found, result.manifest.input.shape[0]), *_doubts(found)]
-    return ". ".join(told) + "."
+    return "".join(f"{each}. " for each in told).strip()
+
+
+def number(value: float) -> str:
+    """Return a number with four digits, and whole numbers with separators.
+
+    >>> number(1603.84), number(70000.0), number(0.00123456)
+    ('1,604', '70,000', '0.001235')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def percent(share: float) -> str:
@@ -39,7 +52,8 @@ def _choice(choice: Choice | None, k: int) -> list[str]:
     chosen = choice.chosen
     if k == 1:
         return ["No larger number of clusters stands out from rows without clusters"]
-    sentence = f"{k:,} is the best number for penalties from {chosen.low:.3g} to {chosen.high:.3g}"
+    span = f"penalties from {number(chosen.low)} to {number(chosen.high)}"
+    sentence = f"{k:,} is the best number for {span}"
     if chosen.stability is not None:
         agree = "agree" if chosen.stability >= 0.9 else "agree in part"
         sentence += (

@@ -16,6 +16,7 @@ from dask_dpmeans.figures.data.overview import (
 from dask_dpmeans.figures.data.rows import (
     Density,
     DensityOptions,
+    cluster_means,
     density,
     nearest_clusters,
     rows_of,
@@ -43,6 +44,7 @@ __all__ = [
     "Shares",
     "Sizes",
     "choice",
+    "cluster_means",
     "column_numbers",
     "columns_of",
     "dendrogram",

@@ -7,7 +7,13 @@ color-blind readers; all others are grey.
 """
 
 try:
-    from dask_dpmeans.figures.plot.canvas import AnyFigure, cluster_colors, colors_by_weight, svg
+    from dask_dpmeans.figures.plot.canvas import (
+        AnyFigure,
+        cluster_colors,
+        colors_by_weight,
+        png,
+        svg,
+    )
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
@@ -35,6 +41,7 @@ __all__ = [
     "pairs",
     "path",
     "place_labels",
+    "png",
     "profile",
     "row_map",
     "sharing",

@@ -1,5 +1,6 @@
 """Sizes, styles, axes and files that all pictures share."""
 
+import base64
 import io
 from typing import Any, TypeAlias
 
@@ -8,6 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.image import imsave
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
@@ -119,3 +121,12 @@ def svg(figure: AnyFigure) -> str:
     with rc_context(settings), io.StringIO() as file:
         root.savefig(file, format="svg", dpi=RESOLUTION, metadata={"Date": None})
         return file.getvalue()
+
+
+def png(pixels: Float64Array) -> str:
+    """Return an image, (h, w) grey or (h, w, 3) colors between 0 and 1, as a data URI."""
+    with io.BytesIO() as file:
+        imsave(
+            file, pixels, cmap="gray", vmin=0.0, vmax=1.0, format="png", metadata={"Software": None}
+        )
+        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -126,7 +126,5 @@ def svg(figure: AnyFigure) -> str:
 def png(pixels: Float64Array) -> str:
     """Return an image, (h, w) grey or (h, w, 3) colors between 0 and 1, as a data URI."""
     with io.BytesIO() as file:
-        imsave(
-            file, pixels, cmap="gray", vmin=0.0, vmax=1.0, format="png", metadata={"Software": None}
-        )
+        imsave(file, pixels, cmap="gray", vmin=0.0, vmax=1.0, format="png")
         return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

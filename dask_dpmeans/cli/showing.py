@@ -57,14 +57,14 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
 
 
 @click.command("report")
-@click.argument("store")
+@click.argument("stores", nargs=-1, required=True, metavar="STORE...")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, if they have moved or are at a URL.")
 @flag("--no-data", help="Leave out everything that needs the rows.")
 @with_options(*COMPUTE_OPTIONS)
 @FORCE
 def report_command(
-    store: str,
+    stores: tuple[str, ...],
     out: str,
     data: str | None,
     no_data: bool,
@@ -74,7 +74,8 @@ def report_command(
     """Write the run, path or tree in STORE as one HTML page with pictures, the file OUT.
 
     The page opens without a network. The rows of a run are read in up to four passes, if they are
-    still on this machine or --data is given.
+    still on this machine or --data is given. Two to eight runs over the same rows are compared:
+    objectives at equal penalties, agreement, and which clusters split or merged.
     """
     if data is not None and no_data:
         raise click.UsageError("--data gives the rows, --no-data leaves them out: give one of them")
@@ -84,6 +85,16 @@ def report_command(
         if error.name not in ("matplotlib", "networkx"):
             raise
         raise WrongUseError(str(error)) from error
+    if len(stores) > 1:
+        if data is not None:
+            raise click.UsageError("a comparison of runs needs no rows: leave out --data")
+        _check_unused(compute)
+        report.report(
+            [Location.at(each, compute["storage_options"]) for each in stores], out, force=force
+        )
+        click.echo(f"{', '.join(map(redact, stores))}: {Path(out).absolute()}")
+        return
+    [store] = stores
     place = Location.at(store, compute["storage_options"])
     report.checked_target(out, place, force)
     run = report.run_with_rows(place)

@@ -73,6 +73,8 @@ class Page:
     command: str | None
     """Command that makes the store again; None if no command can."""
     versions: dict[str, str]
+    sentence: str = ""
+    """What a person would say of the store, below the headline; may be empty."""
 
 
 def html(page: Page) -> str:

@@ -10,6 +10,7 @@ try:
     from dask_dpmeans.figures.plot.canvas import NAMED, AnyFigure, svg
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
+    from dask_dpmeans.figures.plot.flows import flows
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.micro_clusters import merges
     from dask_dpmeans.figures.plot.rows import choose_spaced, density
@@ -27,6 +28,7 @@ __all__ = [
     "choice",
     "choose_spaced",
     "density",
+    "flows",
     "graph",
     "history",
     "merges",

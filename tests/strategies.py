@@ -254,3 +254,19 @@ def cut_cost(graph, labels, penalty, normalized):
     """Cut + penalty * k, by the reference."""
     k = len(set(labels[labels >= 0].tolist()))
     return reference.cut_of(graph.tolist(), labels.tolist(), normalized) + penalty * k
+
+
+def reduced(reduction, rows, weights=None, height=16):
+    """Reduce rows in blocks of some height, one after the other."""
+    blocks = [
+        Block(
+            start,
+            rows[start : start + height],
+            None if weights is None else weights[start : start + height],
+        )
+        for start in range(0, rows.shape[0], height)
+    ]
+    found = reduction.chunk(blocks[0])
+    for block in blocks[1:]:
+        found = reduction.combine(found, reduction.chunk(block))
+    return found

@@ -98,17 +98,19 @@ METHODS = {
 }
 COMMANDS = {"auto": "fit", "search": "fit", "nystroem": "kernel", "neighbors": "spectral"}
 PICTURES = {
-    "auto": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
-    "fit": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
-    "search": ["Fit", "Clusters", "Profile", "Tree", "Rows and centers"],
-    "hdp": ["Fit", "Clusters", "Profile", "Sharing", "Tree", "Rows and centers"],
-    "kernel": ["Fit", "Clusters"],
-    "nystroem": ["Fit", "Clusters", "Tree", "Rows and centers"],
-    "spectral": ["Fit", "Clusters", "Tree", "Rows and centers"],
-    "neighbors": ["Fit", "Clusters", "Tree", "Rows and centers"],
-    "graph": ["Fit", "Clusters", "Graph"],
-    "shapes": ["Fit", "Clusters", "Merges", "Rows and centers"],
+    "auto": ["Fit", "Profile", "Tree"],
+    "fit": ["Fit", "Profile", "Tree"],
+    "search": ["Fit", "Profile", "Tree"],
+    "hdp": ["Fit", "Profile", "Sharing", "Tree"],
+    "kernel": ["Fit"],
+    "nystroem": ["Fit", "Tree"],
+    "spectral": ["Fit", "Tree"],
+    "neighbors": ["Fit", "Tree"],
+    "graph": ["Fit"],
+    "shapes": ["Fit", "Merges"],
 }
+BOTH = ["Clusters apart", "Principal directions"]
+MAPS = {"fit": ["column 0 and column 2"], "kernel": [], "graph": ["Graph"]}
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +187,8 @@ def test_a_page_of_each_method_has_its_pictures(folder, name, monkeypatch):
     monkeypatch.setattr(Picture, "of", drawn)
     found, model = page(folder / f"{name}-run"), load(folder / f"{name}-run")
     assert [picture.title for picture in found.pictures] == PICTURES[name]
+    assert [picture.title for picture in found.maps] == MAPS.get(name, BOTH)
+    assert found.sizes.title == "Clusters"
     assert found.facts["Result"]["clusters, k"] == str(model.n_clusters_)
     assert found.facts["Result"]["objective, J"] == f"{model.objective_:.9g}"
     assert found.facts["Result"]["converged"] == "yes"
@@ -258,7 +262,8 @@ def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(
     found = page("run.zarr")
     assert found.command is None
     assert "where X are the rows: they were in memory" in html(found)
-    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:4]
+    assert [picture.title for picture in found.pictures] == PICTURES["fit"]
+    assert found.maps == []
     exec(found.call, {"X": rows, "weights": np.full(300, 2.0)})
     np.testing.assert_array_equal(load("again.zarr").cluster_centers_, wanted.cluster_centers_)
 
@@ -270,12 +275,7 @@ def test_a_draw_of_the_sampler_has_a_page_and_no_end(folder, tmp_path, monkeypat
     )
     model = fit(folder / "rows.zarr", "run.zarr", GibbsMixture(2.0, max_iter=5, random_state=0))
     found = page("run.zarr")
-    assert [picture.title for picture in found.pictures] == [
-        "Fit",
-        "Clusters",
-        "Tree",
-        "Rows and centers",
-    ]
+    assert [picture.title for picture in found.pictures] == ["Fit", "Tree"]
     assert not any("max_iter" in warning or "penalty" in warning for warning in found.warnings)
     assert any("the variance is low" in warning for warning in found.warnings)
     assert "converged" not in found.facts["Result"]
@@ -315,13 +315,14 @@ def test_a_page_tells_of_light_clusters_rows_at_the_edge_and_input_without_check
     rows[:2] += (1.95, 0.0)
     np.save(tmp_path / "rows.npy", rows)
     model = fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(4.0, random_state=0))
-    light, unchecked, edge = page(tmp_path / "run").warnings
+    found = page(tmp_path / "run")
+    light, edge = found.warnings
+    assert found.notes == [UNCHECKED]
     number = model.predict(rows[-1:])[0]
     assert (
         light
         == f"1 cluster of less than 0.001 of the mean weight ({number}): outliers, or the penalty is low."
     )
-    assert unchecked == UNCHECKED
     assert edge.startswith(
         "2 rows (0.00022 of all) near the radius: squared distances above 0.9 of the penalty 4"
     )
@@ -334,15 +335,16 @@ def test_rows_that_are_gone_or_changed_are_not_shown(folder, tmp_path, undrawn):
     np.save(tmp_path / "rows.npy", rows + 1)
     found = page(tmp_path / "run")
     assert found.warnings[-1].endswith("type of CPU): they are not shown.")
-    assert [picture.title for picture in found.pictures] == PICTURES["fit"][:4]
+    assert [picture.title for picture in found.pictures] == PICTURES["fit"]
+    assert found.maps == []
     np.save(tmp_path / "rows.npy", rows[:-1])
     assert "are not exactly the rows of the fit" in page(tmp_path / "run").warnings[-1]
     np.save(tmp_path / "rows.npy", np.full_like(rows, np.nan))
     assert "could not be shown" in page(tmp_path / "run").warnings[-1]
     (tmp_path / "rows.npy").unlink()
     assert report.input_of(open_run(tmp_path / "run")) is None
-    assert len(page(tmp_path / "run").pictures) == 4
-    assert len(page(tmp_path / "run", data=rows).pictures) == 5
+    assert len(page(tmp_path / "run").maps) == 0
+    assert len(page(tmp_path / "run", data=rows).maps) == 2
 
 
 def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):
@@ -353,8 +355,8 @@ def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):
         sample_weight=np.full(300, 2.0),
     )
     found = page(tmp_path / "run")
-    assert found.pictures[-1].title == "Rows and centers"
-    assert found.warnings[0] == UNCHECKED
+    assert [picture.title for picture in found.maps] == BOTH
+    assert found.notes == [UNCHECKED]
 
 
 def test_no_url_that_a_run_names_is_asked_for(folder):
@@ -416,13 +418,13 @@ def test_columns_of_a_table_go_by_their_names(folder, tmp_path, monkeypatch):
     given = f"{tmp_path}/table.parquet#income,height,age"
     fit(given, tmp_path / "run", DPMeans(60.0), columns=[0, 2])
     drawn = {}
-    for name in ("profile", "density"):
+    for name in ("profile", "row_map"):
         monkeypatch.setattr(
             run_page.plot, name, lambda *of, name=name, **also: drawn.update({name: (of, also)})
         )
     monkeypatch.setattr(run_page.plot, "svg", lambda _: "")
     assert page(tmp_path / "run").tables[0].columns[-2:] == ["income", "age"]
-    assert drawn["profile"][0][1] == drawn["density"][1]["feature_names"] == ["income", "age"]
+    assert drawn["profile"][0][1] == drawn["row_map"][0][0].axes == ["income", "age"]
 
 
 def test_what_a_graph_has_not_is_not_told_of_it(folder, undrawn):
@@ -682,9 +684,9 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
         CliRunner().invoke(main, [*arguments, "--data", str(moved), "--threads", "1"]).exit_code
         == 0
     )
-    assert "Rows and centers" in (tmp_path / "out.html").read_text()
+    assert "column 0 and column 2" in (tmp_path / "out.html").read_text()
     assert CliRunner().invoke(main, [*arguments, "--no-data", "--force"]).exit_code == 0
-    assert "Rows and centers" not in (tmp_path / "out.html").read_text()
+    assert "column 0 and column 2" not in (tmp_path / "out.html").read_text()
     result = CliRunner().invoke(main, [*arguments, "--no-data", "--force", "--workers", "2"])
     assert result.exit_code == 2
     assert "no rows are read for this page: leave out --workers" in result.stderr

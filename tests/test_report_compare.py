@@ -222,7 +222,7 @@ def test_three_runs_have_a_section_for_neighbors_and_agreement_for_all(folder):
     ]
     assert list(table(found, "Agreement")) == ["A and B", "A and C", "B and C"]
     assert [each.title for each in found.tables][-2:] == ["Flows from A to B", "Flows from B to C"]
-    assert [picture.title for picture in found.pictures] == ["Flows"]
+    assert [picture.title for picture in found.maps] == ["Flows"]
 
 
 def test_a_run_that_has_not_converged_is_named(folder, tmp_path):

@@ -3,6 +3,7 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Unpack
 
 import click
@@ -79,23 +80,39 @@ def report_command(
     """
     if data is not None and no_data:
         raise click.UsageError("--data gives the rows, --no-data leaves them out: give one of them")
+    report = _report_module()
+    places = [Location.at(store, compute["storage_options"]) for store in stores]
+    if len(places) > 1:
+        if data is not None:
+            raise click.UsageError("a comparison of runs needs no rows: leave out --data")
+        _check_unused(compute)
+        report.report(places, out, force=force)
+    else:
+        _report_one(report, places[0], out, data, no_data, force, compute)
+    click.echo(f"{', '.join(map(redact, stores))}: {Path(out).absolute()}")
+
+
+def _report_module() -> ModuleType:
+    """Import the module of reports, which needs matplotlib as no other command does."""
     try:
         from dask_dpmeans import report  # noqa: PLC0415 (of all commands this one needs matplotlib)
     except ImportError as error:
         if error.name not in ("matplotlib", "networkx"):
             raise
         raise WrongUseError(str(error)) from error
-    if len(stores) > 1:
-        if data is not None:
-            raise click.UsageError("a comparison of runs needs no rows: leave out --data")
-        _check_unused(compute)
-        report.report(
-            [Location.at(each, compute["storage_options"]) for each in stores], out, force=force
-        )
-        click.echo(f"{', '.join(map(redact, stores))}: {Path(out).absolute()}")
-        return
-    [store] = stores
-    place = Location.at(store, compute["storage_options"])
+    return report
+
+
+def _report_one(
+    report: ModuleType,
+    place: Location,
+    out: str,
+    data: str | None,
+    no_data: bool,
+    force: bool,
+    compute: ComputeOptions,
+) -> None:
+    """Write the page of one store."""
     report.checked_target(out, place, force)
     run = report.run_with_rows(place)
     if no_data or run is None:
@@ -111,7 +128,6 @@ def report_command(
             opened, work = stack.enter_context(open_rows(rows, False, sparse, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         report.report(run or place, out, data=opened or False, force=force, **work)
-    click.echo(f"{redact(store)}: {Path(out).absolute()}")
 
 
 def _check_unused(compute: ComputeOptions) -> None:

@@ -30,6 +30,7 @@ def report(
     out: str | os.PathLike[str],
     *,
     data: Any = None,
+    columns: Sequence[int | str] | None = None,
     force: bool = False,
     **where: Unpack[Stored],
 ) -> None:
@@ -47,8 +48,10 @@ def report(
     out : path of a new file
     data : path of the rows, other input of `fit`, or False; optional, for a run only
         The default is the path that the run stores, if it still exists on this machine.  The rows
-        are read in up to four passes, for the picture of rows and centers (or of a small graph) and
-        the number of rows near the radius.  With False they are not read.
+        are read in up to three passes, for maps of the rows and portraits of the clusters (or the
+        picture of a small graph).  With False they are not read.  Rows of a data frame have the
+        names of its index.
+    columns : one or two numbers or names of columns of the rows, optional, for a map of these first
     force : replace a report that is there; other files are never replaced
     **where : client, threads, memory_limit, fill_missing, as for `dask_dpmeans.fit`
 
@@ -61,23 +64,30 @@ def report(
         Something in the store is missing or does not match its checksum.
     """
     [*_, target] = [checked_target(out, _location(each), force) for each in _stores(store)]
-    Location.at(target).write(html(page(store, data=data, **where)).encode())
+    contents = page(store, data=data, columns=columns, **where)
+    Location.at(target).write(html(contents).encode())
 
 
-def page(store: AnyStores, *, data: Any = None, **where: Unpack[Stored]) -> Page:
+def page(
+    store: AnyStores,
+    *,
+    data: Any = None,
+    columns: Sequence[int | str] | None = None,
+    **where: Unpack[Stored],
+) -> Page:
     """Return the contents of the page of stores; parameters as for `report`."""
     if isinstance(store, Sequence) and not isinstance(store, str):
-        if where or not (data is None or data is False):
-            raise InputError("a comparison of runs needs no rows: leave out data")
+        if where or columns is not None or not (data is None or data is False):
+            raise InputError("a comparison of runs needs no rows: leave out data and columns")
         return compare_page.page(compare_page.checked_number(store))
     if isinstance(store, LoadedRun):
-        return run_page.page(store, data=data, **where)
+        return run_page.page(store, data=data, columns=columns, **where)
     kind = Output.at(store).kind()
     if kind not in WITHOUT_ROWS:
-        return run_page.page(store, data=data, **where)
-    if where or not (data is None or data is False):
+        return run_page.page(store, data=data, columns=columns, **where)
+    if where or columns is not None or not (data is None or data is False):
         held = f"{Output.at(store).shown} holds {with_article(kind)}"
-        raise InputError(f"{held}, whose page needs no rows: leave out data")
+        raise InputError(f"{held}, whose page needs no rows: leave out data and columns")
     return WITHOUT_ROWS[kind](store)
 
 

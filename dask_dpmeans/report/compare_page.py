@@ -97,16 +97,17 @@ def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
     return Page(
         store=", ".join(f"{each.letter}: {each.path}" for each in runs),
         headline=_headline(runs, found.n_rows),
-        sentence=_sentence(runs, found, neighbors),
         warnings=[*unknown, *_unfinished(runs)],
         first=[_section(runs, found, *each) for each in neighbors.items()],
         facts={},
-        pictures=[Picture.of("Flows", FLOWS, lambda: plot.flows(found, titles))],
+        pictures=[],
+        maps=[Picture.of("Flows", FLOWS, lambda: plot.flows(found, titles))],
         tables=[_side_by_side(runs), _agreement(runs, found), *_flow_tables(runs, found)],
         call=f"from dask_dpmeans.report import report\n\nreport({[each.path for each in runs]}, {OUT!r})",
         unknown=None,
         command=shlex.join(["dask-dpmeans", "report", *(each.path for each in runs), OUT]),
         versions=versions(),
+        sentence=_sentence(runs, found, neighbors),
     )
 
 

@@ -2,12 +2,13 @@
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
 from dask_dpmeans.figures import plot
+from dask_dpmeans.figures.data import Overview
 
 GENERATOR = '<meta name="generator" content="dask-dpmeans report">'
 """Mark of a page that this package wrote."""
@@ -60,6 +61,7 @@ class Page:
     """Path or URL of the store that the page describes."""
     headline: str
     warnings: list[str]
+    """What a reader should act on."""
     first: list[Section]
     """Sections before the facts."""
     facts: dict[str, dict[str, str]]
@@ -74,7 +76,14 @@ class Page:
     """Command that makes the store again; None if no command can."""
     versions: dict[str, str]
     sentence: str = ""
-    """What a person would say of the store, below the headline; may be empty."""
+    """What was found, as a person would say it."""
+    overview: Overview | None = None
+    """Clusters with portraits, and the numbers of the maps."""
+    maps: list[Picture] = field(default_factory=list)
+    """Rows in colors, the best first."""
+    sizes: Picture | None = None
+    notes: list[str] = field(default_factory=list)
+    """Facts worth knowing, on which nobody needs to act."""
 
 
 def html(page: Page) -> str:

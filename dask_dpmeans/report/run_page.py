@@ -1,37 +1,35 @@
 """The page of a run."""
 
-import os
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
 
 from dask_dpmeans import errors
-from dask_dpmeans.api import description
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count
-from dask_dpmeans.errors import CorruptStoreError, InputError, redact
-from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
-from dask_dpmeans.kernels.plot_statistics import NEAR
 from dask_dpmeans.methods.dpmeans.choice import Alternative
 from dask_dpmeans.registry import METHODS, spec_of
-from dask_dpmeans.report import choice_section, origin
+from dask_dpmeans.report import choice_section, origin, sentences
 from dask_dpmeans.report.page import Page, Picture, Section, Table, lines_of
+from dask_dpmeans.report.run_rows import RowParts, has_centers, read_rows
 from dask_dpmeans.report.tree_page import drawn_tree
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.tree import cluster_tree
-from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
+from dask_dpmeans.sources import Stored
 from dask_dpmeans.storage.location import AnyPlace
 from dask_dpmeans.storage.run_store import Result
 
 MOST_LINES, MOST_FEATURES = 100, 12
 """Limits of the table of clusters: the heaviest clusters, and columns of the centers."""
+MAP = "Rows in the colors of their clusters, and centers with their numbers."
+MICRO_MAP = "Rows in the colors of their clusters; the dots are centers of micro-clusters."
 TINY = 1e-3
 """A cluster of less than this share of the mean weight gives a warning."""
 MOST_NUMBERS = 12
@@ -41,7 +39,13 @@ MOST_LEAVES = 100
 clusters 9, with 1,000 clusters 29."""
 
 
-def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]) -> Page:
+def page(
+    run: AnyPlace | LoadedRun,
+    *,
+    data: Any = None,
+    columns: Sequence[int | str] | None = None,
+    **where: Unpack[Stored],
+) -> Page:
     """Return the contents of the page of a finished run; parameters as for `report`."""
     if not isinstance(run, LoadedRun):
         run = open_run(run)
@@ -49,18 +53,23 @@ def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]
     manifest, names = result.manifest, _names(model)
     if data is None:
         data = origin.locate(manifest)
-    rows = read_rows(result, model, data, where)
+    rows = read_rows(result, model, data, columns, where)
     return Page(
         store=result.store.shown,
         headline=_headline(result, model),
-        warnings=[*warnings_of(result, model), *origin.warnings(manifest), *rows.warnings],
+        sentence=sentences.summary(result, model, rows.overview),
+        overview=rows.overview,
+        maps=_maps(model, rows),
+        sizes=_sizes(model),
+        warnings=[*warnings_of(result, model), *rows.warnings],
+        notes=origin.warnings(manifest),
         first=_choice(result, model),
         facts={
             "Result": _result(result, model),
             "Parameters": _parameters(model),
             "Input": origin.rows(manifest, model.description().row),
         },
-        pictures=[*pictures(model, names), *rows.pictures],
+        pictures=pictures(model, names),
         tables=[cluster_table(model, names)],
         call=call(result, model),
         unknown=origin.explain_unknown(manifest),
@@ -71,14 +80,9 @@ def page(run: AnyPlace | LoadedRun, *, data: Any = None, **where: Unpack[Stored]
 
 def _names(model: Model) -> list[str]:
     """Return the names of the columns of the centers; none without centers."""
-    if not _has_centers(model.description()):
+    if not has_centers(model):
         return []
     return plot_data.feature_names(model)
-
-
-def _has_centers(words: Description) -> bool:
-    """Return whether centers of clusters, or of micro-clusters, lie among the rows."""
-    return words.centers is not None or "micro-clusters" in words.pictures
 
 
 # Result
@@ -184,111 +188,6 @@ def _warning_about(which: BoolArray, what: str, reason: str) -> list[str]:
     return [f"{format_count(len(numbers), 'cluster')} {what} ({named}): {reason}."]
 
 
-# Rows
-
-
-@dataclass(frozen=True)
-class RowParts:
-    """The parts of a page that need the rows."""
-
-    warnings: list[str] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
-
-
-def read_rows(result: Result, model: Model, data: Any, where: Stored) -> RowParts:
-    """Return pictures and warnings that need the rows, or a warning if the rows cannot be read."""
-    words = model.description()
-    embedded = words.stored_rows is not None
-    if (data is None or data is False) and not embedded:
-        return RowParts()
-    try:
-        source = _source(result, model, data, where)
-        if not embedded and _changed(result, model, source):
-            reason = "they have changed, or this is another type of CPU"
-            differ = f"The rows at {_shown(data)} are not exactly the rows of the fit"
-            return RowParts([f"{differ} ({reason}): they are not shown."])
-        if "graph" in words.pictures:
-            return _graph_parts(model, source)
-        edge = [] if embedded else edge_warnings(result, model, source)
-        return RowParts(edge, _density(model, source, _names(model)))
-    except (InputError, CorruptStoreError, OSError) as error:
-        return RowParts([redact(f"The rows at {_shown(data)} could not be shown: {error}")])
-
-
-def _shown(data: Any) -> str:
-    return redact(os.fspath(data)) if isinstance(data, str | os.PathLike) else "hand"
-
-
-def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource:
-    """Return the input, as the fit saw it."""
-    spec = spec_of(model)
-    if spec.sparse:
-        return as_source(spec.read(data), sparse=True, **where)
-    found = commands.sources(result.manifest)
-    beside = {name: found[name] for name in ("groups", "sample_weight")}
-    given = {name: path for name, path in beside.items() if path and os.path.exists(path_of(path))}
-    groups = {}
-    if "groups" in given and spec.takes_groups:
-        groups["groups"] = given["groups"]
-    return plot_data.rows_of(data, model, given.get("sample_weight"), **groups, **where)
-
-
-def _changed(result: Result, model: Model, source: RowSource) -> bool:
-    """Return whether the rows are known to differ from the rows of the fit."""
-    fitted = result.manifest.input
-    if (source.plan.n_rows, source.stored_columns) != fitted.shape:
-        return True
-    comparable = (
-        source.summary.n_groups == fitted.n_groups
-        and source.plan.block_rows == fitted.block_rows  # sums are over the same blocks
-        and not fitted.weighted
-        and not model.description().learned_rows
-    )
-    return comparable and description.fingerprint(source.summary) != fitted.fingerprint
-
-
-def edge_warnings(result: Result, model: Model, source: RowSource) -> list[str]:
-    """Return warnings about rows near or beyond the radius, if there is one, in one pass."""
-    words = model.description()
-    if words.radius is None or words.centers is None:
-        return []
-    penalty, name = result.manifest.parameters["penalty"], words.penalty_name
-    near, beyond = plot_data.edge(source, spec_of(model).predictor(result), penalty)
-    found = []
-    if beyond:
-        rows = format_count(beyond, "row")
-        found.append(f"{rows} of weight 1 or more beyond the radius of every cluster.")
-    if near:
-        share = near / source.plan.n_rows
-        found.append(
-            f"{format_count(near, 'row')} ({share:.2g} of all) near the radius: squared distances "
-            f"above {NEAR:g} of the {name} {penalty:g}. With a slightly lower {name}, some would open clusters."
-        )
-    return found
-
-
-def _density(model: Model, source: RowSource, names: list[str]) -> list[Picture]:
-    words = model.description()
-    if not _has_centers(words):
-        return []
-    caption = "The rows and the centers. The heaviest centers have their numbers, if there is room."
-    if "micro-clusters" in words.pictures:
-        caption = (
-            "The rows, and the centers of micro-clusters in the colors of their clusters. The "
-            "larger a center, the more rows it has."
-        )
-    draw = partial(plot.density, source, model, feature_names=names)
-    return [Picture.of("Rows and centers", caption, draw)]
-
-
-def _graph_parts(model: Model, source: RowSource) -> RowParts:
-    if source.plan.n_rows > plot_data.MOST_NODES:
-        return RowParts()
-    caption = "The nodes and their links; each cluster has a color and a marker."
-    draw = partial(plot.graph, source, np.asarray(model.labels_))
-    return RowParts(pictures=[Picture.of("Graph", caption, draw)])
-
-
 # Pictures
 
 
@@ -296,11 +195,7 @@ def pictures(model: Model, names: list[str]) -> list[Picture]:
     """Return the pictures that need no rows."""
     words, k, steps = model.description(), model.n_clusters_, format_count(model.n_iter_, "step")
     caption = f"Objective, number of clusters and changes over {steps}."
-    sizes = f"Sizes of {format_count(k, 'cluster')}."
-    found = [
-        Picture.of("Fit", caption, lambda: plot.history(model)),
-        Picture.of("Clusters", sizes, lambda: plot.sizes(model)),
-    ]
+    found = [Picture.of("Fit", caption, lambda: plot.history(model))]
     if "profile" in words.pictures and k > 1:
         caption = "Features in which clusters differ: + and - mark scores above 1 and below -1."
         found.append(Picture.of("Profile", caption, lambda: plot.profile(model, names)))
@@ -316,6 +211,26 @@ def pictures(model: Model, names: list[str]) -> list[Picture]:
     if words.centers is not None and k > 1:
         found.append(_tree(model))
     return found
+
+
+def _sizes(model: Model) -> Picture:
+    count = format_count(model.n_clusters_, "cluster")
+    return Picture.of("Clusters", f"Sizes of {count}.", lambda: plot.sizes(model))
+
+
+def _maps(model: Model, rows: RowParts) -> list[Picture]:
+    """Return the rows in colors, or the graph."""
+    if rows.graph is not None:
+        return [rows.graph]
+    if rows.overview is None:
+        return []
+    caption = MAP
+    if "micro-clusters" in model.description().pictures:
+        caption = MICRO_MAP
+    return [
+        Picture.of(found.title, caption, partial(plot.row_map, found, model))
+        for found in rows.overview.maps
+    ]
 
 
 def _tree(model: Model) -> Picture:

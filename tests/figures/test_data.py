@@ -238,9 +238,30 @@ def test_a_picture_is_the_same_for_any_chunks_and_threads(rows, model):
 def test_one_column_is_a_histogram(rows):
     model = DPMeans(4.0).fit(rows[:300, :1])
     found = data.density(rows[:300, :1], model)
-    assert found.counts.ndim == 1
+    assert found.counts.ndim == 2
     assert found.counts.sum() == 300
-    assert len(found.counts) <= 34
+    assert found.counts.shape[1] <= 34
+
+
+def test_layers_are_the_heaviest_clusters_and_hold_their_rows(rows, model):
+    found = data.density(rows, model)
+    order = np.argsort(-model.cluster_weights_, kind="stable")
+    assert found.layers.tolist() == [*order, -1]
+    np.testing.assert_array_equal(
+        found.counts.sum(axis=(1, 2))[:-1], np.bincount(model.predict(rows))[order]
+    )
+    few = data.density(rows[:500], model)
+    np.testing.assert_array_equal(few.labels, model.predict(rows[:500]))
+
+
+def test_all_clusters_but_24_share_a_layer():
+    rows = blobs(11_000, 2, 60)
+    model = DPMeans(0.01, init=rows[:40]).fit(rows)
+    found = data.density(rows, model)
+    assert len(found.layers) == len(found.counts) == 25
+    heavy = np.sort(np.bincount(model.predict(rows)))[::-1]
+    np.testing.assert_array_equal(found.counts.sum(axis=(1, 2))[:2], heavy[:2])
+    assert found.counts.sum() + found.outside == len(rows)
 
 
 def test_what_cannot_be_looked_at_is_refused(rows, model, tmp_path):

@@ -4,7 +4,7 @@ from dask_dpmeans.figures.data.alluvial import GREY as NO_COLOR
 from dask_dpmeans.figures.data.alluvial import Alluvial, Box, alluvial
 from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
-from dask_dpmeans.figures.data.columns import Model, columns_of, feature_names
+from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
 from dask_dpmeans.figures.data.flows import (
     Change,
     Flows,
@@ -16,7 +16,21 @@ from dask_dpmeans.figures.data.flows import (
 )
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
 from dask_dpmeans.figures.data.micro_clusters import Merges, merges
-from dask_dpmeans.figures.data.rows import Density, DensityOptions, density, edge, rows_of
+from dask_dpmeans.figures.data.overview import (
+    Exemplar,
+    Feature,
+    Neighbor,
+    Overview,
+    Portrait,
+    overview,
+)
+from dask_dpmeans.figures.data.rows import (
+    Density,
+    DensityOptions,
+    density,
+    nearest_clusters,
+    rows_of,
+)
 from dask_dpmeans.figures.data.steps import History, history
 from dask_dpmeans.figures.data.trees import Dendrogram, Join, dendrogram, upper
 
@@ -30,12 +44,17 @@ __all__ = [
     "Density",
     "DensityOptions",
     "Drawable",
+    "Exemplar",
+    "Feature",
     "Flows",
     "History",
     "Join",
     "Merges",
     "Model",
+    "Neighbor",
     "Numbers",
+    "Overview",
+    "Portrait",
     "Profile",
     "Shares",
     "Sizes",
@@ -43,17 +62,19 @@ __all__ = [
     "changes",
     "choice",
     "cluster_name",
+    "column_numbers",
     "columns_of",
     "dendrogram",
     "density",
     "drawable",
-    "edge",
     "feature_names",
     "flows",
     "format_share",
     "history",
     "letters",
     "merges",
+    "nearest_clusters",
+    "overview",
     "profile",
     "rows_of",
     "sharing",

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -12,10 +13,19 @@ from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import checked_rows
-from dask_dpmeans.figures.data.columns import Model, checked_names, column_numbers, drawn_centers
-from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.gather import Gather
-from dask_dpmeans.kernels.plot_statistics import Covariance, Edge, Histogram, Plane
+from dask_dpmeans.figures.data.columns import (
+    Model,
+    centers_of,
+    checked_names,
+    column_numbers,
+    drawn_centers,
+)
+from dask_dpmeans.kernels.block import Float64Array, Int64Array, Labels
+from dask_dpmeans.kernels.boxes import Histogram
+from dask_dpmeans.kernels.cluster_statistics import ByCluster, Points
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.groups import GroupedPredictions
+from dask_dpmeans.kernels.plot_statistics import Covariance, Plane
 from dask_dpmeans.sources import RowSource, Stored, as_source
 from dask_dpmeans.storage.location import AnyPlace
 
@@ -29,6 +39,12 @@ MOST_COLUMNS = 2048
 """Principal directions are found for up to this many columns, whose products take 32 MB."""
 
 
+LAYERED = 24
+"""The heaviest clusters that are counted, and colored, each by itself."""
+RIDGE = 1e-9
+"""Share of the average variance that is added to the variance within clusters."""
+
+
 class DensityOptions(Stored, total=False):
     """Keyword options of `density`, for `plot.density`."""
 
@@ -40,12 +56,19 @@ class DensityOptions(Stored, total=False):
 class Density(NamedTuple):
     """Rows and centers in a plane of a = 2 axes, or on a line (a = 1) if there is one column."""
 
+    title: str
     centers: Float64Array
     """(k, a), of clusters, or of micro-clusters if there are any."""
+    groups: Int64Array
+    """(k,), the cluster of each center."""
     points: Float64Array | None
     """(n, a), if there are few rows."""
+    labels: Labels | None
+    """(n,), the cluster of each point, -1 for noise."""
     counts: Float64Array | None
-    """(b, c) or (b,), if there are many rows: their weight in each box."""
+    """(c, b, b') or (c, b), if there are many rows: their weight in each box, by layer."""
+    layers: Int64Array
+    """(c,), the cluster of each layer, the heaviest first; the last is -1, for all other rows."""
     low: Float64Array
     """(a,), lower corner of the first box, or of all points and centers."""
     high: Float64Array
@@ -71,12 +94,13 @@ def density(
 ) -> Density:
     """Return the positions of rows and centers in a plane, as the fit sees them.
 
-    This takes up to three passes over the rows: one checks them, one finds the principal directions
-    if no columns are given, and one counts.  If columns were scaled and then rows brought to unit
-    length, there is one more.  Fewer than 10,000 rows with two axes are points.  Otherwise the
-    weight of the rows is summed in `bins` x `bins` boxes, block by block, in a window up to 4
-    standard deviations from the mean.  The result is the same, to the byte, for any chunking,
-    threads and workers.
+    A row belongs to the cluster of its nearest center.  This takes up to three passes over the
+    rows: one checks them, one finds the principal directions if no columns are given, and one
+    counts.  If columns were scaled and then rows brought to unit length, there is one more.  Fewer
+    than 10,000 rows with two axes are points.  Otherwise the weight of the rows of each of the 24
+    heaviest clusters, and of all others, is summed in `bins` x `bins` boxes, block by block, in a
+    window up to 4 standard deviations from the mean.  The result is the same, to the byte, for any
+    chunking, threads and workers.
 
     Parameters
     ----------
@@ -98,37 +122,13 @@ def density(
     if bins > MOST_BINS:
         most = f"bins must be an integer <= {MOST_BINS:,}"
         raise InputError(f"{most}, got {bins:,}: a picture has no more points")
-    centers, unit = drawn_centers(model, "a picture of rows"), model.description().units
+    drawn_centers(model, "a picture of rows")
     names = checked_names(model, feature_names)
     source = X if isinstance(X, RowSource) else rows_of(X, model, sample_weight, **where)
-    plane, deviations, axes = _plane(source, names, column_numbers(model, names, columns))
-    centers, n_rows = plane(centers), source.plan.n_rows
-    if n_rows < FEW_ROWS and len(axes) == 2:
-        points = plane(source.fold(Gather(), name="gather").rows)
-        both = np.concatenate([points, centers])
-        low, high = both.min(axis=0), both.max(axis=0)
-        return Density(centers, points, None, low, high, 0.0, n_rows, axes, unit)
-    low, high = _window(source, plane, deviations)
-    boxes = Histogram(plane, low, high, min(bins, max(20, 2 * math.isqrt(n_rows))))
-    counts = boxes.counts(source.fold(boxes, name="density"))
-    outside = max(0.0, source.summary.weight - float(counts.sum()))
-    counts, low, high = _trim(counts, low, high, centers)
-    return Density(centers, None, counts, low, high, outside, n_rows, axes, unit)
-
-
-def edge(source: RowSource, predict: Kernel, penalty: float) -> tuple[int, int]:
-    """Count the rows near the radius (squared distance > 0.9 x penalty), and the rows beyond it.
-
-    Rows of weight below 1 may lie anywhere, and are not counted.
-
-    Parameters
-    ----------
-    source : the rows
-    predict : kernel of a map, as the `predictor` of a `MethodSpec` returns it
-    penalty : the squared radius
-    """
-    near, beyond = source.fold(Edge(predict, penalty), name="edge").tolist()
-    return near, beyond
+    view = _view(source, model, names, column_numbers(model, names, columns))
+    statistic = view.statistic(source, model, bins)
+    (answer,) = source.fold(ByCluster(nearest_clusters(model), (statistic,)), name="density")
+    return view.density(source, model, statistic, answer)
 
 
 def rows_of(
@@ -165,34 +165,161 @@ def rows_of(
     return source
 
 
-def _plane(
-    source: RowSource, names: list[str], columns: list[int] | None
-) -> tuple[Plane, Float64Array, list[str]]:
-    """Return the plane, the standard deviations along its axes, (a,), and their labels."""
+@dataclass(frozen=True)
+class View:
+    """A plane, or a line, in which rows are shown."""
+
+    title: str
+    plane: Plane
+    deviations: Float64Array
+    """(a,), standard deviations of the rows along the axes."""
+    axes: list[str]
+    """Label of each axis."""
+    unit: str
+
+    def statistic(self, source: RowSource, model: Model, bins: int) -> Points | Histogram:
+        """Return what to ask of the rows."""
+        n_rows = source.plan.n_rows
+        if n_rows < FEW_ROWS and len(self.axes) == 2:
+            return Points(self.plane)
+        bins = min(bins, max(20, 2 * math.isqrt(n_rows)))
+        layers, _ = layers_of(model.cluster_weights_)
+        return Histogram(self.plane, *_window(source, self.plane, self.deviations), bins, layers)
+
+    def density(
+        self, source: RowSource, model: Model, statistic: Points | Histogram, answer: Any
+    ) -> Density:
+        """Return the rows and centers in this plane, given the answer of `statistic`."""
+        centers, groups = self.plane(drawn_centers(model, "a picture of rows")), groups_of(model)
+        _, layers = layers_of(model.cluster_weights_)
+        points = labels = counts = None
+        outside = 0.0
+        if isinstance(statistic, Points):
+            points, labels = answer.coordinates, answer.labels
+            both = np.concatenate([points, centers])
+            low, high = both.min(axis=0), both.max(axis=0)
+        else:
+            counts = statistic.counts(answer)
+            outside = max(0.0, source.summary.weight - float(counts.sum()))
+            counts, low, high = _trim(counts, statistic.low, statistic.high, centers)
+        n_rows = source.plan.n_rows
+        places = centers, groups, points, labels, counts, layers, low, high, outside
+        return Density(self.title, *places, n_rows, self.axes, self.unit)
+
+
+def layers_of(weights: Float64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the layer of each cluster and of noise, (k + 1,), and the cluster of each layer, (c,).
+
+    The heaviest clusters, up to `LAYERED`, have layers of their own, all other rows the last.
+    """
+    heaviest = np.argsort(-weights, kind="stable")[:LAYERED]
+    layers = np.full(len(weights) + 1, len(heaviest))
+    layers[heaviest] = np.arange(len(heaviest))
+    return layers, np.append(heaviest, -1)
+
+
+def groups_of(model: Model) -> Int64Array:
+    """Return the cluster of each center that is drawn, (k,)."""
+    if hasattr(model, "micro_centers_"):
+        groups: Int64Array = model.groups_
+        return groups
+    return np.arange(len(model.cluster_centers_))
+
+
+def nearest_clusters(model: Model) -> Kernel:
+    """Return the kernel that labels rows by the nearest center, -1 for noise."""
+    centers, groups = Centers(drawn_centers(model, "a picture of rows")), groups_of(model)
+    if hasattr(model, "micro_noise_"):
+        groups = np.where(model.micro_noise_, -1, groups)
+    return GroupedPredictions(centers, groups, math.inf)
+
+
+def column_view(source: RowSource, model: Model, names: list[str], columns: list[int]) -> View:
+    """Return the view of one or two columns."""
+    axes = [names[column] for column in columns]
+    deviations = source.summary.deviation[columns]
+    plane = Plane.of_columns(source.n_features, columns)
+    return View(" and ".join(axes), plane, deviations, axes, model.description().units)
+
+
+def covariance_of(source: RowSource) -> Float64Array:
+    """Return the covariance of the columns, (d, d), in one pass."""
     d = source.n_features
-    if columns is None and d > 2:
-        return _principal_plane(source)
-    if columns is None:
-        columns = list(range(d))
-    plane = Plane(np.zeros(d), np.eye(d)[:, columns])
-    return plane, source.summary.deviation[columns], [names[column] for column in columns]
-
-
-def _principal_plane(source: RowSource) -> tuple[Plane, Float64Array, list[str]]:
-    """Return the same for the two directions of largest variance, in one pass."""
-    d, mean = source.n_features, source.summary.mean
     if d > MOST_COLUMNS:
         limit = f"principal directions are found for up to {MOST_COLUMNS:,}"
         raise InputError(f"the rows have {d:,} columns, and {limit}: give two columns to look at")
-    values, vectors = np.linalg.eigh(source.fold(Covariance(mean), name="covariance"))
-    values, directions = np.maximum(values[[-1, -2]], 0.0), vectors[:, [-1, -2]]
-    signs = np.sign(directions[np.abs(directions).argmax(axis=0), [0, 1]])
-    shares = values / max(source.summary.squares.sum(), np.finfo(np.float64).tiny)
+    sums: Float64Array = source.fold(Covariance(source.summary.mean), name="covariance")
+    return sums / source.summary.weight
+
+
+def principal_view(source: RowSource, model: Model, covariance: Float64Array) -> View:
+    """Return the view in the two directions of largest variance."""
+    values, vectors = np.linalg.eigh(covariance)
+    values, directions = np.maximum(values[[-1, -2]], 0.0), _signed(vectors[:, [-1, -2]])
+    shares = values / max(covariance.trace(), np.finfo(np.float64).tiny)
     axes = [
         f"principal direction {number}, {share:.0%} of the variance"
         for number, share in enumerate(shares, 1)
     ]
-    return Plane(mean, directions * signs), np.sqrt(values / source.summary.weight), axes
+    plane, units = Plane(source.summary.mean, directions), model.description().units
+    return View("Principal directions", plane, np.sqrt(values), axes, units)
+
+
+def discriminant_view(source: RowSource, model: Model, covariance: Float64Array) -> View | None:
+    """Return the view in the two directions that separate the clusters best.
+
+    They are the first canonical variates (Rao 1948): the variance of the means of clusters over the
+    variance within clusters is largest.  If there are two clusters, the second direction is, of
+    those uncorrelated with the first within clusters, the one that explains most variance there.
+    None if the clusters do not differ.
+    """
+    means, weights = cluster_means(model), model.cluster_weights_
+    shares, mean = weights / weights.sum(), source.summary.mean
+    apart = (means - mean) * np.sqrt(shares)[:, np.newaxis]
+    between = apart.T @ apart
+    ridge = RIDGE * covariance.trace() / len(covariance)
+    if not ridge > 0:
+        return None
+    within = covariance - between + ridge * np.eye(len(covariance))
+    values, vectors = np.linalg.eigh(within)
+    values = np.maximum(values, ridge)
+    whiten = vectors / np.sqrt(values)
+    ratios, turned = np.linalg.eigh(whiten.T @ between @ whiten)
+    if not ratios[-1] > RIDGE:
+        return None
+    first, second = turned[:, -1], turned[:, -2]
+    if not ratios[-2] > RIDGE * ratios[-1]:
+        others = np.eye(len(first)) - np.outer(first, first)
+        second = np.linalg.eigh(others * values @ others)[1][:, -1]
+    directions = _signed(whiten @ np.column_stack([first, second]))
+    deviations = np.sqrt(np.einsum("ia,ij,ja->a", directions, covariance, directions))
+    axes = ["first direction that separates clusters", "second direction that separates clusters"]
+    plane = Plane(mean, directions)
+    return View("Clusters apart", plane, deviations, axes, "standard deviations within clusters")
+
+
+def cluster_means(model: Model) -> Float64Array:
+    """Return the centers of clusters, (k, d); if they have micro-clusters, the means of these."""
+    if not hasattr(model, "micro_centers_"):
+        return centers_of(model, "a picture of rows")
+    sums = np.zeros((len(model.cluster_weights_), model.micro_centers_.shape[1]))
+    masses = np.zeros(len(sums))
+    np.add.at(sums, model.groups_, model.micro_weights_[:, np.newaxis] * model.micro_centers_)
+    np.add.at(masses, model.groups_, model.micro_weights_)
+    means: Float64Array = sums / masses[:, np.newaxis]
+    return means
+
+
+def _view(source: RowSource, model: Model, names: list[str], columns: list[int] | None) -> View:
+    d = source.n_features
+    if columns is None and d > 2:
+        return principal_view(source, model, covariance_of(source))
+    return column_view(source, model, names, list(range(d)) if columns is None else columns)
+
+
+def _signed(directions: Float64Array) -> Float64Array:
+    """Return directions, (d, 2), whose largest entries are positive."""
+    return directions * np.sign(directions[np.abs(directions).argmax(axis=0), [0, 1]])
 
 
 def _window(
@@ -212,13 +339,13 @@ def _trim(
     counts: Float64Array, low: Float64Array, high: Float64Array, centers: Float64Array
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return counts and corners without empty boxes at the sides, unless a center lies there."""
-    bins, sides = len(counts), counts.ndim
+    bins, sides = counts.shape[1], counts.ndim - 1
     width = (high - low) / bins
     first, last = np.empty(sides, np.intp), np.empty(sides, np.intp)
     for side in range(sides):
-        filled = np.atleast_1d(counts.any(axis=tuple(set(range(sides)) - {side})))
+        filled = np.asarray(counts.any(axis=tuple(set(range(sides + 1)) - {side + 1})))
         boxes = np.floor((centers[:, side] - low[side]) / width[side])
         filled[boxes[(boxes >= 0) & (boxes < bins)].astype(np.intp)] = True
         first[side], last[side] = filled.argmax(), bins - filled[::-1].argmax()
-    kept = counts[tuple(slice(*ends) for ends in zip(first, last, strict=True))]
+    kept = counts[(slice(None), *(slice(*ends) for ends in zip(first, last, strict=True)))]
     return kept, low + first * width, low + last * width

@@ -13,7 +13,7 @@ try:
     from dask_dpmeans.figures.plot.flows import flows
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.micro_clusters import merges
-    from dask_dpmeans.figures.plot.rows import choose_spaced, density
+    from dask_dpmeans.figures.plot.rows import choose_spaced, density, row_map
     from dask_dpmeans.figures.plot.steps import history, path
     from dask_dpmeans.figures.plot.trees import tree
 except ModuleNotFoundError as error:
@@ -34,6 +34,7 @@ __all__ = [
     "merges",
     "path",
     "profile",
+    "row_map",
     "sharing",
     "sizes",
     "svg",

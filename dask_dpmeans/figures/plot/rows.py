@@ -56,7 +56,12 @@ def density(
     The figure; centers have their numbers if there is room, the heaviest first.  Centers of
     micro-clusters have the color of their cluster instead, and an area by their weight.
     """
-    found, grouped = data.density(X, model, columns, **options), hasattr(model, "micro_centers_")
+    return row_map(data.density(X, model, columns, **options), model, figure)
+
+
+def row_map(found: data.Density, model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
+    """Draw rows and centers whose positions are known; see `density`."""
+    grouped = hasattr(model, "micro_centers_")
     figure = new_figure(figure, 7.0, 5.4)
     axes = figure.subplots()
     names = [f"{short_name(name, 48)}\n({found.unit})" for name in found.axes]
@@ -96,7 +101,7 @@ def _draw_plane(figure: AnyFigure, axes: Axes, found: data.Density) -> None:
             found.points[:, 0], found.points[:, 1], size, color=GREY, linewidth=0, rasterized=True
         )
     elif found.counts is not None:
-        shown = np.ma.masked_equal(found.counts.T, 0)
+        shown = np.ma.masked_equal(found.counts.sum(axis=0).T, 0)
         norm = LogNorm(shown.min(), max(shown.max(), 2 * shown.min()))
         extent = (found.low[0], found.high[0], found.low[1], found.high[1])
         image = axes.imshow(
@@ -111,8 +116,9 @@ def _draw_plane(figure: AnyFigure, axes: Axes, found: data.Density) -> None:
 def _draw_line(axes: Axes, found: data.Density) -> None:
     """Draw the rows in one direction, and the centers below."""
     assert found.counts is not None
-    edges = np.linspace(found.low[0], found.high[0], len(found.counts) + 1)
-    axes.stairs(found.counts, edges, fill=True, color=GREY)
+    counts = found.counts.sum(axis=0)
+    edges = np.linspace(found.low[0], found.high[0], len(counts) + 1)
+    axes.stairs(counts, edges, fill=True, color=GREY)
     zeros = np.zeros(len(found.centers))
     axes.plot(found.centers[:, 0], zeros, "^", color=INK, clip_on=False, label="center")
     axes.set_xlim(found.low[0], found.high[0])

@@ -1,0 +1,342 @@
+"""Statistics of rows by cluster, for pictures and reports: all of them in one pass."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, SummedAnswers, Sums
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Labels
+from dask_dpmeans.kernels.keyed_sums import UseSums
+from dask_dpmeans.kernels.moments import total
+from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.plot_statistics import Plane
+
+NEAR = 0.9
+"""A row is near the radius if its squared distance exceeds this share of the penalty."""
+DOUBT = 0.5
+"""A row is in doubt if its label is less than this more probable than another cluster."""
+
+
+class LabelledBlock(NamedTuple):
+    """A block, and what is known of its rows."""
+
+    block: Block
+    labels: Labels
+    """(height,), -1 for noise."""
+    squared: Float64Array
+    """(height,), costs at the nearest center."""
+    beyond: BoolArray
+    """(height,), whether costs exceed the penalty."""
+    seconds: Labels | None
+    """(height,), the most probable other cluster, -1 if there is none; None if not asked for."""
+    margins: npt.NDArray[np.float32] | None
+    """(height,), by how much the label is more probable."""
+
+    @classmethod
+    def of(cls, block: Block, answers: tuple[np.ndarray[Any, Any], ...]) -> Self:
+        """Return a block with the answers of a predictor, or of a soft predictor of two clusters."""
+        if len(answers) == 3:
+            return cls(block, *answers, None, None)
+        labels, squared, beyond, tops, _, margins = answers
+        if tops.shape[1] == 1:
+            return cls(block, labels, squared, beyond, np.full(len(labels), -1, np.int32), margins)
+        return cls(block, labels, squared, beyond, tops[:, 1], margins)
+
+
+class Statistic(Protocol):
+    """A reduction of labelled blocks."""
+
+    def chunk(self, found: LabelledBlock) -> Any:
+        """Return the answer of one block."""
+
+    def combine(self, left: Any, right: Any) -> Any:
+        """Merge the answers of two neighboring runs of blocks, `left` before `right`."""
+
+
+@dataclass(frozen=True)
+class ByCluster:
+    """The reduction to several statistics of rows that are labelled once."""
+
+    predict: Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
+    """Returns labels, costs and whether they exceed the penalty; a soft one also two clusters of
+    each row with their probabilities, and margins."""
+    statistics: tuple[Statistic, ...]
+
+    def chunk(self, block: Block) -> tuple[Any, ...]:
+        """Return the answers of one block."""
+        found = LabelledBlock.of(block, self.predict(block))
+        return tuple(each.chunk(found) for each in self.statistics)
+
+    def combine(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Merge the answers of two neighboring runs of blocks."""
+        parts = zip(self.statistics, left, right, strict=True)
+        return tuple(each.combine(one, other) for each, one, other in parts)
+
+
+# Positions
+
+
+@dataclass(frozen=True)
+class LabelledPoints(Records):
+    """Rows in a plane, in order."""
+
+    coordinates: Float64Array
+    """(m, a)."""
+    labels: Labels
+    """(m,)."""
+
+
+@dataclass(frozen=True)
+class Points(ConcatenatedAnswers):
+    """The positions and labels of all rows, if they are few."""
+
+    plane: Plane
+
+    def chunk(self, found: LabelledBlock) -> LabelledPoints:
+        """Return those of one block."""
+        return LabelledPoints(self.plane(found.block.rows), found.labels.astype(np.int32))
+
+
+# Features
+
+
+@dataclass(frozen=True)
+class FeatureSums(Sums):
+    """Histograms of features."""
+
+    overall: Float64Array
+    """(u, bins), weight of all rows."""
+    counts: Float64Array
+    """(c, m, bins), weight of the rows of some clusters."""
+
+
+@dataclass(frozen=True)
+class FeatureHistograms(SummedAnswers):
+    """Histograms of a few features for all rows, and of the features of a cluster for its rows.
+
+    The first and the last bin also hold the rows beyond.
+    """
+
+    slots: Int64Array
+    """(k + 1,), position of a cluster among the c clusters; c for the others, and last for noise."""
+    features: Int64Array
+    """(u,), numbers of features."""
+    chosen: Int64Array
+    """(c, m), positions in `features` of the features of each cluster."""
+    low: Float64Array
+    """(u,), lower end of the first bin."""
+    high: Float64Array
+    """(u,), upper end of the last bin."""
+    bins: int
+
+    def chunk(self, found: LabelledBlock) -> FeatureSums:
+        """Return the histograms of one block."""
+        (c, m), u, bins = self.chosen.shape, len(self.features), self.bins
+        sums = FeatureSums(np.zeros((u, bins)), np.zeros((c, m, bins)))
+        values = found.block.rows[:, self.features].astype(np.float64)
+        weights, slots = found.block.row_weights(), self.slots[found.labels]
+        with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
+            values -= self.low
+            values *= bins / (self.high - self.low)
+            np.clip(values, 0, bins - 1, out=values)
+        count = count_features
+        if numba_support.AVAILABLE:
+            count = _count_features_compiled
+        count(values, weights, slots, self.chosen, sums.overall, sums.counts)
+        return sums
+
+
+def count_features(
+    places: Float64Array,
+    weights: Float64Array,
+    slots: Int64Array,
+    chosen: Int64Array,
+    overall: Float64Array,
+    counts: Float64Array,
+) -> None:
+    """Add rows, (n,), at their bins to the last two; `places` are (n, u), see `FeatureHistograms`."""
+    (c, m, bins), u = counts.shape, len(overall)
+    numbers = places.astype(np.int64)
+    keys = numbers + bins * np.arange(u)
+    overall += total(keys.ravel(), np.repeat(weights, u), u * bins).reshape(u, bins)
+    some = np.flatnonzero(slots < c)
+    slots = slots[some]
+    own = np.take_along_axis(numbers[some], chosen[slots], axis=1)
+    keys = (slots[:, np.newaxis] * m + np.arange(m)) * bins + own
+    found = total(keys.ravel(), np.repeat(weights[some], m), c * m * bins)
+    counts += found.reshape(c, m, bins)
+
+
+@compile_loop
+def _count_features_compiled(
+    places: Float64Array,
+    weights: Float64Array,
+    slots: Int64Array,
+    chosen: Int64Array,
+    overall: Float64Array,
+    counts: Float64Array,
+) -> None:
+    """Compiled twin of `count_features`."""
+    n, u = places.shape
+    c, m, _ = counts.shape
+    for i in range(n):
+        weight, slot = weights[i], slots[i]
+        for feature in range(u):
+            overall[feature, int(places[i, feature])] += weight
+        if slot < c:
+            for j in range(m):
+                counts[slot, j, int(places[i, chosen[slot, j]])] += weight
+
+
+# Rows
+
+
+class Extremes(NamedTuple):
+    """For each of c clusters the rows nearest to their center, and the farthest."""
+
+    nearest: Int64Array
+    """(c, m), global row numbers, the nearest first; -1 where there are fewer rows."""
+    near: Float64Array
+    """(c, m), their squared distances; infinity where there are fewer rows."""
+    farthest: Int64Array
+    """(c, m), the farthest first."""
+    far: Float64Array
+    """(c, m), minus infinity where there are fewer rows."""
+
+
+@dataclass(frozen=True)
+class ExtremeRows:
+    """The rows of positive weight nearest to the center of their cluster, and the farthest.
+
+    The first of equal rows is taken.
+    """
+
+    slots: Int64Array
+    """(k + 1,), position of a cluster among the c clusters; c for the others, and last for noise."""
+    n_slots: int
+    """Number of clusters, c."""
+    most: int
+    """Rows of each kind, m."""
+
+    def chunk(self, found: LabelledBlock) -> Extremes:
+        """Return the rows of one block."""
+        heavy = np.flatnonzero(found.block.row_weights() > 0)
+        slots, squared = self.slots[found.labels[heavy]], found.squared[heavy]
+        shape = self.n_slots, self.most
+        answer = Extremes(
+            np.full(shape, -1), np.full(shape, np.inf), np.full(shape, -1), np.full(shape, -np.inf)
+        )
+        fill = fill_extremes
+        if numba_support.AVAILABLE:
+            fill = _fill_extremes_compiled
+        fill(slots, found.block.start + heavy, squared, *answer)
+        return answer
+
+    def combine(self, left: Extremes, right: Extremes) -> Extremes:
+        """Merge the rows of two neighboring runs of blocks."""
+        near, far = (
+            np.concatenate([getattr(each, name) for each in (left, right)], axis=1)
+            for name in ("near", "far")
+        )
+        first = near.argsort(axis=1, kind="stable")[:, : self.most]
+        last = (-far).argsort(axis=1, kind="stable")[:, : self.most]
+        nearest = np.concatenate([left.nearest, right.nearest], axis=1)
+        farthest = np.concatenate([left.farthest, right.farthest], axis=1)
+        pairs = (nearest, first), (near, first), (farthest, last), (far, last)
+        return Extremes(*(np.take_along_axis(values, order, axis=1) for values, order in pairs))
+
+
+def fill_extremes(
+    slots: Int64Array,
+    numbers: Int64Array,
+    squared: Float64Array,
+    nearest: Int64Array,
+    near: Float64Array,
+    farthest: Int64Array,
+    far: Float64Array,
+) -> None:
+    """Fill the last four, (c, m) each, from rows, (n,); see `Extremes`."""
+    n_slots, most = nearest.shape
+    for values, sign, rows, best in ((squared, 1, nearest, near), (squared, -1, farthest, far)):
+        order = np.lexsort((numbers, sign * values, slots))
+        ends = np.searchsorted(slots[order], np.arange(n_slots + 1))
+        for slot in range(n_slots):
+            some = order[ends[slot] : ends[slot + 1]][:most]
+            rows[slot, : len(some)], best[slot, : len(some)] = numbers[some], values[some]
+
+
+@compile_loop
+def _fill_extremes_compiled(
+    slots: Int64Array,
+    numbers: Int64Array,
+    squared: Float64Array,
+    nearest: Int64Array,
+    near: Float64Array,
+    farthest: Int64Array,
+    far: Float64Array,
+) -> None:
+    """Compiled twin of `fill_extremes`."""
+    n_slots, most = nearest.shape
+    for i in range(len(slots)):
+        slot, value = slots[i], squared[i]
+        if slot >= n_slots:
+            continue
+        if value < near[slot, most - 1]:
+            place = most - 1
+            while place > 0 and value < near[slot, place - 1]:
+                near[slot, place], nearest[slot, place] = (
+                    near[slot, place - 1],
+                    nearest[slot, place - 1],
+                )
+                place -= 1
+            near[slot, place], nearest[slot, place] = value, numbers[i]
+        if value > far[slot, most - 1]:
+            place = most - 1
+            while place > 0 and value > far[slot, place - 1]:
+                far[slot, place], farthest[slot, place] = (
+                    far[slot, place - 1],
+                    farthest[slot, place - 1],
+                )
+                place -= 1
+            far[slot, place], farthest[slot, place] = value, numbers[i]
+
+
+# Rows between clusters, or far from all
+
+
+@dataclass(frozen=True)
+class Doubts(SummedAnswers):
+    """The weight of the rows in doubt, by cluster and second cluster.
+
+    Keys of the sums are label * k + second.
+    """
+
+    k: int
+
+    def chunk(self, found: LabelledBlock) -> UseSums:
+        """Return the sums of one block."""
+        assert found.seconds is not None
+        assert found.margins is not None
+        doubtful = (found.margins < DOUBT) & (found.labels >= 0) & (found.seconds >= 0)
+        which = np.flatnonzero(doubtful)
+        pairs = found.labels[which].astype(np.int64) * self.k + found.seconds[which]
+        keys, places = np.unique(pairs, return_inverse=True)
+        weights = found.block.row_weights(which)
+        return UseSums(keys, total(places.ravel(), weights, len(keys)))
+
+
+@dataclass(frozen=True)
+class Edge(SummedAnswers):
+    """The counts, (2,), of rows of weight >= 1 near the radius and beyond it."""
+
+    penalty: float
+
+    def chunk(self, found: LabelledBlock) -> Int64Array:
+        """Return the numbers, (2,), of one block."""
+        heavy = found.block.row_weights() >= 1
+        near = (found.squared > NEAR * self.penalty) & ~found.beyond
+        return np.array([np.count_nonzero(near & heavy), np.count_nonzero(found.beyond & heavy)])

@@ -1,0 +1,171 @@
+"""The rows of a run: read once more, for maps, portraits of clusters and warnings."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import fsum
+from typing import Any
+
+import numpy as np
+
+from dask_dpmeans.api import description
+from dask_dpmeans.checks import format_count
+from dask_dpmeans.engine.plan import Kernel
+from dask_dpmeans.errors import CorruptStoreError, InputError, redact
+from dask_dpmeans.figures import data as plot_data
+from dask_dpmeans.figures import plot
+from dask_dpmeans.figures.data import Model, Overview
+from dask_dpmeans.kernels.cluster_statistics import NEAR
+from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.membership import SoftPredictions
+from dask_dpmeans.methods.dpmeans.mixture import mixture_of
+from dask_dpmeans.registry import spec_of
+from dask_dpmeans.report.page import Picture
+from dask_dpmeans.selection import commands
+from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
+from dask_dpmeans.storage.run_store import Result
+
+
+@dataclass(frozen=True)
+class RowParts:
+    """The parts of a page that need the rows."""
+
+    warnings: list[str] = field(default_factory=list)
+    overview: Overview | None = None
+    graph: Picture | None = None
+
+
+def read_rows(
+    result: Result, model: Model, data: Any, columns: Sequence[int | str] | None, where: Stored
+) -> RowParts:
+    """Return what the rows show, or a warning if they cannot be read."""
+    words = model.description()
+    embedded = words.stored_rows is not None
+    if (data is None or data is False) and not embedded:
+        return RowParts()
+    try:
+        source = _source(result, model, data, where)
+        if not embedded and _changed(result, model, source):
+            reason = "they have changed, or this is another type of CPU"
+            differ = f"The rows at {_shown(data)} are not exactly the rows of the fit"
+            return RowParts([f"{differ} ({reason}): they are not shown."])
+        if "graph" in words.pictures:
+            return _graph(model, source)
+        return _overview(result, model, source, columns, _index_of(data))
+    except (InputError, CorruptStoreError, OSError) as error:
+        return RowParts([redact(f"The rows at {_shown(data)} could not be shown: {error}")])
+
+
+def _index_of(data: Any) -> Sequence[object] | None:
+    """Return the names of the rows of a data frame; None of other data."""
+    index = getattr(data, "index", None)
+    return None if callable(index) else index
+
+
+def has_centers(model: Model) -> bool:
+    """Return whether centers of clusters, or of micro-clusters, lie among the rows."""
+    words = model.description()
+    return words.centers is not None or "micro-clusters" in words.pictures
+
+
+def _shown(data: Any) -> str:
+    return redact(os.fspath(data)) if isinstance(data, str | os.PathLike) else "hand"
+
+
+def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource:
+    """Return the input, as the fit saw it."""
+    spec = spec_of(model)
+    if spec.sparse:
+        return as_source(spec.read(data), sparse=True, **where)
+    found = commands.sources(result.manifest)
+    beside = {name: found[name] for name in ("groups", "sample_weight")}
+    given = {name: path for name, path in beside.items() if path and os.path.exists(path_of(path))}
+    groups = {}
+    if "groups" in given and spec.takes_groups:
+        groups["groups"] = given["groups"]
+    return plot_data.rows_of(data, model, given.get("sample_weight"), **groups, **where)
+
+
+def _changed(result: Result, model: Model, source: RowSource) -> bool:
+    """Return whether the rows are known to differ from the rows of the fit."""
+    fitted = result.manifest.input
+    if (source.plan.n_rows, source.stored_columns) != fitted.shape:
+        return True
+    comparable = (
+        source.summary.n_groups == fitted.n_groups
+        and source.plan.block_rows == fitted.block_rows  # sums are over the same blocks
+        and not fitted.weighted
+        and not model.description().learned_rows
+    )
+    return comparable and description.fingerprint(source.summary) != fitted.fingerprint
+
+
+def _overview(
+    result: Result,
+    model: Model,
+    source: RowSource,
+    columns: Sequence[int | str] | None,
+    index: Sequence[object] | None,
+) -> RowParts:
+    if not has_centers(model):
+        return RowParts()
+    names = plot_data.feature_names(model)
+    chosen = plot_data.column_numbers(model, names, columns)
+    penalty = _reach(result, model)
+    predict = _predictor(result, model, source, penalty)
+    found = plot_data.overview(source, model, predict, penalty, names, columns=chosen, index=index)
+    return RowParts(edge_warnings(model, found, penalty, source.plan.n_rows), found)
+
+
+def _reach(result: Result, model: Model) -> float:
+    """Return the squared distance from which on a row is far from a center; infinity if unknown."""
+    words, told = model.description(), result.manifest.parameters
+    if words.radius is not None:
+        return float(words.radius**2)
+    price = told.get("local_penalty", told.get("penalty"))
+    if words.centers is None or price is None:
+        return math.inf
+    return float(price)
+
+
+def _predictor(result: Result, model: Model, source: RowSource, penalty: float) -> Kernel:
+    """Return the kernel that labels the rows, with their second clusters if a mixture is known."""
+    spec, words = spec_of(model), model.description()
+    if spec.soft_predictor is not None:
+        return spec.soft_predictor(result, 2)
+    if spec.takes_groups and source.summary.n_groups:
+        return spec.predictor(result)
+    try:
+        inertia, divergence = fsum(model.cluster_inertias_), metric_of(words.metric)
+        mixture = mixture_of(model.cluster_centers_, model.cluster_weights_, inertia, divergence)
+    except InputError:
+        return plot_data.nearest_clusters(model)
+    return SoftPredictions(mixture, penalty, min(2, mixture.n_clusters))
+
+
+def edge_warnings(model: Model, found: Overview, penalty: float, n_rows: int) -> list[str]:
+    """Return warnings about rows near or beyond the radius, if there is one."""
+    words, warnings = model.description(), []
+    if words.radius is None:
+        return []
+    if found.beyond:
+        rows = format_count(found.beyond, "row")
+        warnings.append(f"{rows} of weight 1 or more beyond the radius of every cluster.")
+    if found.near:
+        share, name = found.near / n_rows, words.penalty_name
+        warnings.append(
+            f"{format_count(found.near, 'row')} ({share:.2g} of all) near the radius: squared "
+            f"distances above {NEAR:g} of the {name} {penalty:g}. With a slightly lower {name}, "
+            "some would open clusters."
+        )
+    return warnings
+
+
+def _graph(model: Model, source: RowSource) -> RowParts:
+    if source.plan.n_rows > plot_data.MOST_NODES:
+        return RowParts()
+    caption = "The nodes and their links; each cluster has a color and a marker."
+    draw = partial(plot.graph, source, np.asarray(model.labels_))
+    return RowParts(graph=Picture.of("Graph", caption, draw))

@@ -1,0 +1,76 @@
+"""What a run found, in sentences that a person would say."""
+
+from dask_dpmeans.checks import format_count
+from dask_dpmeans.figures.data import Model, Overview, Portrait
+from dask_dpmeans.methods.dpmeans.choice import Choice
+from dask_dpmeans.storage.run_store import Result
+
+FEW_DOUBTS = 0.01
+"""A smaller share of rows in doubt is not worth a sentence about a pair of clusters."""
+
+
+def summary(result: Result, model: Model, found: Overview | None) -> str:
+    """Return what a run found, in a few sentences."""
+    words = model.description()
+    n_rows = format_count(result.manifest.input.shape[0], words.row)
+    clusters = f"{format_count(model.n_clusters_, 'cluster')} in {n_rows}"
+    if model.n_clusters_ > 1:
+        largest = model.cluster_weights_.max() / model.cluster_weights_.sum()
+        clusters += f"; the largest holds {percent(largest)}"
+    told = [clusters, *_choice(getattr(model, "choice_", None), model.n_clusters_)]
+    if found is not None:
+        told += [*_far(found, result.manifest.input.shape[0]), *_doubts(found)]
+    return ". ".join(told) + "."
+
+
+def percent(share: float) -> str:
+    """Return a share with two digits, in percent."""
+    if 0 < share < 0.0005:
+        return "less than 0.1 %"
+    if share > 0.9995 and share < 1:
+        return "more than 99.9 %"
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.4g} %"
+
+
+def _choice(choice: Choice | None, k: int) -> list[str]:
+    """Return how sure the choice of k clusters is, if they were chosen."""
+    if choice is None or choice.n_clusters != k:
+        return []
+    chosen = choice.chosen
+    if k == 1:
+        return ["No larger number of clusters stands out from rows without clusters"]
+    sentence = f"{k:,} is the best number for penalties from {chosen.low:.3g} to {chosen.high:.3g}"
+    if chosen.stability is not None:
+        agree = "agree" if chosen.stability >= 0.9 else "agree in part"
+        sentence += (
+            f", and two halves of the {choice.halved} {agree} on it (stability "
+            f"{chosen.stability:.2f})"
+        )
+    return [sentence]
+
+
+def _far(found: Overview, n_rows: int) -> list[str]:
+    if not found.beyond:
+        return []
+    return [f"{percent(found.beyond / n_rows)} of the rows are far from every center"]
+
+
+def _doubts(found: Overview) -> list[str]:
+    """Return how many rows lie between clusters, and between which most of them do."""
+    if found.doubt is None or len(found.clusters) < 2:
+        return []
+    if found.doubt == 0:
+        return ["No row lies between two clusters"]
+    told = [f"{percent(found.doubt)} of the rows lie between two clusters"]
+    pairs = [(each, near) for each in found.clusters for near in each.neighbors]
+    one, other = max(pairs, key=lambda pair: pair[1].doubt or 0.0)
+    if other.doubt is not None and other.doubt >= FEW_DOUBTS:
+        told.append(_hardest(one, other.cluster, other.doubt))
+    return told
+
+
+def _hardest(one: Portrait, other: int, doubt: float) -> str:
+    return (
+        f"Clusters {one.cluster} and {other} are the hardest to tell apart: {percent(doubt)} of "
+        f"the rows of {one.cluster} could also belong to {other}"
+    )

@@ -1,0 +1,193 @@
+"""Maps of rows and portraits of clusters, against the rows themselves."""
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+from strategies import seeds
+
+from dask_dpmeans import DPMeans, LinkageDPMeans
+from dask_dpmeans.figures.data import overview, rows_of
+from dask_dpmeans.figures.data.overview import MOST_PORTRAITS
+from dask_dpmeans.figures.data.rows import covariance_of, discriminant_view, nearest_clusters
+from dask_dpmeans.kernels.membership import SoftPredictions
+
+
+def clouds(seed, n=400, d=4, k=3, apart=6.0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-apart, apart, (k, d))[rng.integers(k, size=n)] + rng.normal(size=(n, d))
+
+
+def fitted(rows, k=3, scale=1.0):
+    return DPMeans(1e9, init=np.asarray(rows)[:k] * scale).fit(rows)
+
+
+def soft(model, penalty=1e9):
+    mixture = model._mixture()
+    return SoftPredictions(mixture, penalty, min(2, mixture.n_clusters))
+
+
+def seen(rows, model, *, predict=None, penalty=4.0, **options):
+    source = rows_of(rows, model, options.pop("sample_weight", None), threads=1)
+    names = [f"f{number}" for number in range(np.shape(rows)[1])]
+    return overview(source, model, predict or soft(model, penalty), penalty, names, **options)
+
+
+@settings(max_examples=12, deadline=None)
+@given(seeds, st.integers(1, 5), st.integers(1, 4))
+def test_a_portrait_says_what_the_rows_of_its_cluster_say(seed, d, k):
+    rows = clouds(seed, d=d, k=k)
+    model = fitted(rows, k)
+    labels, found = model.predict(rows), seen(rows, model)
+    assert [each.cluster for each in found.clusters] == np.argsort(
+        -model.cluster_weights_, kind="stable"
+    ).tolist()
+    distances = cdist(rows, model.cluster_centers_)
+    for each in found.clusters:
+        own = np.flatnonzero(labels == each.cluster)
+        assert each.weight == len(own)
+        assert each.share == len(own) / len(rows)
+        assert each.radius == pytest.approx(
+            np.sqrt((distances[own, each.cluster] ** 2).mean()), abs=1e-6
+        )
+        order = own[np.argsort(distances[own, each.cluster], kind="stable")]
+        assert [row.name for row in each.nearest] == list(map(str, order[:3]))
+        assert [row.distance for row in each.farthest] == pytest.approx(
+            np.sort(distances[own, each.cluster])[::-1][:3]
+        )
+        scores = (model.cluster_centers_[each.cluster] - rows.mean(axis=0)) / rows.std(axis=0)
+        best = np.argsort(-np.abs(scores), kind="stable")[:4]
+        assert [feature.name for feature in each.features] == [f"f{column}" for column in best]
+        np.testing.assert_allclose(
+            [feature.score for feature in each.features], scores[best], atol=1e-12
+        )
+        for feature in each.features:
+            assert feature.counts.sum() == len(own)
+            assert feature.overall.sum() == len(rows)
+            assert (feature.counts <= feature.overall).all()
+
+
+@settings(max_examples=12, deadline=None)
+@given(seeds, st.integers(2, 4))
+def test_rows_in_doubt_are_those_that_are_less_than_three_times_as_probable(seed, k):
+    rows = clouds(seed, k=k, apart=2.0)
+    model = fitted(rows, k)
+    found, proba = seen(rows, model), model.predict_proba(rows, top=2)
+    labels, doubtful = model.predict(rows), model.margin(rows) < 0.5
+    assert found.doubt == pytest.approx(doubtful.mean())
+    seconds = np.array([proba.indices[end - 1] for end in proba.indptr[1:]])
+    for each in found.clusters:
+        own = labels == each.cluster
+        assert each.doubt == pytest.approx(doubtful[own].mean())
+        for neighbor in each.neighbors:
+            both = own & doubtful & (seconds == neighbor.cluster)
+            assert neighbor.doubt == pytest.approx(both.sum() / own.sum())
+
+
+def test_neighbors_are_the_nearest_centers():
+    rows = np.repeat([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0], [20.0, 0.0], [60.0, 0.0]], 4, axis=0)
+    model = DPMeans(0.01, init=rows[::4]).fit(rows)
+    found = {each.cluster: each for each in seen(rows, model).clusters}
+    assert [each.cluster for each in found[1].neighbors] == [0, 2, 3]
+    assert [each.distance for each in found[1].neighbors] == [1.0, 4.0, 19.0]
+
+
+@settings(max_examples=12, deadline=None)
+@given(seeds)
+def test_an_overview_is_the_same_for_any_chunks_and_threads(seed):
+    rows = clouds(seed % 5, n=20_000).astype(np.float32)
+    weights = np.random.default_rng(seed).integers(0, 3, len(rows)).astype(float)
+    model = fitted(rows)
+    found = [
+        overview(
+            rows_of(each, model, weights, threads=threads), model, soft(model), 4.0, list("abcd")
+        )
+        for each, threads in ((rows, 1), (da.from_array(rows, chunks=(3_000, 4)), 2))
+    ]
+    assert repr_of(found[0]) == repr_of(found[1])
+
+
+def repr_of(value):
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, list | tuple):
+        return [repr_of(each) for each in value]
+    return repr(value)
+
+
+def test_a_map_separates_what_the_largest_variance_hides():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(600, 3)) * [100.0, 50.0, 1.0]
+    rows[300:, 2] += 30
+    means = np.array([rows[:300].mean(axis=0), rows[300:].mean(axis=0)])
+    model = DPMeans(1e9, init=means).fit(rows)
+    model.cluster_centers_, model.cluster_weights_ = means, np.array([300.0, 300.0])
+    source = rows_of(rows, model)
+    view = discriminant_view(source, model, covariance_of(source))
+    along = view.plane(rows)
+    assert abs(along[300:, 0].mean() - along[:300, 0].mean()) > 20
+    within = np.concatenate(
+        [along[:300] - along[:300].mean(axis=0), along[300:] - along[300:].mean(axis=0)]
+    )
+    np.testing.assert_allclose(within.T @ within / 600, np.eye(2), atol=1e-5)
+    assert abs(np.corrcoef(along[:, 1], rows[:, 0])[0, 1]) > 0.99
+
+
+def test_one_cluster_has_no_direction_that_separates():
+    rows = clouds(0, k=1)
+    model = fitted(rows, 1)
+    source = rows_of(rows, model)
+    assert discriminant_view(source, model, covariance_of(source)) is None
+    found = seen(rows, model)
+    assert [each.title for each in found.maps] == ["Principal directions"]
+    assert (found.doubt, found.clusters[0].neighbors) == (0.0, [])
+
+
+def test_maps_are_of_asked_columns_first_and_pairs_of_the_columns_that_differ_most():
+    rows = np.concatenate([clouds(0, d=5), np.random.default_rng(1).normal(size=(400, 4))], axis=1)
+    found = seen(rows, fitted(rows), columns=[7, 0])
+    assert [each.title for each in found.maps] == [
+        "f7 and f0",
+        "Clusters apart",
+        "Principal directions",
+    ]
+    assert len(found.columns) == 6
+    assert set(found.columns) >= {"f0", "f1", "f2", "f3", "f4"}
+    assert len(found.pairs) == 15
+    assert found.pairs[0].axes == found.columns[:2]
+    flat = clouds(0, d=2)
+    assert [each.title for each in seen(flat, fitted(flat)).maps] == ["f0 and f1"]
+    assert seen(flat, fitted(flat)).pairs == []
+
+
+def test_rows_are_called_as_in_the_index_and_features_are_in_units_of_the_data():
+    rows = clouds(0)
+    frame = pd.DataFrame(
+        rows * [1, 10, 100, 1000], columns=list("abcd"), index=[f"r{n}" for n in range(400)]
+    )
+    model = DPMeans(1e9, init=rows[:3]).fit(frame)
+    found = seen(frame, model, index=frame.index)
+    labels = model.predict(frame)
+    for each in found.clusters:
+        assert frame.index.get_loc(each.nearest[0].name) in np.flatnonzero(labels == each.cluster)
+        for feature in each.features:
+            column = frame.iloc[:, int(feature.name[1:])]
+            assert feature.low >= column.min()
+            assert feature.high <= column.max()
+
+
+def test_portraits_are_of_the_heaviest_clusters_and_noise_has_none():
+    rows = np.repeat(np.arange(70.0)[:, np.newaxis] * [10, 0, 1], np.arange(1, 71), axis=0)
+    model = DPMeans(1.0, init=np.arange(70.0)[:, np.newaxis] * [10, 0, 1]).fit(rows)
+    found = seen(rows, model)
+    assert len(found.clusters) == MOST_PORTRAITS
+    assert min(each.weight for each in found.clusters) == 11
+    rng = np.random.default_rng(0)
+    noisy = np.concatenate([rng.normal(size=(2000, 2)), rng.uniform(-20, 20, (40, 2))])
+    shapes = LinkageDPMeans(penalty=-0.5, micro_penalty=4.0, noise=0.2, random_state=0).fit(noisy)
+    maps = seen(noisy, shapes, predict=nearest_clusters(shapes)).maps
+    np.testing.assert_array_equal(maps[0].labels, shapes.labels_)
+    assert (maps[0].labels == -1).any()

@@ -62,7 +62,7 @@ def summary(changes: list[Change], first: str, second: str) -> str:
 
 
 def sentences(changes: list[Change], one: Named, other: Named, first: str, second: str) -> str:
-    """Return a sentence about each of the largest changes, and one about the clusters that stayed."""
+    """Return a sentence about each large change, and one about the clusters that stayed."""
     changed = [change for change in changes if change.kind != "stayed"]
     told = [_sentence(change, one, other, first, second) for change in changed[:MOST_SENTENCES]]
     rest = len(changed) - MOST_SENTENCES
@@ -92,5 +92,6 @@ def _sentence(change: Change, one: Named, other: Named, first: str, second: str)
     if change.kind == "scattered":
         return f"Cluster {before} of {first} was scattered: no cluster of {second} has most of it."
     if change.kind == "gathered":
-        return f"Cluster {after} of {second} came from several clusters of {first}, without most of any."
+        several = f"several clusters of {first}, without most of any"
+        return f"Cluster {after} of {second} came from {several}."
     return f"Cluster{some} {before} of {first} became {after} of {second}."

@@ -33,8 +33,8 @@ FITTED = ("columns", "scaled", "weighted")
 """Fields of the input that the objective depends on."""
 FLOWS = (
     "Boxes are clusters, as high as their share of the rows. Ribbons are the rows that two clusters "
-    "have in common, in the color of the cluster of A. Small clusters share one box, and small flows are not "
-    "drawn, as named in the picture."
+    "have in common, in the color of the cluster of A. Small clusters share one box, and small "
+    "flows are not drawn, as named in the picture."
 )
 MEASURES = (
     "Each measure is 1 for the same clusters. The adjusted Rand index (Hubert & Arabie 1985) is "
@@ -42,7 +42,8 @@ MEASURES = (
 )
 CHANGES = (
     "A cluster of one run and one of the other belong together if one of them has more than half "
-    "of the rows of the other. Jaccard: rows in both, divided by rows in either; from .95 on the cluster stayed."
+    "of the rows of the other. Jaccard: rows in both, divided by rows in either; from .95 on the "
+    "cluster stayed."
 )
 
 
@@ -93,6 +94,7 @@ def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
     unknown = check_same_rows(runs)
     found = data.flows([each.run.result.open_rows("labels") for each in runs])
     neighbors = {(one, one + 1): data.changes(found, one, one + 1) for one in range(len(runs) - 1)}
+    paths = [each.path for each in runs]
     titles = [f"{each.letter}: {_last_part(each.path)}" for each in runs]
     return Page(
         store=", ".join(f"{each.letter}: {each.path}" for each in runs),
@@ -103,9 +105,9 @@ def page(stores: Sequence[AnyPlace | LoadedRun]) -> Page:
         pictures=[],
         maps=[Picture.of("Flows", FLOWS, lambda: plot.flows(found, titles))],
         tables=[_side_by_side(runs), _agreement(runs, found), *_flow_tables(runs, found)],
-        call=f"from dask_dpmeans.report import report\n\nreport({[each.path for each in runs]}, {OUT!r})",
+        call=f"from dask_dpmeans.report import report\n\nreport({paths}, {OUT!r})",
         unknown=None,
-        command=shlex.join(["dask-dpmeans", "report", *(each.path for each in runs), OUT]),
+        command=shlex.join(["dask-dpmeans", "report", *paths, OUT]),
         versions=versions(),
         sentence=_sentence(runs, found, neighbors),
     )
@@ -152,8 +154,8 @@ def check_same_rows(runs: list[Compared]) -> list[str]:
             prints = [each.fingerprint[:12] for each in (first, second)]
             raise InputError(_differ(one, other, "rows of fingerprint {}", prints))
         unknown.append(
-            f"It is not known whether the rows of {one.letter} and {other.letter} are the same, in the same order: "
-            f"the fits read them differently ({', '.join(differing)})."
+            f"It is not known whether the rows of {one.letter} and {other.letter} are the same, in "
+            f"the same order: the fits read them differently ({', '.join(differing)})."
         )
     return unknown
 
@@ -164,8 +166,8 @@ def _differ(one: Compared, other: Compared, what: str, values: list[Any]) -> str
         for each, value in zip((one, other), values, strict=True)
     )
     return (
-        f"{held}: only runs over the same rows, in the same order, can be compared. Fit both to the same input, or "
-        "write a report of each"
+        f"{held}: only runs over the same rows, in the same order, can be compared. Fit both to "
+        "the same input, or write a report of each"
     )
 
 

@@ -35,6 +35,7 @@ from dask_dpmeans import (
     load,
 )
 from dask_dpmeans.estimators.gibbs import GibbsMixture, limit_concentration
+from dask_dpmeans.figures import data
 from dask_dpmeans.selection.penalty import penalty_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, write_tree
 
@@ -243,11 +244,12 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
         "plot.merges": ("plot", {"model": linked}),
         "plot.density": ("plot", {"X": ROWS, "model": model}),
         "plot.graph": ("plot", {"graph": GRAPH, "labels": LABELS}),
+        "plot.flows": ("plot", {"flows": data.flows([LABELS, LABELS])}),
     }
 
 
 MODULES: dict[str, set[str]] = {
-    "selection.metrics": set(),
+    "selection.metrics": {"agreement_of"},
     "selection.penalty": {"stored_path"},
     "selection.tree": set(),
     "api.export": set(),

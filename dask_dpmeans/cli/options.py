@@ -153,7 +153,8 @@ def with_storage(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def checked(**given: Any) -> Any:
-        check_options(given["storage_options"], *given.values())
+        several = [each for value in given.values() if isinstance(value, tuple) for each in value]
+        check_options(given["storage_options"], *given.values(), *several)
         return command(**given)
 
     return STORAGE(checked)

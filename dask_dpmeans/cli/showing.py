@@ -3,6 +3,7 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Unpack
 
 import click
@@ -57,14 +58,14 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
 
 
 @click.command("report")
-@click.argument("store")
+@click.argument("stores", nargs=-1, required=True, metavar="STORE...")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, if they have moved or are at a URL.")
 @flag("--no-data", help="Leave out everything that needs the rows.")
 @with_options(*COMPUTE_OPTIONS)
 @FORCE
 def report_command(
-    store: str,
+    stores: tuple[str, ...],
     out: str,
     data: str | None,
     no_data: bool,
@@ -74,17 +75,44 @@ def report_command(
     """Write the run, path or tree in STORE as one HTML page with pictures, the file OUT.
 
     The page opens without a network. The rows of a run are read in up to four passes, if they are
-    still on this machine or --data is given.
+    still on this machine or --data is given. Two to eight runs over the same rows are compared:
+    objectives at equal penalties, agreement, and which clusters split or merged.
     """
     if data is not None and no_data:
         raise click.UsageError("--data gives the rows, --no-data leaves them out: give one of them")
+    report = _report_module()
+    places = [Location.at(store, compute["storage_options"]) for store in stores]
+    if len(places) > 1:
+        if data is not None:
+            raise click.UsageError("a comparison of runs needs no rows: leave out --data")
+        _check_unused(compute)
+        report.report(places, out, force=force)
+    else:
+        _report_one(report, places[0], out, data, no_data, force, compute)
+    click.echo(f"{', '.join(map(redact, stores))}: {Path(out).absolute()}")
+
+
+def _report_module() -> ModuleType:
+    """Import the module of reports, which needs matplotlib as no other command does."""
     try:
         from dask_dpmeans import report  # noqa: PLC0415 (of all commands this one needs matplotlib)
     except ImportError as error:
         if error.name not in ("matplotlib", "networkx"):
             raise
         raise WrongUseError(str(error)) from error
-    place = Location.at(store, compute["storage_options"])
+    return report
+
+
+def _report_one(
+    report: ModuleType,
+    place: Location,
+    out: str,
+    data: str | None,
+    no_data: bool,
+    force: bool,
+    compute: ComputeOptions,
+) -> None:
+    """Write the page of one store."""
     report.checked_target(out, place, force)
     run = report.run_with_rows(place)
     if no_data or run is None:
@@ -100,7 +128,6 @@ def report_command(
             opened, work = stack.enter_context(open_rows(rows, False, sparse, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         report.report(run or place, out, data=opened or False, force=force, **work)
-    click.echo(f"{redact(store)}: {Path(out).absolute()}")
 
 
 def _check_unused(compute: ComputeOptions) -> None:

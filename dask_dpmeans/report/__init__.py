@@ -1,4 +1,4 @@
-"""Reports: a run, a path or a tree as one HTML page that opens without a network."""
+"""Reports: a run, a path, a tree or a comparison of runs as one HTML page without a network."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.report import path_page, run_page, tree_page
+from dask_dpmeans.report import compare_page, path_page, run_page, tree_page
 from dask_dpmeans.report.origin import locate
 from dask_dpmeans.report.page import GENERATOR, Page, html
 from dask_dpmeans.sources import Stored
@@ -21,8 +21,12 @@ WITHOUT_ROWS = {"path": path_page.page, "tree": tree_page.page}
 """Kinds of stores whose page needs no rows."""
 
 
+AnyStores = AnyPlace | LoadedRun | Sequence[AnyPlace | LoadedRun]
+"""Types of the stores of a page: one, or the runs to compare."""
+
+
 def report(
-    store: AnyPlace | LoadedRun,
+    store: AnyStores,
     out: str | os.PathLike[str],
     *,
     data: Any = None,
@@ -31,14 +35,17 @@ def report(
     force: bool = False,
     **where: Unpack[Stored],
 ) -> None:
-    """Write a finished run, a path or a tree as one HTML page with pictures.
+    """Write a finished run, a path or a tree as one HTML page with pictures, or compare runs.
 
-    The page opens without a network.
+    The page opens without a network.  A comparison shows the objectives of runs over the same rows
+    at equal penalties, the agreement of their labels, and which clusters split or merged.
 
     Parameters
     ----------
     store : a run that was read, or path or URL of a run of `fit` or of the output of
-        `dask_dpmeans.selection.penalty.write_path` or `dask_dpmeans.selection.tree.write_tree`
+        `dask_dpmeans.selection.penalty.write_path` or `dask_dpmeans.selection.tree.write_tree`; or
+        a list of two to eight runs, to compare them.  No rows are read then, and chunk by chunk the
+        labels alone
     out : path of a new file
     data : path of the rows, other input of `fit`, or False; optional, for a run only
         The default is the path that the run stores, if it still exists on this machine.  The rows
@@ -55,24 +62,31 @@ def report(
     Raises
     ------
     InputError
-        There is no finished run, path or tree, or `out` cannot be written.
+        There is no finished run, path or tree, or `out` cannot be written; or runs to compare are
+        not over the same rows.
     CorruptStoreError
         Something in the store is missing or does not match its checksum.
     """
-    target = checked_target(out, _location(store), force)
+    [*_, target] = [checked_target(out, _location(each), force) for each in _stores(store)]
     contents = page(store, data=data, columns=columns, image_shape=image_shape, **where)
     Location.at(target).write(html(contents).encode())
 
 
 def page(
-    store: AnyPlace | LoadedRun,
+    store: AnyStores,
     *,
     data: Any = None,
     columns: Sequence[int | str] | None = None,
     image_shape: Sequence[int] | None = None,
     **where: Unpack[Stored],
 ) -> Page:
-    """Return the contents of the page of a run, a path or a tree; parameters as for `report`."""
+    """Return the contents of the page of stores; parameters as for `report`."""
+    if isinstance(store, Sequence) and not isinstance(store, str):
+        if where or columns or image_shape or not (data is None or data is False):
+            raise InputError(
+                "a comparison of runs needs no rows: leave out data, columns and image_shape"
+            )
+        return compare_page.page(compare_page.checked_number(store))
     if isinstance(store, LoadedRun):
         return run_page.page(store, data=data, columns=columns, image_shape=image_shape, **where)
     kind = Output.at(store).kind()
@@ -99,6 +113,13 @@ def run_with_rows(store: AnyPlace) -> LoadedRun | None:
 def input_of(run: LoadedRun) -> str | None:
     """Return the path of the rows of a run, if they are still on this machine."""
     return locate(run.result.manifest)
+
+
+def _stores(store: AnyStores) -> Sequence[AnyPlace | LoadedRun]:
+    """Return the stores of a page: one, or several runs to compare."""
+    if isinstance(store, Sequence) and not isinstance(store, str):
+        return compare_page.checked_number(store)
+    return [store]
 
 
 def _location(store: AnyPlace | LoadedRun) -> AnyPlace:

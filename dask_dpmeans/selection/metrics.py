@@ -293,7 +293,14 @@ def agreement(
     >>> round(found.adjusted_rand, 3), round(found.completeness, 3)
     (0.571, 0.667)
     """
-    counted = _counted(labels_true, labels_pred, where)
+    return agreement_of(_counted(labels_true, labels_pred, where))
+
+
+def agreement_of(counted: LabelPairs) -> Agreement:
+    """Return all measures of the agreement of two labelings, from the rows of each pair of labels.
+
+    Values are as in `agreement`.
+    """
     table = _table(counted).table
     information = float(mutual_info_score(None, None, contingency=table))
     class_entropy, cluster_entropy = (_entropy(table.sum(axis=axis)) for axis in (1, 0))

@@ -1,8 +1,19 @@
 """The numbers of pictures; `dask_dpmeans.figures.plot` draws them."""
 
+from dask_dpmeans.figures.data.alluvial import GREY as NO_COLOR
+from dask_dpmeans.figures.data.alluvial import Alluvial, Box, alluvial
 from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
 from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
+from dask_dpmeans.figures.data.flows import (
+    Change,
+    Flows,
+    changes,
+    cluster_name,
+    flows,
+    format_share,
+    letters,
+)
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
 from dask_dpmeans.figures.data.micro_clusters import Merges, merges
 from dask_dpmeans.figures.data.overview import (
@@ -26,12 +37,17 @@ from dask_dpmeans.figures.data.trees import Dendrogram, Join, dendrogram, upper
 
 __all__ = [
     "MOST_NODES",
+    "NO_COLOR",
+    "Alluvial",
+    "Box",
+    "Change",
     "Dendrogram",
     "Density",
     "DensityOptions",
     "Drawable",
     "Exemplar",
     "Feature",
+    "Flows",
     "History",
     "Join",
     "Merges",
@@ -43,15 +59,21 @@ __all__ = [
     "Profile",
     "Shares",
     "Sizes",
+    "alluvial",
+    "changes",
     "choice",
     "cluster_means",
+    "cluster_name",
     "column_numbers",
     "columns_of",
     "dendrogram",
     "density",
     "drawable",
     "feature_names",
+    "flows",
+    "format_share",
     "history",
+    "letters",
     "merges",
     "nearest_clusters",
     "overview",

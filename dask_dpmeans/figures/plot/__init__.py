@@ -16,6 +16,7 @@ try:
     )
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
+    from dask_dpmeans.figures.plot.flows import flows
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.labels import choose_spaced, place_labels
     from dask_dpmeans.figures.plot.micro_clusters import merges
@@ -35,6 +36,7 @@ __all__ = [
     "cluster_colors",
     "colors_by_weight",
     "density",
+    "flows",
     "graph",
     "history",
     "merges",

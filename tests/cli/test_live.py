@@ -1,5 +1,6 @@
 """The page of a running fit: on this machine alone, as long as the fit runs, without a trace."""
 
+import gc
 import html
 import os
 import re
@@ -222,6 +223,7 @@ def test_a_page_shows_how_the_fit_ended(tmp_path):
     assert panels.text.text == "The fit has ended. step 3: k=7"
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_port_in_use_is_said_before_any_work(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -230,6 +232,8 @@ def test_a_port_in_use_is_said_before_any_work(folder):
     assert f"--live {port}: this port of this machine cannot be used" in result.stderr
     assert "give another one, or 0 for any free port" in " ".join(result.stderr.split())
     assert not os.path.exists("run.zarr")
+    del result
+    gc.collect()  # Tornado does not close a socket that it could not bind
 
 
 @pytest.mark.parametrize("name", ["bokeh", "matplotlib"])

@@ -8,6 +8,7 @@ from dask_dpmeans.api.cost import Estimate
 from dask_dpmeans.api.description import describe_estimator
 from dask_dpmeans.api.loading import load
 from dask_dpmeans.engine.history import Record
+from dask_dpmeans.engine.loop import Progress
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import ClustersMixin, seed_of
 from dask_dpmeans.estimators.dpmeans import DPMeans
@@ -22,6 +23,7 @@ class FitOptions(Reading, total=False):
     """More options of `fit`."""
 
     on_step: Callable[[int, Record, int], None]
+    on_progress: Callable[[Progress[Any]], None]
 
 
 def fit(
@@ -57,8 +59,9 @@ def fit(
         (seconds to wait for a worker if the cluster has none), threads, memory_limit (bytes of this
         process), storage_options (options of fsspec for URLs: endpoints, credentials), on_step
         (called after each step with its number, its `dask_dpmeans.engine.history.Record` and the
-        number of rows), on_pass (called while a pass runs, up to four times a second, with a
-        `dask_dpmeans.sources.Pass`)
+        number of rows), on_progress (called after each step with the state and all records, a
+        `dask_dpmeans.engine.loop.Progress`), on_pass (called while a pass runs, up to four times a
+        second, with a `dask_dpmeans.sources.Pass`)
 
     Returns
     -------
@@ -84,6 +87,7 @@ def fit(
         columns=Columns.of(options),
         compute=Compute.of(options),
         on_step=options.get("on_step", lambda number, record, n_rows: None),
+        on_progress=options.get("on_progress", lambda progress: None),
     )
     # The loaded model has the class of `method`.
     fitted: AnyModel = load(Location.at(run, options.get("storage_options")))

@@ -51,6 +51,7 @@ def fit(
     resume: bool,
     force: bool,
     on_step: Callable[[int, Record, int], None],
+    on_progress: Callable[[Progress[Any]], None],
     columns: Columns,
     compute: Compute,
 ) -> None:
@@ -70,6 +71,7 @@ def fit(
         unless it stopped at a lower `max_iter`
     force : remove an existing run; nothing but a run of this package is ever removed
     on_step : called with the number and record of each committed step, and the number of rows
+    on_progress : called with the state and the history after each committed step
     columns : the columns that are used, and how the input is read
     compute : the threads or the cluster that do the work
 
@@ -81,8 +83,9 @@ def fit(
     LockLostError
         Another job has taken the run, because this one stood still for too long.
     """
-    if not callable(on_step):
-        raise InputError(f"on_step must be a function, got {checks.describe_value(on_step)}")
+    for name, given in {"on_step": on_step, "on_progress": on_progress}.items():
+        if not callable(given):
+            raise InputError(f"{name} must be a function, got {checks.describe_value(given)}")
     store = RunStore.at(run, columns.storage_options)
     if feature_map is not None:
         feature_map.check_weights(arrays.sample_weight)
@@ -107,7 +110,8 @@ def fit(
             method = chosen.method
             if chosen.choice.nearly_as_good is not None:
                 warnings.warn(chosen.choice.reason, stacklevel=3)
-        converged = _fit(store, lock, request, learned, scale, method, chosen, resume, on_step)
+        told = Listeners(on_step, on_progress)
+        converged = _fit(store, lock, request, learned, scale, method, chosen, resume, told)
     if not (converged or method.draws):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
 
@@ -175,6 +179,14 @@ def _chosen_request(request: Manifest, chosen: ChosenFit) -> Manifest:
 
 
 @dataclass(frozen=True)
+class Listeners:
+    """Functions that are called after each committed step."""
+
+    on_step: Callable[[int, Record, int], None]
+    on_progress: Callable[[Progress[Any]], None]
+
+
+@dataclass(frozen=True)
 class Commits:
     """The observer of a fit that commits its steps to a run store."""
 
@@ -183,7 +195,7 @@ class Commits:
     run: str
     """Name of the run that the job began or goes on with."""
     n_rows: int
-    on_step: Callable[[int, Record, int], None]
+    told: Listeners
 
     def begin_step(self) -> None:
         """Nothing: a step is written when it has ended."""
@@ -194,7 +206,8 @@ class Commits:
         if progress.committed:
             state, history = progress.state, progress.history
             self.store.steps.commit(state, history, progress.converged, self.lock.owner, self.run)
-            self.on_step(state.step, history[-1], self.n_rows)
+            self.told.on_step(state.step, history[-1], self.n_rows)
+            self.told.on_progress(progress)
         return False
 
 
@@ -207,14 +220,14 @@ def _fit(
     method: Algorithm[Any],
     chosen: ChosenFit | None,
     resume: bool,
-    on_step: Callable[[int, Record, int], None],
+    told: Listeners,
 ) -> bool:
     """Take the steps and write the result; return whether the fit has converged."""
     source = learned.source
     start = _begin(store, request, source, method, resume)
     if store.finished():
         store.unfinish()
-    commits = Commits(store, lock, store.steps.run_name(), source.plan.n_rows, on_step)
+    commits = Commits(store, lock, store.steps.run_name(), source.plan.n_rows, told)
     lock.check()  # so that it is the name of this job's run
     rows = source
     if start is None:

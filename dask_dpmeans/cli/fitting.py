@@ -1,6 +1,7 @@
 """The commands that fit, one for each method, and the command that predicts."""
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any, Unpack
 
@@ -11,6 +12,7 @@ from dask_dpmeans.api.fitting import dry_run, fit
 from dask_dpmeans.api.loading import read_run
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
+from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
     DATA,
@@ -30,7 +32,7 @@ from dask_dpmeans.cli.options import (
     penalty,
     with_options,
 )
-from dask_dpmeans.cli.progress import progress
+from dask_dpmeans.cli.progress import Progress, progress
 from dask_dpmeans.cli.resuming import check_resume_or_force, resumable
 from dask_dpmeans.cli.tables import say_estimate, say_result
 from dask_dpmeans.errors import redact
@@ -301,6 +303,7 @@ def fit_from_options(
     force: bool,
     as_json: bool,
     columns: list[int] | None,
+    live: int | None,
     groups: str | None = None,
     dry: bool = False,
     **compute: Unpack[ComputeOptions],
@@ -323,16 +326,36 @@ def fit_from_options(
         feature_map.check_weights(weights)
     RunStore.at(out).check_target("run", [data, groups, weights], force=force or dry, resume=resume)
     if dry:
+        if live is not None:
+            raise click.UsageError("a dry run has no steps to show: leave out --live")
         with open_rows(data, fill_missing, sparse, **compute) as (rows, work):
             say_estimate(dry_run(rows, **job, **work), as_json)
         return
+    shown = progress(as_json)
     with (
         resumable(out),
+        _page_of(shown, out, live),
         open_rows(data, fill_missing, sparse, **compute) as (rows, work),
-        progress(as_json) as shown,
+        shown,
     ):
-        fit(rows, **job, groups=groups, on_step=shown.step, on_pass=shown.watch, **work)
+        work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
+        fit(rows, **job, groups=groups, **work)
     say_result(out, as_json)
+
+
+def _page_of(shown: Progress, run: Location, port: int | None) -> AbstractContextManager[object]:
+    """Return the server of the page of a fit; nothing without a port."""
+    if port is None:
+        return nullcontext()
+    try:
+        from dask_dpmeans.cli.live import LivePage  # noqa: PLC0415 (only this option needs Bokeh)
+    except ImportError as error:
+        name = str(error.name).partition(".")[0]
+        if name not in ("bokeh", "matplotlib", "networkx"):
+            raise
+        missing = f"--live needs bokeh, matplotlib and networkx, and {name} is missing"
+        raise WrongUseError(f'{missing}: pip install "dask-dpmeans[plot]"') from error
+    return LivePage(port, RunStore.at(run), shown)
 
 
 @with_options(

@@ -240,12 +240,19 @@ READING_OPTIONS = (
     *COMPUTE_OPTIONS,
 )
 """Options of each command that clusters the rows of a table."""
+LIVE = click.option(
+    "--live",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Show a page of the fit, while it runs, at this port of this machine; 0 for any free port.",
+)
 STOPPING_OPTIONS = (
     number("--max-iter", 300, "Largest number of sweeps or steps."),
     number("--tol", 1e-4, "Stop when the objective falls by less than this share."),
     MAX_CLUSTERS,
     flag("--resume", help="Continue with the run that is there, if there is one."),
     FORCE,
+    LIVE,
     JSON,
 )
 """Options for the end of a fit, and for its output."""

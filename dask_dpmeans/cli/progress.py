@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 import click
 
+from dask_dpmeans.engine import loop
 from dask_dpmeans.engine.history import MOVES, Record
 from dask_dpmeans.sources import Pass
 
@@ -62,6 +63,8 @@ class Progress:
         self.last_result = ""
         """Line about the last step, or about the last of several fits."""
         self.latest: Pass | None = None
+        self.fit: loop.Progress[Any] | None = None
+        """State and history of the last step."""
         self.pass_time = self.output_time = monotonic()
         self._lock, self._over = Lock(), Event()
         self._thread = Thread(target=self._watch, name="dpmeans-progress", daemon=True)
@@ -80,6 +83,17 @@ class Progress:
         self.latest, self.pass_time = found, monotonic()
         if found.unit == "fits":
             self.last_result = describe_pass(found)
+
+    def note(self, fit: loop.Progress[Any]) -> None:
+        """Note the state and the history after a step."""
+        self.fit = fit
+
+    def describe(self) -> str:
+        """Return the current pass, if there is one, and the last result as one line."""
+        found = self.latest
+        if found is None or found.over:
+            return self.last_result
+        return self._line(found, monotonic() - self.pass_time)
 
     def say_step(self, number: int, record: Record) -> None:
         """Write about a step."""

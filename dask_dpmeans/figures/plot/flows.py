@@ -17,7 +17,7 @@ from dask_dpmeans.figures.plot.canvas import (
     INK,
     SMALL,
     AnyFigure,
-    colors_of,
+    cluster_colors,
     new_figure,
     short_name,
 )
@@ -83,7 +83,7 @@ def _titles(names: Sequence[str] | None, number: int) -> list[str]:
 def _color(rank: int) -> tuple[float, float, float, float]:
     if rank == data.NO_COLOR:
         return to_rgba(GREY)
-    return to_rgba(colors_of(np.array([rank]))[0])
+    return to_rgba(cluster_colors(np.array([rank]))[0])
 
 
 def _draw_ribbons(axes: Axes, found: data.Alluvial) -> None:

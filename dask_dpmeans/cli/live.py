@@ -36,6 +36,7 @@ from dask_dpmeans.figures.data.live import (
     step_columns,
 )
 from dask_dpmeans.figures.plot.canvas import colors_by_weight
+from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.storage.run_store import RunStore
 
 ADDRESS = "127.0.0.1"
@@ -181,7 +182,7 @@ class Panels:
         heaviest = placed.heaviest(MOST_CENTERS)
         coordinates, labels = center_map(heaviest, self.names)
         shares = heaviest.weights / placed.weights.sum()
-        colors = colors_by_weight(np.bincount(placed.groups, placed.weights))
+        colors = colors_by_weight(total(placed.groups, placed.weights, 1))
         self.centers.data = {
             "x": coordinates[:, 0],
             "y": coordinates[:, 1],

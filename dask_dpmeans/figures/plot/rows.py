@@ -156,8 +156,8 @@ def pairs(
         if one == 0:
             maps.draw_stripes(panels[other, other], each, 1, colors, most=30)
     maps.draw_stripes(panels[0, 0], found[0], 0, colors, most=30)
-    for row, column in combinations_with_replacement(range(d), 2):
-        _set_panel(panels[column, row], row, column, low, high)
+    for one, other in combinations_with_replacement(range(d), 2):
+        _set_panel(panels[other, one], one, other, low, high)
     for axes, name in zip(panels[-1], columns, strict=True):
         axes.set_xlabel(short_name(name, 12), fontsize=SMALL)
     for axes, name in zip(panels[1:, 0], columns[1:], strict=True):

@@ -12,6 +12,8 @@ from dask_dpmeans.report.sentences import percent
 
 WIDEST = 4.0
 """Score, in standard deviations, at which bars end."""
+NAMED = 2
+"""Features in the words of a card; all have bars."""
 LONGEST = 80
 """Longest name in full, in characters."""
 

@@ -229,8 +229,6 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
         text_font={"value": "sans-serif"},
         text_font_size="13px",
         text_color=INK,
-        text_font_style="bold",
-        text_outline_color="white",
     )
 
 

@@ -77,9 +77,8 @@ def number(value: float) -> str:
 
 def _card(portrait: Portrait, color: str) -> Card:
     """Return the card of one cluster."""
-    scores = [
-        f"{short_name(each.name, LONGEST)} {each.score:+.1f} sd" for each in portrait.features
-    ]
+    foremost = portrait.features[:NAMED]
+    scores = [f"{short_name(each.name, LONGEST)} {each.score:+.1f} sd" for each in foremost]
     return Card(
         portrait=portrait,
         color=color,

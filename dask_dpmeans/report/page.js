@@ -238,8 +238,10 @@
     connect(model, target);
     target.parentNode.classList.add("embedded");
     if (model.toolbar.tools.length > 0) {
-      const help = " Drag to move, zoom by Ctrl and the wheel, click to select a cluster.";
-      target.parentNode.querySelector("figcaption").append(help);
+      const hint = document.createElement("span");
+      hint.className = "hint";
+      hint.textContent = " Drag to move, zoom by Ctrl and the wheel, click to select a cluster.";
+      target.parentNode.querySelector("figcaption").append(hint);
     }
   }
 

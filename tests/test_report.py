@@ -538,7 +538,7 @@ def test_a_page_of_a_path_has_its_intervals_and_how_halves_agree(stored):
         str(each.n_clusters) for each in path.intervals
     ]
     assert [line[-1] for line in tried.lines] == [f"{index:.2f}" for index in path.stability]
-    assert found.facts["Result"]["its middle, a price"] == f"{path.penalty:.9g}"
+    assert found.facts["Result"]["middle of the interval, a price"] == f"{path.penalty:.9g}"
     assert (
         found.headline
         == f"6 prices: from {path.n_clusters[0]} clusters to {path.n_clusters[-1]} of 300 rows"

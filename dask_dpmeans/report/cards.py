@@ -12,6 +12,8 @@ from dask_dpmeans.report.sentences import percent
 
 WIDEST = 4.0
 """Score, in standard deviations, at which bars end."""
+NAMED = 2
+"""Features in the words of a card; all have bars."""
 LONGEST = 80
 """Longest name in full, in characters."""
 
@@ -75,9 +77,8 @@ def number(value: float) -> str:
 
 def _card(portrait: Portrait, color: str) -> Card:
     """Return the card of one cluster."""
-    scores = [
-        f"{short_name(each.name, LONGEST)} {each.score:+.1f} sd" for each in portrait.features
-    ]
+    foremost = portrait.features[:NAMED]
+    scores = [f"{short_name(each.name, LONGEST)} {each.score:+.1f} sd" for each in foremost]
     return Card(
         portrait=portrait,
         color=color,

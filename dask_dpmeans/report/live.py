@@ -96,7 +96,7 @@ def _colors(clusters: Int64Array, ranks: dict[int, int]) -> Float64Array:
 
 def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
     """Return the rows in a plane, with the centers."""
-    panel = _panel(420, [short_name(each, 48) for each in density.axes])
+    panel = _panel(420, [f"{short_name(each, 48)}\n({density.unit})" for each in density.axes])
     margin = 0.03 * np.where(density.high > density.low, density.high - density.low, 1.0)
     (left, bottom), (right, top) = density.low - margin, density.high + margin
     panel.x_range, panel.y_range = Range1d(start=left, end=right), Range1d(start=bottom, end=top)
@@ -229,8 +229,6 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
         text_font={"value": "sans-serif"},
         text_font_size="13px",
         text_color=INK,
-        text_font_style="bold",
-        text_outline_color="white",
     )
 
 

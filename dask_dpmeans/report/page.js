@@ -25,6 +25,21 @@
       each.setAttribute("aria-pressed", String(Number(each.dataset.pick) === selected));
     }
     for (const show of panels) show(selected);
+    tell(cards.find((each) => Number(each.dataset.cluster) === selected));
+  }
+
+  function tell(card) {
+    // Below the map: what the selected cluster is, and the way to its card.
+    const where = byId("selection");
+    if (!where) return;
+    where.replaceChildren();
+    if (!card) return;
+    const link = document.createElement("a");
+    link.href = `#${card.id}`;
+    link.textContent = `Cluster ${card.dataset.cluster}`;
+    const words = card.querySelector(".words")?.textContent;
+    const share = card.querySelector(".share").textContent;
+    where.append(link, [` (${share})`, words].filter(Boolean).join(": "));
   }
 
   // Cards
@@ -38,8 +53,10 @@
     }
     for (const each of all(".card, tr[data-cluster]")) {
       each.addEventListener("click", (event) => {
-        const chosen = event.target.closest(".pick") || !event.target.closest("button");
-        if (chosen && String(getSelection()) === "") select(Number(each.dataset.cluster));
+        const pick = event.target.closest(".pick");
+        if (event.target.closest("button") && !pick) return;
+        if (!pick && String(getSelection()) !== "") return;
+        select(Number((pick ?? each).dataset[pick ? "pick" : "cluster"]));
       });
     }
     document.addEventListener("keydown", (event) => {
@@ -91,6 +108,7 @@
     for (const each of chosen) {
       const copy = each.cloneNode(true);
       copy.hidden = false;
+      copy.removeAttribute("id");
       for (const made of all("button", copy)) {
         if (made.className === "pick") made.replaceWith(made.textContent);
         else made.remove();
@@ -169,7 +187,9 @@
   function fadeMarks(source) {
     const { cluster, alpha } = source.data;
     const full = alpha.slice();
-    return (wanted) => {
+    const known = new Set(cluster);
+    return (chosen) => {
+      const wanted = known.has(chosen) ? chosen : null;
       for (let i = 0; i < alpha.length; i++) {
         alpha[i] = wanted === null || cluster[i] === wanted ? full[i] : full[i] * 0.12;
       }
@@ -181,7 +201,9 @@
     const image = source.data.image[0];
     const cluster = source.data.cluster[0];
     const full = image.slice();
-    return (wanted) => {
+    const known = new Set(cluster);
+    return (chosen) => {
+      const wanted = known.has(chosen) ? chosen : null;
       for (let i = 0; i < image.length; i++) {
         const pale = ((full[i] >>> 24) >> 3) << 24;
         image[i] = wanted === null || cluster[i] === wanted ? full[i] : (full[i] & 0xffffff) | pale;
@@ -238,8 +260,10 @@
     connect(model, target);
     target.parentNode.classList.add("embedded");
     if (model.toolbar.tools.length > 0) {
-      const help = " Drag to move, zoom by Ctrl and the wheel, click to select a cluster.";
-      target.parentNode.querySelector("figcaption").append(help);
+      const hint = document.createElement("span");
+      hint.className = "hint";
+      hint.textContent = " Drag to move, zoom by Ctrl and the wheel, click to select a cluster.";
+      target.parentNode.querySelector("figcaption").append(hint);
     }
   }
 

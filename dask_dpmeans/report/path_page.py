@@ -84,9 +84,9 @@ def _result(path: PenaltyPath) -> dict[str, str]:
     interval = longest(path.intervals) if path.search else None  # with radii it means little
     if interval is not None:
         facts["clusters of the longest interval"] = f"{interval.n_clusters:,}"
-        facts["its ends"] = f"{interval.low:.6g} to {interval.high:.6g}"
-        facts["its length, in the logarithm"] = f"{interval.length:.2f}"
-        facts["its middle, a price"] = f"{interval.middle:.9g}"
+        facts["longest interval"] = f"{interval.low:.6g} to {interval.high:.6g}"
+        facts["length of the interval, in the logarithm"] = f"{interval.length:.2f}"
+        facts["middle of the interval, a price"] = f"{interval.middle:.9g}"
         facts["fit with this price"] = commands.after_path(path) or ""
     seen = "all" if path.full else "a summary of"
     return facts | {"rows that fits saw": f"{seen} {path.rows_used:,}"}
@@ -96,7 +96,7 @@ def _parameters(path: PenaltyPath) -> dict[str, str]:
     """Return the parameters, also those with default values."""
     asked, penalties = path.asked["parameters"], path.penalties
     facts = {name: str(value) for name, value in asked.items() if value is not None}
-    chosen = ", the default ones" * (asked["penalties"] is None)
+    chosen = ", by default" * (asked["penalties"] is None)
     facts["penalties"] = (
         f"{len(penalties):,} from {penalties[0]:.6g} to {penalties[-1]:.6g}{chosen}"
     )
@@ -132,7 +132,7 @@ def _long(values: Float64Array) -> list[str]:
     return [f"{value:.9g}" for value in values.tolist()]
 
 
-# How to make it again
+# How to reproduce
 
 
 def call(path: PenaltyPath) -> str:

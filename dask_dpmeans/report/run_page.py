@@ -269,7 +269,7 @@ def _tree(model: Model) -> Picture:
     )
 
 
-# How to make it again
+# How to reproduce
 
 
 def _asked(model: Model) -> dict[str, Any]:

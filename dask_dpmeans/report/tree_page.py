@@ -89,7 +89,7 @@ def _members(tree: ClusterTree) -> Table:
     return Table("Clusters", f"{caption}.", names, lines_of(columns, MOST_LINES))
 
 
-# How to make it again
+# How to reproduce
 
 
 def call(tree: ClusterTree) -> str:

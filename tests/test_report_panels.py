@@ -1,0 +1,79 @@
+"""Cards and live panels as numbers and text, before a browser sees them."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from overviews import overview
+
+from dask_dpmeans.figures.data import Feature
+from dask_dpmeans.report import cards, live
+
+COUNTS = arrays(np.float64, st.tuples(*[st.integers(1, 9)] * 3), elements=st.integers(0, 50))
+
+
+@given(COUNTS, st.integers(1, 9))
+def test_coarser_boxes_have_the_same_weight_in_a_window_of_the_same_start(counts, side):
+    found, growth = live.coarsened(counts, side)
+    assert max(found.shape[1:]) <= side
+    assert found.sum() == counts.sum()
+    for axis in (1, 2):
+        width = growth[axis - 1] / found.shape[axis] * counts.shape[axis]  # in boxes of before
+        assert width == pytest.approx(round(width))
+        first = counts.take(range(min(round(width), counts.shape[axis])), axis=axis).sum()
+        assert found.take(0, axis=axis).sum() == first
+
+
+@given(COUNTS)
+def test_a_box_is_as_dark_as_heavy_and_has_the_mean_color_of_its_rows(counts):
+    colors = np.random.default_rng(len(counts)).random((len(counts), 4))
+    image, total = live.shaded(counts, colors), counts.sum(axis=0)
+    assert not image[total == 0].any()
+    order = np.argsort(total[total > 0], kind="stable")
+    assert (np.diff(image[total > 0][order, 3].astype(int)) >= 0).all()
+    for row, column in np.argwhere(total > 0):
+        own = counts[:, row, column]
+        mean = 255 * (own[:, np.newaxis] * colors[:, :3]).sum(axis=0) / own.sum()
+        np.testing.assert_allclose(image[row, column, :3], mean, atol=0.51)
+
+
+@given(arrays(np.float64, 6, elements=st.integers(0, 99)), st.integers(-500, 500))
+def test_histograms_of_a_card_have_the_same_area_and_bars_stay_inside(counts, score):
+    overall = counts + 1
+    one = cards._bars(Feature("name", score / 10, 1.0, 0.0, 2.0, counts, overall))
+    assert 0 <= one.left <= one.left + one.width <= 100
+    assert (one.left < 50) == (score < 0) or one.width == 0
+    areas = [heights(path).sum() for path in (one.own, one.overall)]
+    assert areas[1] > 0
+    assert areas[0] == pytest.approx(areas[1] if counts.any() else 0.0, rel=0.02)
+
+
+def heights(path):
+    """Heights of the bins of a histogram drawn as a path."""
+    return 1 - np.array([float(each) for each in re.findall(r"V([\d.e-]+)H", path)])
+
+
+def test_panels_in_a_page_hold_no_end_of_a_script_and_all_rows():
+    found = live.live(overview(names=["</script>", "<!--", "$$x$$"]))
+    assert "<" not in found.text
+    panels = json.loads(found.text)
+    assert [each["target_id"] for each in panels] == ["map-1", "map-2", "sizes"]
+    assert all(each["version"] for each in panels)
+
+
+def test_a_panel_without_clusters_or_bokeh_is_none(monkeypatch):
+    assert live.live(overview()._replace(clusters=[])) is None
+    monkeypatch.setattr(live, "AVAILABLE", False)
+    assert live.live(overview()) is None
+
+
+def test_clusters_have_the_same_color_on_cards_and_panels():
+    found = overview()
+    by_card = [each.color for each in cards.cards(found)]
+    clusters = np.array([each.cluster for each in found.clusters])
+    packed = live._packed(live._colors(clusters, live._ranks(found)))
+    assert by_card == ["#" + bytes(each[:3]).hex() for each in packed]

@@ -283,7 +283,7 @@ def test_a_draw_of_the_sampler_has_a_page_and_no_end(folder, tmp_path, monkeypat
     )
     model = fit(folder / "rows.zarr", "run.zarr", GibbsMixture(2.0, max_iter=5, random_state=0))
     found = page("run.zarr")
-    assert [picture.title for picture in found.pictures] == ["Fit", "Tree"]
+    assert [picture.title for picture in found.pictures] == ["Fit", "Tree", "Columns"]
     assert not any("max_iter" in warning or "penalty" in warning for warning in found.warnings)
     assert any("the variance is low" in warning for warning in found.warnings)
     assert "converged" not in found.facts["Result"]

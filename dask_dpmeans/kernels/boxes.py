@@ -19,7 +19,7 @@ from dask_dpmeans.kernels.plot_statistics import Plane
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """What r rows add to: used while it is smaller than the sums."""
+    """Boxes of r rows: used while they are smaller than the sums."""
 
     numbers: IntegerArray
     """(r,), or (r, c)."""
@@ -104,7 +104,7 @@ class Histogram(LateSums):
     bins: int
     """Boxes along each side."""
     layers: Int64Array
-    """(k + 1,), the layer of each cluster, and last that of noise."""
+    """(k + 1,), the layer of each cluster, and of noise at last."""
 
     @property
     def n_layers(self) -> int:
@@ -185,7 +185,7 @@ class PairHistograms(LateSums):
     bins: int
     """Bins of each column, at most 127."""
     layers: Int64Array
-    """(k + 1,), the layer of each cluster, and last that of noise; at most 127."""
+    """(k + 1,), the layer of each cluster, and of noise at last; at most 127."""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

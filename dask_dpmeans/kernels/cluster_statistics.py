@@ -97,7 +97,7 @@ class Points(ConcatenatedAnswers):
     plane: Plane
 
     def chunk(self, found: LabelledBlock) -> LabelledPoints:
-        """Return those of one block."""
+        """Return the positions in one block."""
         return LabelledPoints(self.plane(found.block.rows), found.labels.astype(np.int32))
 
 
@@ -199,13 +199,13 @@ class Extremes(NamedTuple):
     """For each of c clusters the rows nearest to their center, and the farthest."""
 
     nearest: Int64Array
-    """(c, m), global row numbers, the nearest first; -1 where there are fewer rows."""
+    """(c, m), global row numbers, the nearest first; -1 if there are fewer rows."""
     near: Float64Array
-    """(c, m), their squared distances; infinity where there are fewer rows."""
+    """(c, m), their squared distances; infinity if there are fewer rows."""
     farthest: Int64Array
     """(c, m), the farthest first."""
     far: Float64Array
-    """(c, m), minus infinity where there are fewer rows."""
+    """(c, m), minus infinity if there are fewer rows."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Exemplar, Feature, Neighbor, Overview, Portrait
-from dask_dpmeans.figures.plot.canvas import short_name
+from dask_dpmeans.figures.plot.canvas import shortened
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.report.sentences import percent
 
@@ -60,7 +60,7 @@ def cards(overview: Overview) -> list[Card]:
 
 
 def hex_colors(overview: Overview) -> dict[int, str]:
-    """Return the color of each cluster, as pictures have it."""
+    """Return the color of each cluster, the same as in pictures."""
     colors = plot.cluster_colors(np.arange(len(overview.clusters)))
     codes = ["#" + bytes(each).hex() for each in np.rint(colors[:, :3] * 255).astype(np.uint8)]
     return dict(zip([each.cluster for each in overview.clusters], codes, strict=True))
@@ -78,7 +78,7 @@ def number(value: float) -> str:
 def _card(portrait: Portrait, color: str) -> Card:
     """Return the card of one cluster."""
     foremost = portrait.features[:NAMED]
-    scores = [f"{short_name(each.name, LONGEST)} {each.score:+.1f} sd" for each in foremost]
+    scores = [f"{shortened(each.name, LONGEST)} {each.score:+.1f} sd" for each in foremost]
     return Card(
         portrait=portrait,
         color=color,
@@ -101,7 +101,7 @@ def _bars(feature: Feature) -> Bars:
     own, overall = _shares(feature.counts), _shares(feature.overall)
     top = max(own.max(initial=0.0), overall.max(initial=0.0))
     return Bars(
-        name=short_name(feature.name, LONGEST),
+        name=shortened(feature.name, LONGEST),
         score=f"{feature.score:+.1f} sd",
         mean=number(feature.mean),
         low=number(feature.low),
@@ -136,5 +136,5 @@ def _neighbor(neighbor: Neighbor) -> str:
 def _exemplars(exemplars: list[Exemplar]) -> str:
     """Return names and distances."""
     return ", ".join(
-        f"{short_name(each.name, LONGEST)} ({number(each.distance)})" for each in exemplars
+        f"{shortened(each.name, LONGEST)} ({number(each.distance)})" for each in exemplars
     )

@@ -1,4 +1,4 @@
-"""What a run found, in sentences that a person would say."""
+"""Sentences about the clusters of a run."""
 
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures.data import Model, Overview, Portrait

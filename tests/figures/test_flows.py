@@ -131,7 +131,7 @@ def test_a_cluster_stays_from_a_jaccard_index_of_95_percent_on():
 
 
 def test_flows_do_not_depend_on_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(import_module("dask_dpmeans.figures.data.flows"), "TOGETHER", 64)
+    monkeypatch.setattr(import_module("dask_dpmeans.figures.data.labelings"), "TOGETHER", 64)
     rng = np.random.default_rng(1)
     labelings = [rng.integers(-1, 5, 1000).astype(np.int32) for _ in range(3)]
     wanted = data.flows(labelings)

@@ -1,11 +1,10 @@
 """The numbers of pictures; `dask_dpmeans.figures.plot` draws them."""
 
-from dask_dpmeans.figures.data.alluvial import GREY as NO_COLOR
-from dask_dpmeans.figures.data.alluvial import Alluvial, Box, alluvial
 from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
 from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
-from dask_dpmeans.figures.data.flows import (
+from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
+from dask_dpmeans.figures.data.labelings import (
     Change,
     Flows,
     changes,
@@ -14,9 +13,8 @@ from dask_dpmeans.figures.data.flows import (
     format_share,
     letters,
 )
-from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
 from dask_dpmeans.figures.data.micro_clusters import Merges, merges
-from dask_dpmeans.figures.data.overview import (
+from dask_dpmeans.figures.data.portraits import (
     Exemplar,
     Feature,
     Neighbor,
@@ -24,6 +22,8 @@ from dask_dpmeans.figures.data.overview import (
     Portrait,
     overview,
 )
+from dask_dpmeans.figures.data.ribbons import GREY as NO_COLOR
+from dask_dpmeans.figures.data.ribbons import Alluvial, Box, alluvial
 from dask_dpmeans.figures.data.rows import (
     Density,
     DensityOptions,

@@ -253,7 +253,7 @@ def covariance_of(source: RowSource) -> Float64Array:
 
 
 def principal_view(source: RowSource, model: Model, covariance: Float64Array) -> View:
-    """Return the view in the two directions of largest variance."""
+    """Return the view in the two directions of largest variance, given the covariance, (d, d)."""
     values, vectors = np.linalg.eigh(covariance)
     values, directions = np.maximum(values[[-1, -2]], 0.0), _signed(vectors[:, [-1, -2]])
     shares = values / max(covariance.trace(), np.finfo(np.float64).tiny)
@@ -266,7 +266,7 @@ def principal_view(source: RowSource, model: Model, covariance: Float64Array) ->
 
 
 def discriminant_view(source: RowSource, model: Model, covariance: Float64Array) -> View | None:
-    """Return the view in the two directions that separate the clusters best.
+    """Return the view in the two directions that separate clusters best; `covariance` is (d, d).
 
     They are the first canonical variates (Rao 1948): the variance of the means of clusters over the
     variance within clusters is largest.  If there are two clusters, the second direction is, of

@@ -16,10 +16,10 @@ try:
     )
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
-    from dask_dpmeans.figures.plot.flows import flows
     from dask_dpmeans.figures.plot.graphs import graph
     from dask_dpmeans.figures.plot.labels import choose_spaced, place_labels
     from dask_dpmeans.figures.plot.micro_clusters import merges
+    from dask_dpmeans.figures.plot.ribbons import flows
     from dask_dpmeans.figures.plot.rows import density, pairs, row_map
     from dask_dpmeans.figures.plot.steps import history, path
     from dask_dpmeans.figures.plot.trees import tree

@@ -82,11 +82,15 @@ def within(value: float, low: float, high: float) -> float:
     return max(low, min(high, value))
 
 
-def short_name(name: str, most: int = 24) -> str:
-    """Return a name in one line, without its middle if it is long, and never read as a formula."""
+def shortened(name: str, most: int = 24) -> str:
+    """Return a name in one line, without its middle if it is long."""
     line = " ".join(name.split())
-    short = line if len(line) <= most else f"{line[: most // 2]}…{line[1 - most // 2 :]}"
-    return short.replace("$", r"\$")
+    return line if len(line) <= most else f"{line[: most // 2]}…{line[1 - most // 2 :]}"
+
+
+def short_name(name: str, most: int = 24) -> str:
+    """Return a shortened name for a picture, in which it is not read as a formula."""
+    return shortened(name, most).replace("$", r"\$")
 
 
 def percent(share: float) -> str:

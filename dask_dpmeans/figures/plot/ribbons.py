@@ -37,7 +37,7 @@ def flows(
 
     Parameters
     ----------
-    flows : as `dask_dpmeans.figures.data.flows` returns it
+    flows : as `dask_dpmeans.figures.data.labelings` returns it
     names : a name for each labeling, optional
         The default is A, B, C.
     figure : Figure or SubFigure, optional
@@ -49,7 +49,7 @@ def flows(
     labeling.  The largest 30 clusters have a box each, and the largest 90 flows a ribbon; how much
     is left out is said.
     """
-    checks.instance("flows", flows, data.Flows, "dask_dpmeans.figures.data.flows")
+    checks.instance("flows", flows, data.Flows, "dask_dpmeans.figures.data.labelings")
     titles = _titles(names, len(flows.sizes))
     found = data.alluvial(flows, LABEL / HEIGHT)
     bottom = max(boxes[-1].top + boxes[-1].share for boxes in found.boxes)

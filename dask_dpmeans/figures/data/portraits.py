@@ -1,4 +1,4 @@
-"""What the clusters of a fit are: maps of the rows, and a portrait of each cluster, in one pass."""
+"""Maps of the rows by cluster and portraits of the clusters, in one pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

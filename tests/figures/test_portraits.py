@@ -11,7 +11,7 @@ from strategies import seeds
 
 from dask_dpmeans import DPMeans, LinkageDPMeans
 from dask_dpmeans.figures.data import overview, rows_of
-from dask_dpmeans.figures.data.overview import MOST_PORTRAITS
+from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import covariance_of, discriminant_view, nearest_clusters
 from dask_dpmeans.kernels.membership import SoftPredictions
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_dpmeans.figures.data.flows import NOISE, Flows
+from dask_dpmeans.figures.data.labelings import NOISE, Flows
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
 
 GREY = -1

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources
@@ -12,9 +12,10 @@ from dask_dpmeans.kernels.membership import (
     Margins,
     Memberships,
     Mixture,
+    PackedMemberships,
     SparseMemberships,
-    ToSparse,
 )
+from dask_dpmeans.kernels.sparse_rows import SparseRows
 
 
 class MembershipMixin(NearestCenterMixin):
@@ -69,8 +70,10 @@ class MembershipMixin(NearestCenterMixin):
                 self.features_,
                 meta=csr_array((0, 0), dtype=np.float32),
             )
-        sink = ToSparse(mixture.n_clusters)
-        return vstack(self._source(rows).map(Memberships(mixture, top), sink, "predict"), "csr")
+        kernel = PackedMemberships(Memberships(mixture, top))
+        answer = SparseRows.empty(rows.shape[0], top)
+        parts = self._source(rows).map(kernel, answer, "predict")
+        return answer.joined(parts, mixture.n_clusters)
 
     def margin(self, X: object) -> Any:
         """Return by how much the label of each row is more probable than any other cluster.

@@ -363,25 +363,19 @@ def _list_candidates(
 
 @compile_loop
 def _nearest_listed(
-    rows: Rows,
-    row: int,
-    centers: Float64Array,
-    lists: IntegerArray,
-    i: int,
-    count: int,
-    squared: Float64Array,
-) -> tuple[int, float]:
-    """Fill in the squared distances of a row to the centers of list i; return the nearest."""
-    label, least = -1, np.inf
-    for p in range(count):
-        center, total = lists[i, p], 0.0
-        for j in range(rows.shape[1]):
-            difference = np.float64(rows[row, j]) - centers[center, j]
+    row: Rows, centers: Float64Array, numbers: IntegerArray, squared: Float64Array
+) -> int:
+    """Fill in the squared distances of a row, (d,), to listed centers; return the nearest's place."""
+    nearest, least = 0, np.inf
+    for p in range(len(numbers)):
+        center, total = np.uint32(numbers[p]), 0.0  # a sign would be looked at in each column
+        for j in range(len(row)):
+            difference = np.float64(row[j]) - centers[center, j]
             total += difference * difference
         squared[p] = total
-        if total < least or label < 0:
-            least, label = total, center
-    return label, least
+        if total < least:
+            least, nearest = total, p
+    return nearest
 
 
 @compile_loop
@@ -396,15 +390,17 @@ def candidates_compiled(
     starts: IndexArray,
     numbers: IntegerArray,
     exponents: Float64Array,
+    squared: Float64Array,
 ) -> None:
     """Fill in the components, (k, d), of a mixture that matter for each row, (n, d).
 
     `numbers` and `exponents`, (m,), are CSR rows between `starts`, (n + 1,); see `membership`.
+    The loop fills `squared`, (n,), with squared distances to the labels, unless it is empty.
     """
     log_weights, half, cutoff, reach = mixture
     n, height = len(rows), len(memory[0])
     floors, counts = np.empty(height, memory[0].dtype), np.empty(height, np.intp)
-    words, squared = np.empty(height, np.int32), np.empty(len(centers))
+    words, distances = np.empty(height, np.int32), np.empty(len(centers))
     position = 0
     for start in range(0, n, height):
         part = slice(start, min(start + height, n))
@@ -418,14 +414,17 @@ def candidates_compiled(
                 exponents[position] = 0.0
                 position += 1
                 continue
-            label, least = _nearest_listed(rows, start + i, centers, lists, i, counts[i], squared)
+            listed = lists[i, : counts[i]]
+            nearest = _nearest_listed(rows[start + i], centers, listed, distances)
+            label, least = np.uint32(listed[nearest]), distances[nearest]
             labels[start + i] = label
-            for p in range(counts[i]):
-                center, gap = lists[i, p], squared[p] - least
-                exponent = log_weights[center] - log_weights[label]
+            for p in range(len(listed)):
+                gap = distances[p] - least
+                exponent = log_weights[np.uint32(listed[p])] - log_weights[label]
                 if gap > 0:
                     exponent -= half * gap
-                if exponent >= -cutoff:
-                    numbers[position], exponents[position] = center, exponent
-                    position += 1
+                numbers[position], exponents[position] = listed[p], exponent
+                position += exponent >= -cutoff
+        if squared.size:
+            squared_distances_compiled(rows[part], centers, labels[part], squared[part])
     starts[n] = position

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import (
@@ -21,6 +19,7 @@ from dask_dpmeans.kernels.block import (
     BoolArray,
     Float64Array,
     IndexArray,
+    Int64Array,
     IntegerArray,
     Labels,
     Rows,
@@ -29,6 +28,7 @@ from dask_dpmeans.kernels.block import (
 from dask_dpmeans.kernels.distance import COMPILED_TILE, Centers, squared_distances
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.sparse_rows import Probabilities, SparseRows, pack
 
 CUTOFF = 24 * float(np.log(2.0))
 """Components less probable than the label by the factor exp(-CUTOFF), 2**-24, count as 0."""
@@ -36,7 +36,10 @@ PIECE_ELEMENTS = 2**20
 """Most rows times components that are worked on at once."""
 BELOW = np.float32(1 - 2.0**-24)
 """A number of float32 times this is the next lower one."""
-Probabilities = npt.NDArray[np.float32]
+FIRST = 2**31 - 1
+"""The lower half of the key of the first term of a row."""
+NONE = np.empty(0)
+"""In place of squared distances that nobody asks for."""
 
 
 @dataclass(frozen=True)
@@ -119,23 +122,48 @@ class Memberships:
         The label is first, then probabilities fall; equal ones go to the lowest number.  Clusters
         that do not matter are -1, of probability 0.
         """
-        return self.with_nearest(block)[1:]
+        labels = np.empty((len(block.rows), self.top), np.int32)
+        probabilities = np.empty(labels.shape, np.float32)
+        self.fill(block, labels, probabilities)
+        return labels, probabilities
 
-    def with_nearest(self, block: Block) -> tuple[IndexArray, Labels, Probabilities]:
-        """Return the components of the nearest centers, (height,), and what a call returns."""
+    def fill(
+        self,
+        block: Block,
+        labels: Labels,
+        probabilities: Probabilities,
+        squared: Float64Array = NONE,
+    ) -> IndexArray:
+        """Fill in what a call returns; return the components of the nearest centers, (height,).
+
+        Fill `squared`, (height,), with squared distances to these centers, unless it is empty.
+        """
         rows, mixture = block.rows, self.mixture
         nearest = np.empty(len(rows), np.intp)
-        labels = np.empty((len(rows), self.top), np.int32)
-        probabilities = np.empty((len(rows), self.top), np.float32)
         height = max(COMPILED_TILE, PIECE_ELEMENTS // len(mixture.centers))
         for start in range(0, len(rows), height):
             part = slice(start, start + height)
-            found = candidates(rows[part], mixture, block.scratch)
+            found = candidates(rows[part], mixture, block.scratch, squared[part])
             nearest[part] = found.labels
             if mixture.groups is not None:
                 found = found.grouped(mixture.groups)
             most_probable(found, mixture.n_clusters, labels[part], probabilities[part])
-        return nearest, labels, probabilities
+        return nearest
+
+
+@dataclass(frozen=True)
+class PackedMemberships:
+    """The kernel of a map: `Memberships` without the clusters that do not matter."""
+
+    memberships: Memberships
+
+    def __call__(self, block: Block) -> tuple[Labels, Labels, Probabilities]:
+        """Return numbers of clusters, (height,), then clusters and probabilities, (m,)."""
+        shape = len(block.rows), self.memberships.top
+        labels = block.scratch.array("top labels", shape, np.int32)
+        probabilities = block.scratch.array("probabilities", shape, np.float32)
+        self.memberships.fill(block, labels, probabilities)
+        return pack(labels, probabilities)
 
 
 @dataclass(frozen=True)
@@ -146,27 +174,9 @@ class SparseMemberships:
 
     def __call__(self, block: Block) -> tuple[Any]:
         """Return probabilities, (height, k), as a `scipy.sparse.csr_array`."""
-        return (ToSparse(self.memberships.mixture.n_clusters)(0, self.memberships(block)),)
-
-
-@dataclass(frozen=True)
-class ToSparse:
-    """The sink of a map, for the answers of `Memberships`."""
-
-    n_clusters: int
-
-    def __call__(self, start: int, answers: tuple[np.ndarray[Any, Any], ...]) -> Any:
-        """Return clusters and probabilities, (m, top), as a `scipy.sparse.csr_array`, (m, k)."""
-        labels, probabilities = answers
-        n, filled = len(labels), labels >= 0
-        used, counts = np.flatnonzero(filled), np.zeros(n, np.int32)
-        for column in filled.T:  # np.count_nonzero of each row took 8 times as long
-            counts += column
-        starts = np.zeros(n + 1, np.int32)
-        np.cumsum(counts, out=starts[1:])
-        numbers = labels.reshape(-1).take(used)
-        rows = probabilities.reshape(-1).take(used), numbers, starts
-        return csr_array(rows, shape=(n, self.n_clusters))
+        rows = SparseRows.empty(len(block.rows), self.memberships.top)
+        part = rows(0, PackedMemberships(self.memberships)(block))
+        return (rows.joined([part], self.memberships.mixture.n_clusters),)
 
 
 @dataclass(frozen=True)
@@ -201,8 +211,9 @@ class SoftPredictions:
         """
         two = min(2, self.mixture.n_clusters)
         memberships = Memberships(self.mixture, max(two, self.top))
-        nearest, labels, probabilities = memberships.with_nearest(block)
-        squared = squared_distances(block.rows, self.mixture.centers.values, nearest, block.scratch)
+        labels = np.empty((len(block.rows), memberships.top), np.int32)
+        probabilities, squared = np.empty(labels.shape, np.float32), np.empty(len(labels))
+        nearest = memberships.fill(block, labels, probabilities, squared)
         tops, shares = labels[:, : self.top], probabilities[:, : self.top]
         own = labels[:, 0]
         if self.noise is not None:
@@ -217,17 +228,24 @@ def margins(probabilities: Probabilities) -> Probabilities:
     return probabilities[:, 0] - probabilities[:, 1]
 
 
-def candidates(rows: Rows, mixture: Mixture, scratch: Scratch) -> Candidates:
-    """Return the components that matter for rows, (n, d)."""
+def candidates(
+    rows: Rows, mixture: Mixture, scratch: Scratch, squared: Float64Array = NONE
+) -> Candidates:
+    """Return the components that matter for rows, (n, d).
+
+    Fill `squared`, (n,), with squared distances to the nearest centers, unless it is empty.
+    """
     if numba_support.AVAILABLE:
-        return _candidates_compiled(rows, mixture, scratch)
+        return _candidates_compiled(rows, mixture, scratch, squared)
     n, k = len(rows), len(mixture.centers)
-    squared = np.empty((n, k))
+    distances = np.empty((n, k))
     for center in range(k):
         at = np.full(n, center)
-        squared[:, center] = squared_distances(rows, mixture.centers.values, at, scratch)
-    labels = squared.argmin(axis=1)
-    gaps = squared - squared.min(axis=1, keepdims=True)
+        distances[:, center] = squared_distances(rows, mixture.centers.values, at, scratch)
+    labels, least = distances.argmin(axis=1), distances.min(axis=1, keepdims=True)
+    if squared.size:
+        squared[:] = least[:, 0]
+    gaps = distances - least
     with np.errstate(invalid="ignore"):  # 0 times infinity
         falls = np.where(gaps > 0, mixture.precision / 2 * gaps, 0.0)
     rises = mixture.log_weights - mixture.log_weights[labels][:, np.newaxis]
@@ -237,7 +255,9 @@ def candidates(rows: Rows, mixture: Mixture, scratch: Scratch) -> Candidates:
     return Candidates(labels, starts, numbers, np.exp(exponents[row, numbers]))
 
 
-def _candidates_compiled(rows: Rows, mixture: Mixture, scratch: Scratch) -> Candidates:
+def _candidates_compiled(
+    rows: Rows, mixture: Mixture, scratch: Scratch, squared: Float64Array
+) -> Candidates:
     n, d = rows.shape
     k, ranking = len(mixture.centers), mixture.centers.single
     height, dtype = min(ranking.tile, COMPILED_TILE), ranking.matrix.dtype
@@ -258,6 +278,7 @@ def _candidates_compiled(rows: Rows, mixture: Mixture, scratch: Scratch) -> Cand
         starts,
         numbers,
         exponents,
+        squared,
     )
     found = exponents[: starts[-1]]
     return Candidates(labels, starts, numbers[: starts[-1]], np.exp(found, out=found))
@@ -283,7 +304,9 @@ def most_probable(found: Candidates, k: int, labels: Labels, probabilities: Prob
         changed = means > limits
         limits = np.where(changed, means, limits)
     order = np.where(found.labels[:, np.newaxis] == np.arange(k), np.inf, terms)
-    tops = (-order).argsort(axis=1, kind="stable")[:, : labels.shape[1]]
+    with np.errstate(over="ignore"):
+        ranks = (-order).astype(np.float32)
+    tops = ranks.argsort(axis=1, kind="stable")[:, : labels.shape[1]]
     shares = np.minimum(terms[rows[:, np.newaxis], tops], limits[:, np.newaxis]) / totals
     shares[:, 0] = limits / totals[:, 0]
     values = shares.astype(np.float32)
@@ -347,22 +370,27 @@ def _limit(terms: Float64Array, start: int, stop: int, own: float) -> float:
 
 @compile_loop
 def _put_shares(
-    values: Float64Array,
-    tops: Labels,
-    used: int,
+    terms: Float64Array,
+    numbers: IntegerArray,
+    keys: Int64Array,
+    limit: float,
     total: float,
     labels: Labels,
     probabilities: Probabilities,
 ) -> None:
-    """Fill in the labels and the probabilities of a row, (top,), from its greatest terms, (top,)."""
-    first, below = np.float32(values[0] / total), np.float32(1 - 2.0**-24)
-    labels[0], probabilities[0] = tops[0], first
+    """Fill in the labels and the probabilities of a row, (top,), from the second on.
+
+    `terms` and `numbers`, (m,), are of the row; `keys`, (top,), tell the greatest.
+    """
+    used, first = min(len(terms), len(labels)), probabilities[0]
+    before, below = first, first * np.float32(1 - 2.0**-24)
     for place in range(1, used):
-        value, before = values[place], probabilities[place - 1]
-        share = np.float32((value if value < values[0] else values[0]) / total)
-        if share >= first and tops[place] < tops[0]:
-            share = first * below
-        labels[place], probabilities[place] = tops[place], share if share < before else before
+        at = np.uint32(FIRST - (keys[place] & FIRST))
+        share = np.float32((terms[at] if terms[at] < limit else limit) / total)
+        if share >= first and numbers[at] < labels[0]:
+            share = below
+        before = share if share < before else before
+        labels[place], probabilities[place] = numbers[at], before
     for place in range(used, len(labels)):
         labels[place], probabilities[place] = -1, 0
 
@@ -376,32 +404,39 @@ def _most_probable_compiled(
     labels: Labels,
     probabilities: Probabilities,
 ) -> None:
-    """Fill in labels and probabilities, (n, top), of CSR rows of terms; see `most_probable`."""
+    """Fill in labels and probabilities, (n, top), of CSR rows of terms; see `most_probable`.
+
+    The greatest terms are known by keys: their bits in float32, and below them how early they come.
+    The label has the greatest key.  Terms come in any order, so the loop over them has no branches.
+    """
     n, top = labels.shape
-    values, tops = np.empty(top), np.empty(top, np.int32)
+    keys, single = np.empty(top, np.int64), np.empty(1, np.float32)
+    bits = single.view(np.int32)
     for i in range(n):
         label, start, stop = own_labels[i], starts[i], starts[i + 1]
-        all_terms, own, most, used = 0.0, 0.0, 0.0, 1
+        labels[i, 0], probabilities[i, 0] = label, 1
+        if stop - start == 1:
+            for place in range(1, top):
+                labels[i, place], probabilities[i, place] = -1, 0
+            continue
+        total, own, most = 0.0, 0.0, 0.0
+        for place in range(top):
+            keys[place] = 0
         for j in range(start, stop):
-            term, number = terms[j], numbers[j]
-            all_terms += term
-            if number == label:
-                own = term
-            else:
-                most = term if term > most else most
-                place = used
-                if used < top:
-                    used += 1
-                elif top > 1 and term > values[top - 1]:
-                    place = top - 1
-                else:
-                    continue
-                while place > 1 and values[place - 1] < term:
-                    values[place], tops[place] = values[place - 1], tops[place - 1]
-                    place -= 1
-                values[place], tops[place] = term, number
+            term, is_own = terms[j], numbers[j] == label
+            total += term
+            own = term if is_own else own
+            most = term if term > most else most
+            single[0] = term
+            high = np.int64(FIRST) if is_own else np.int64(bits[0])
+            key = (high << 32) + (FIRST - (j - start))
+            for place in range(top):
+                lower = min(keys[place], key)
+                keys[place] = max(keys[place], key)
+                key = lower
         limit = own
         if most > own:
             limit = _limit(terms, start, stop, own)
-        values[0], tops[0] = limit, label
-        _put_shares(values, tops, used, all_terms, labels[i], probabilities[i])
+        probabilities[i, 0] = limit / total
+        row = terms[start:stop], numbers[start:stop]
+        _put_shares(*row, keys, limit, total, labels[i], probabilities[i])

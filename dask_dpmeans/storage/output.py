@@ -16,6 +16,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 import zarr
+from zarr.abc.codec import BytesBytesCodec
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import CorruptStoreError, InputError
@@ -296,11 +297,11 @@ class NewArrays:
         chunk_rows: int,
         dtype: npt.DTypeLike,
         dimensions: tuple[str, ...] = ("row",),
-        level: int = 3,
+        compressor: BytesBytesCodec = arrays.ZSTD,
     ) -> "zarr.Array[Any]":
         """Create an array over the rows, (*shape), in chunks that tasks write whole."""
         place, kind = self.output / name, np.dtype(dtype)
-        return arrays.create(place, shape, kind, dimensions, chunk_rows, level=level)
+        return arrays.create(place, shape, kind, dimensions, chunk_rows, compressor=compressor)
 
     def write_digests(
         self, over_rows: "Mapping[str, zarr.Array[Any]]", digests: Sequence[Digests]

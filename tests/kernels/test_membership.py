@@ -10,7 +10,8 @@ from dask_dpmeans.kernels import membership, numba_support
 from dask_dpmeans.kernels.block import Block, Scratch
 from dask_dpmeans.kernels.distance import Centers, nearest
 from dask_dpmeans.kernels.groups import GroupedPredictions
-from dask_dpmeans.kernels.membership import Margins, Memberships, Mixture, SoftPredictions, ToSparse
+from dask_dpmeans.kernels.membership import Margins, Memberships, Mixture, SoftPredictions
+from dask_dpmeans.kernels.sparse_rows import SparseRows, pack
 
 
 def mixture(centers, precision=1.0, weights=None, groups=None):
@@ -52,7 +53,8 @@ def answers(rows, mixed, top):
 
 def dense(rows, mixed, top=None):
     labels, shares = answers(rows, mixed, top or mixed.n_clusters)
-    return ToSparse(mixed.n_clusters)(0, (labels, shares)).toarray()
+    sink = SparseRows.empty(*labels.shape)
+    return sink.joined([sink(0, pack(labels, shares))], mixed.n_clusters).toarray()
 
 
 def grouped(mixed, n_groups, seed=0):

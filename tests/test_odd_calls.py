@@ -252,7 +252,10 @@ MODULES: dict[str, set[str]] = {
     "selection.tree": set(),
     "api.export": set(),
     "report": {"page", "checked_target", "input_of", "run_with_rows"},
-    "figures.plot": {"svg", "choose_spaced"},
+    "figures.plot": {
+        *("svg", "choose_spaced", "place_labels", "cluster_colors", "colors_by_weight"),
+        *("row_map", "pairs"),
+    },
 }
 """Where public functions are, and those there that serve others of the package."""
 

@@ -1,31 +1,69 @@
 """Histograms of rows in boxes of a plane, in layers for clusters."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, IntegerArray
 from dask_dpmeans.kernels.cluster_statistics import LabelledBlock
+from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
 from dask_dpmeans.kernels.plot_statistics import Plane
 
 
 @dataclass(frozen=True)
-class BoxNumbers:
-    """The boxes of r rows: used while it is smaller than a count for each box."""
+class RowNumbers:
+    """What r rows add to: used while it is smaller than the sums."""
 
-    boxes: IntegerArray
-    """(r,), numbers of boxes; the number of boxes for a row outside all of them."""
+    numbers: IntegerArray
+    """(r,), or (r, c)."""
     weights: Float64Array | None
     """(r,); None if every row weighs 1."""
 
+    def then(self, other: "RowNumbers") -> "RowNumbers":
+        """Return these rows, followed by `other`."""
+        weights = None
+        if self.weights is not None and other.weights is not None:
+            weights = np.concatenate([self.weights, other.weights])
+        return RowNumbers(np.concatenate([self.numbers, other.numbers]), weights)
+
 
 BoxSums: TypeAlias = Float64Array | Int64Array
-"""(boxes + 1,), weight or number of the rows in each box of each layer, and outside all of them."""
-BoxAnswer: TypeAlias = BoxNumbers | BoxSums
+"""Weight or number of the rows in each box."""
+BoxAnswer: TypeAlias = RowNumbers | BoxSums
 """An answer for some blocks."""
+
+
+class LateSums(ABC):
+    """Base of reductions that sum rows in many boxes, once there are more rows than boxes."""
+
+    @property
+    @abstractmethod
+    def n_boxes(self) -> int:
+        """Number of all boxes."""
+
+    @abstractmethod
+    def _added(self, found: RowNumbers) -> BoxSums:
+        """Return the sums of some rows."""
+
+    def combine(self, left: BoxAnswer, right: BoxAnswer) -> BoxAnswer:
+        """Merge two neighboring answers; sum them if the rows need more memory than the boxes."""
+        if not isinstance(left, RowNumbers):
+            return left + self._sums(right)
+        few = 2 * self.n_boxes - len(left.numbers)
+        if isinstance(right, RowNumbers) and len(right.numbers) <= few:
+            return left.then(right)
+        sums = self._sums(left)
+        return np.add(sums, self._sums(right), out=sums)
+
+    def _sums(self, found: BoxAnswer) -> BoxSums:
+        return self._added(found) if isinstance(found, RowNumbers) else found
 
 
 def fill_boxes(
@@ -52,7 +90,7 @@ def fill_boxes(
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(LateSums):
     """The weight of the rows in each of bins x bins equal boxes of a window, by layer.
 
     Rows outside the window are left out.  `counts` turns the answer into an array.
@@ -79,7 +117,7 @@ class Histogram:
         n_boxes: int = self.n_layers * self.bins ** len(self.low)
         return n_boxes
 
-    def chunk(self, found: LabelledBlock) -> BoxNumbers:
+    def chunk(self, found: LabelledBlock) -> RowNumbers:
         """Return the boxes of the rows of one block."""
         block = found.block
         coordinates = np.ascontiguousarray(self.plane(block.rows).T)
@@ -99,29 +137,15 @@ class Histogram:
         weights = block.weights
         if weights is not None:
             weights = weights.copy()  # the next block may overwrite their memory
-        return BoxNumbers(boxes, weights)
-
-    def combine(self, left: BoxAnswer, right: BoxAnswer) -> BoxAnswer:
-        """Merge two neighboring answers; sum them if the rows need more memory than the boxes."""
-        if not isinstance(left, BoxNumbers):
-            return left + self._sums(right)
-        if isinstance(right, BoxNumbers) and len(left.boxes) + len(right.boxes) <= 2 * self.n_boxes:
-            boxes, weights = np.concatenate([left.boxes, right.boxes]), None
-            if left.weights is not None and right.weights is not None:
-                weights = np.concatenate([left.weights, right.weights])
-            return BoxNumbers(boxes, weights)
-        sums = self._sums(left)
-        return np.add(sums, self._sums(right), out=sums)
+        return RowNumbers(boxes, weights)
 
     def counts(self, found: BoxAnswer) -> Float64Array:
         """Return the histograms, (layers, bins, bins) or (layers, bins), from the answer for all."""
         shape = self.n_layers, *((self.bins,) * len(self.low))
         return self._sums(found)[:-1].reshape(shape).astype(np.float64)
 
-    def _sums(self, found: BoxAnswer) -> BoxSums:
-        if isinstance(found, BoxNumbers):
-            return np.bincount(found.boxes, found.weights, self.n_boxes + 1)
-        return found
+    def _added(self, found: RowNumbers) -> BoxSums:
+        return np.bincount(found.numbers, found.weights, self.n_boxes + 1)
 
 
 @compile_loop
@@ -143,3 +167,82 @@ def _fill_boxes_compiled(
                 break
             box = box * bins + min(int(share), bins - 1)
         boxes[i] = box
+
+
+@dataclass(frozen=True)
+class PairHistograms(LateSums):
+    """The weight of the rows in bins x bins boxes of each pair of a few columns, by layer.
+
+    Boxes at the sides also hold the rows beyond.
+    """
+
+    columns: Int64Array
+    """(c,), numbers of columns."""
+    low: Float64Array
+    """(c,), lower end of the first bin."""
+    high: Float64Array
+    """(c,), upper end of the last bin."""
+    bins: int
+    """Bins of each column, at most 127."""
+    layers: Int64Array
+    """(k + 1,), the layer of each cluster, and last that of noise; at most 127."""
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Pairs, layers, and boxes along both sides."""
+        c = len(self.columns)
+        return c * (c - 1) // 2, int(self.layers.max()) + 1, self.bins, self.bins
+
+    @property
+    def n_boxes(self) -> int:
+        """Number of boxes of all pairs and layers."""
+        return prod(self.shape)
+
+    def chunk(self, found: LabelledBlock) -> RowNumbers:
+        """Return the layer of each row of a block, and its bins, (height, 1 + c)."""
+        block = found.block
+        places = block.rows[:, self.columns].astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
+            places -= self.low
+            places *= self.bins / (self.high - self.low)
+            np.clip(places, 0, self.bins - 1, out=places)
+        numbers = np.empty((len(places), 1 + len(self.columns)), np.int8)
+        numbers[:, 0], numbers[:, 1:] = self.layers[found.labels], places
+        return RowNumbers(numbers, None if block.weights is None else block.weights.copy())
+
+    def counts(self, found: BoxAnswer) -> Float64Array:
+        """Return the weights, (pairs, layers, bins, bins); pairs are as (0, 1), (0, 2)."""
+        return self._sums(found).astype(np.float64, copy=False)
+
+    def _added(self, found: RowNumbers) -> BoxSums:
+        sums, weights = np.zeros(self.shape), found.weights
+        if weights is None:
+            weights = np.ones(len(found.numbers))
+        count = count_pairs
+        if numba_support.AVAILABLE:
+            count = _count_pairs_compiled
+        count(found.numbers, weights, sums)
+        return sums
+
+
+def count_pairs(numbers: npt.NDArray[np.int8], weights: Float64Array, sums: Float64Array) -> None:
+    """Add rows to `sums`, (pairs, layers, bins, bins), by their layers and bins, (n, 1 + c)."""
+    _, n_layers, bins, _ = sums.shape
+    layers, *places = numbers.T.astype(np.int64)
+    for pair, (one, other) in enumerate(combinations(places, 2)):
+        found = total((layers * bins + one) * bins + other, weights, n_layers * bins**2)
+        sums[pair] += found.reshape(n_layers, bins, bins)
+
+
+@compile_loop
+def _count_pairs_compiled(
+    numbers: npt.NDArray[np.int8], weights: Float64Array, sums: Float64Array
+) -> None:
+    """Compiled twin of `count_pairs`."""
+    n, c = numbers.shape
+    for i in range(n):
+        weight, layer, pair = weights[i], numbers[i, 0], 0
+        for one in range(1, c):
+            for other in range(one + 1, c):
+                sums[pair, layer, numbers[i, one], numbers[i, other]] += weight
+                pair += 1

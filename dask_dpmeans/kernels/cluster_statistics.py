@@ -136,19 +136,60 @@ class FeatureHistograms(SummedAnswers):
     def chunk(self, found: LabelledBlock) -> FeatureSums:
         """Return the histograms of one block."""
         (c, m), u, bins = self.chosen.shape, len(self.features), self.bins
+        sums = FeatureSums(np.zeros((u, bins)), np.zeros((c, m, bins)))
         values = found.block.rows[:, self.features].astype(np.float64)
+        weights, slots = found.block.row_weights(), self.slots[found.labels]
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
-            at = (values - self.low) * (bins / (self.high - self.low))
-            numbers = np.clip(at, 0, bins - 1).astype(np.int64)
-        weights = found.block.row_weights()
-        overall = total((numbers + bins * np.arange(u)).ravel(), np.repeat(weights, u), u * bins)
-        slots = self.slots[found.labels]
-        some = np.flatnonzero(slots < c)
-        slots = slots[some]
-        own = np.take_along_axis(numbers[some], self.chosen[slots], axis=1)
-        keys = (slots[:, np.newaxis] * m + np.arange(m)) * bins + own
-        counts = total(keys.ravel(), np.repeat(weights[some], m), c * m * bins)
-        return FeatureSums(overall.reshape(u, bins), counts.reshape(c, m, bins))
+            values -= self.low
+            values *= bins / (self.high - self.low)
+            np.clip(values, 0, bins - 1, out=values)
+        count = count_features
+        if numba_support.AVAILABLE:
+            count = _count_features_compiled
+        count(values, weights, slots, self.chosen, sums.overall, sums.counts)
+        return sums
+
+
+def count_features(
+    places: Float64Array,
+    weights: Float64Array,
+    slots: Int64Array,
+    chosen: Int64Array,
+    overall: Float64Array,
+    counts: Float64Array,
+) -> None:
+    """Add rows, (n,), at their bins to the last two; `places` are (n, u), see `FeatureHistograms`."""
+    (c, m, bins), u = counts.shape, len(overall)
+    numbers = places.astype(np.int64)
+    keys = numbers + bins * np.arange(u)
+    overall += total(keys.ravel(), np.repeat(weights, u), u * bins).reshape(u, bins)
+    some = np.flatnonzero(slots < c)
+    slots = slots[some]
+    own = np.take_along_axis(numbers[some], chosen[slots], axis=1)
+    keys = (slots[:, np.newaxis] * m + np.arange(m)) * bins + own
+    found = total(keys.ravel(), np.repeat(weights[some], m), c * m * bins)
+    counts += found.reshape(c, m, bins)
+
+
+@compile_loop
+def _count_features_compiled(
+    places: Float64Array,
+    weights: Float64Array,
+    slots: Int64Array,
+    chosen: Int64Array,
+    overall: Float64Array,
+    counts: Float64Array,
+) -> None:
+    """Compiled twin of `count_features`."""
+    n, u = places.shape
+    c, m, _ = counts.shape
+    for i in range(n):
+        weight, slot = weights[i], slots[i]
+        for feature in range(u):
+            overall[feature, int(places[i, feature])] += weight
+        if slot < c:
+            for j in range(m):
+                counts[slot, j, int(places[i, chosen[slot, j]])] += weight
 
 
 # Rows

@@ -167,5 +167,6 @@ def _graph(model: Model, source: RowSource) -> RowParts:
     if source.plan.n_rows > plot_data.MOST_NODES:
         return RowParts()
     caption = "The nodes and their links; each cluster has a color and a marker."
-    draw = partial(plot.graph, source, np.asarray(model.labels_))
+    labels, weights = np.asarray(model.labels_), model.cluster_weights_
+    draw = partial(plot.graph, source, labels, cluster_weights=weights)
     return RowParts(graph=Picture.of("Graph", caption, draw))

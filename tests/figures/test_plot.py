@@ -3,6 +3,7 @@
 import io
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, Linkage
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.plot import micro_clusters, trees
+from dask_dpmeans.figures.plot.canvas import percent
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
 
@@ -47,7 +49,10 @@ def test_a_tree_joins_clusters_at_rising_penalties(model):
         str(leaf) for leaf in data.dendrogram(found).leaves
     ]
     assert axes.get_ylabel().startswith("penalty")
-    assert len(axes.collections) == 2 * len(data.dendrogram(found).joins)
+    *lines, leaves = axes.collections
+    assert len(lines) == 2 * len(data.dendrogram(found).joins)
+    wanted = plot.colors_by_weight(model.cluster_weights_)[data.dendrogram(found).leaves]
+    np.testing.assert_array_equal(leaves.get_facecolors(), wanted)
     with pytest.raises(InputError, match="no levels at which clusters join: it needs two clusters"):
         plot.tree(cluster_tree(DPMeans(1e6).fit(np.eye(3))))
 
@@ -104,7 +109,7 @@ def test_a_path_shows_every_interval_and_marks_the_longest(rows):
     assert below.get_xscale() == "log"
     assert below.get_xlabel() == "penalty, in squared units of the rows times weight"
     assert [axes.get_ylabel() for axes in (above, middle)] == ["clusters k", "objective J"]
-    assert above.get_title() == "prices, all 400 rows"
+    assert above.get_title("left") == "the penalty is the price of a cluster; all 400 rows"
 
 
 def test_a_path_of_radii_without_stability_has_two_panels(rows):
@@ -120,39 +125,91 @@ def test_a_history_has_a_lane_for_each_kind_of_change(rows):
     model = DPMeans(20.0, search=True, random_state=0).fit(rows)
     objective, clusters, changes = rendered(plot.history(model))
     np.testing.assert_array_equal(
-        objective.lines[0].get_ydata(), [each.objective for each in model.history_]
-    )
-    np.testing.assert_array_equal(
         clusters.lines[0].get_ydata(), [each.n_clusters for each in model.history_]
     )
+    last = model.history_[-1].objective
+    assert objective.get_title("left") == f"J = {last:,.6g} after {len(model.history_)} steps"
     names = [text.get_text() for text in changes.get_yticklabels()]
     splits = max(each.splits for each in model.history_)
-    assert f"splits ≤ {splits}" in names
+    assert f"splits, at most {splits}" in names
     assert changes.get_xlabel() == "step"
 
 
-def test_a_long_name_of_a_column_loses_its_middle(rows):
-    model = DPMeans(16.0).fit(rows)
-    names = [letter * 90 for letter in "abcdefghij"[: rows.shape[1]]]
-    axes, *_ = rendered(plot.density(rows, model, names[:2], feature_names=names))
-    for label, letter in ((axes.get_xlabel(), "a"), (axes.get_ylabel(), "b")):
-        assert label == f"{letter * 24}…{letter * 23}\n(units of the data)"
+def records(objectives, **changes):
+    first = Record(0.0, 1.0, 2, *[0] * 9, *[0.0] * 3, 1.0, 1.0)
+    return [replace(first, objective=each, **changes) for each in objectives]
+
+
+def test_a_small_fall_of_the_objective_looks_small():
+    [objective, _] = rendered(plot.history(records([1000.6, 1000.0])))
+    low, high = objective.get_ylim()
+    above = objective.lines[0].get_ydata()
+    np.testing.assert_allclose(above, [0.0006, 0.0], atol=1e-12)
+    assert above[0] < 0.1 * (high - low)
+    assert "percent" in objective.get_ylabel()
+
+
+def test_a_fall_to_less_than_a_tenth_is_drawn_in_the_logarithm():
+    [objective, _] = rendered(plot.history(records([1000.0, 1.0])))
+    assert objective.get_yscale() == "log"
+    assert objective.lines[0].get_ydata().tolist() == [1000.0, 1.0]
+
+
+@pytest.mark.parametrize("objectives", [[0.0, 0.0], [5.0, 0.0], [-1.0, -2.0], [1.0, -1.0]])
+def test_objectives_of_any_sign_are_drawn(objectives):
+    [objective, _] = rendered(plot.history(records(objectives)))
+    assert objective.lines[0].get_ydata()[-1] == 0.0
+    assert np.isfinite(objective.get_ylim()).all()
+
+
+def test_kept_trials_are_called_so():
+    changes = rendered(plot.history(records([3.0, 2.0], openings=1, swaps=1, births=4)))[-1]
+    names = [text.get_text() for text in changes.get_yticklabels()]
+    assert names == ["births, at most 4", "trial kept: opened some", "trial kept: another kind"]
 
 
 def test_a_history_without_changes_has_two_panels():
-    steps = [Record(5.0 - step, 1.0, 2, 0, *[0] * 8, 0.0, 0.0, 0.0, 1.0, 1.0) for step in range(2)]
-    assert len(rendered(plot.history(steps))) == 2
+    assert len(rendered(plot.history(records([5.0, 4.0])))) == 2
+
+
+def test_sizes_are_bars_of_shares_in_the_colors_of_the_clusters(model, rows):
+    bars, radii = rendered(plot.sizes(model))
+    order = np.argsort(-model.cluster_weights_, kind="stable")
+    shares = model.cluster_weights_[order] / 400
+    assert bars.get_xlabel() == "share of the weight of the rows"
+    assert [bar.get_width() for bar in bars.patches] == pytest.approx(shares.tolist())
+    assert [text.get_text() for text in bars.get_yticklabels()] == [str(each) for each in order]
+    assert [text.get_text() for text in bars.texts] == [f"{share:.0%}" for share in shares]
+    wanted = plot.cluster_colors(np.arange(len(order)))
+    np.testing.assert_array_equal([bar.get_facecolor() for bar in bars.patches], wanted)
+    np.testing.assert_array_equal(radii.collections[0].get_facecolors(), wanted)
+    assert bars.get_ylim()[0] > bars.get_ylim()[1]  # the heaviest is at the top
 
 
 def test_sizes_show_the_radius_of_the_penalty(model, rows):
-    above, below = rendered(plot.sizes(model))
-    assert above.get_ylabel() == "weight, sum over rows"
-    assert below.get_ylabel() == "root-mean-square\nradius, units of the data"
-    assert [text.get_text() for text in below.get_legend().texts] == ["√penalty = 4"]
-    assert len(below.lines[0].get_xdata()) == model.n_clusters_
-    order = np.argsort(-model.cluster_weights_, kind="stable")
-    assert [text.get_text() for text in below.get_xticklabels()] == [str(each) for each in order]
+    radii = rendered(plot.sizes(model))[1]
+    assert radii.get_xlabel() == "radius (root mean square)\nunits of the data"
+    assert [text.get_text() for text in radii.get_legend().texts] == ["√penalty = 4"]
+    assert list(radii.lines[0].get_xdata()) == [4.0, 4.0]
     assert rendered(plot.sizes(DPMeans(16.0, search=True).fit(rows)))[1].get_legend() is None
+
+
+def test_sizes_of_many_clusters_have_no_numbers():
+    model = DPMeans(1e-9).fit(np.random.default_rng(0).normal(size=(60, 2)))
+    bars, radii = rendered(plot.sizes(model))
+    assert len(bars.patches) == len(radii.collections[0].get_offsets()) == 60
+    assert not bars.texts
+    assert bars.get_ylabel() == "clusters by weight, the heaviest is 0"
+
+
+def test_small_shares_have_two_digits():
+    assert [percent(each) for each in (1.0, 0.13, 0.0995, 0.099, 0.00062)] == [
+        "100%",
+        "13%",
+        "10%",
+        "9.9%",
+        "0.062%",
+    ]
 
 
 def test_a_profile_says_what_it_leaves_out():
@@ -160,6 +217,9 @@ def test_a_profile_says_what_it_leaves_out():
     model = DPMeans(100.0).fit(rows)
     assert model.n_clusters_ == 45
     axes, bar = rendered(plot.profile(model, [f"f{number}" for number in range(50)]))
+    clusters = [int(text.get_text()) for text in axes.get_xticklabels()]
+    wanted = plot.colors_by_weight(model.cluster_weights_)[clusters]
+    np.testing.assert_array_equal([each.get_facecolor() for each in axes.patches], wanted)
     assert axes.images[0].get_array().shape == (40, 40)
     words = " ".join(axes.get_xlabel().split())
     assert "left out, differing least: clusters" in words
@@ -182,33 +242,7 @@ def test_sharing_names_data_sets_where_they_are_few():
     axes, _ = rendered(plot.sharing(model, max_lines=3, max_centers=2))
     assert axes.get_ylabel() == "6 data sets, by their main center\n3 lines of means"
     assert axes.get_xticklabels()[-1].get_text() == "others"
-
-
-def test_few_rows_are_drawn_as_points_under_their_centers(rows, model):
-    [axes] = rendered(plot.density(rows, model))
-    points, centers = axes.collections
-    assert len(points.get_offsets()) == 400
-    assert len(centers.get_offsets()) == model.n_clusters_
-    assert axes.get_title() == f"400 rows, {model.n_clusters_} centers"
-    assert axes.get_xlabel().endswith("of the variance\n(units of the data)")
-    assert {text.get_text() for text in axes.texts} <= {
-        str(number) for number in range(model.n_clusters_)
-    }
-
-
-def test_many_rows_are_drawn_as_a_histogram():
-    rows = blobs(11_000, 2, 4)
-    rows[0] = 1e3
-    model = DPMeans(16.0, random_state=0).fit(rows)
-    axes, bar = rendered(plot.density(rows, model, (0, 1)))
-    assert axes.images[0].get_array().sum() == len(rows) - 1
-    assert bar.get_ylabel() == "weight of the rows in a box"
-    assert axes.get_title().endswith("outside of the picture: rows of weight 1, 1 center")
-
-
-def test_one_column_is_drawn_as_a_histogram(rows):
-    [axes] = rendered(plot.density(rows[:, :1], DPMeans(16.0).fit(rows[:, :1])))
-    assert axes.get_ylabel() == "weight of the rows in a box"
+    assert len(axes.patches) == 2
 
 
 def test_a_graph_has_a_marker_for_each_cluster():
@@ -220,25 +254,42 @@ def test_a_graph_has_a_marker_for_each_cluster():
     assert len(links.get_segments()) == 32
     assert [len(each.get_offsets()) for each in nodes] == [5, 5, 5]
     names = [text.get_text() for text in axes.get_legend().texts]
-    assert names == ["no cluster (5)", "cluster 0 (5)", "cluster 1 (5)"]
+    assert names == ["no cluster (5)", "cluster 1 (5)", "cluster 0 (5)"]
+    found = [tuple(each.get_facecolors()[0]) for each in nodes[1:]]
+    assert found == [tuple(each) for each in plot.cluster_colors(np.arange(2))]
     assert axes.get_title() == "15 nodes, 32 links"
     with pytest.raises(InputError, match="can be drawn"):
         plot.graph(np.eye(501), np.zeros(501, int))
 
 
-def test_a_legend_of_many_clusters_names_the_nodes_of_none():
-    labels = np.arange(-1, plot.NAMED + 5)
-    [axes] = rendered(plot.graph(np.ones((len(labels), len(labels))) - np.eye(len(labels)), labels))
+def test_a_graph_is_in_the_colors_of_the_weights_that_are_given():
+    graph, labels = np.ones((6, 6)) - np.eye(6), np.array([7, 7, 7, 2, 2, -1])
+    weights = np.arange(8.0)
+    weights[2] = 9.0
+    for given, heaviest in ((None, 7), (weights, 2)):
+        [axes] = rendered(plot.graph(graph, labels, cluster_weights=given))
+        names = [text.get_text() for text in axes.get_legend().texts]
+        assert names[1].startswith(f"cluster {heaviest}")
+        color = axes.collections[2].get_facecolors()[0]
+        np.testing.assert_array_equal(color, plot.cluster_colors(np.array([0]))[0])
+    with pytest.raises(InputError, match=r"cluster_weights must be 8 numbers.*shape \(7,\)"):
+        plot.graph(graph, labels, cluster_weights=weights[:7])
+
+
+def test_a_legend_of_many_clusters_names_those_with_colors_and_nodes_of_none():
+    labels = np.arange(-1, 29)
+    [axes] = rendered(plot.graph(np.ones((30, 30)) - np.eye(30), labels))
     names = [text.get_text() for text in axes.get_legend().texts]
     assert names[:2] == ["no cluster (1)", "cluster 0 (1)"]
-    assert len(names) == plot.NAMED
+    assert len(names) == 25
+    assert axes.get_legend().get_title().get_text() == "and 5 smaller clusters, grey"
 
 
 def test_sizes_and_history_of_a_graph():
     graph = np.kron(np.eye(3), np.ones((5, 5)) - np.eye(5))
     model = GraphCutDPMeans(-0.5, random_state=0).fit(graph)
-    assert [axes.get_ylabel() for axes in rendered(plot.sizes(model))] == [
-        "weight, link ends",
+    assert [axes.get_xlabel() for axes in rendered(plot.sizes(model))] == [
+        "share of the link ends",
         "part of the cut",
     ]
     rendered(plot.history(model))
@@ -256,12 +307,6 @@ def test_svg_is_the_same_for_the_same_figure(model):
     first, second = (plot.svg(plot.sizes(model)) for _ in range(2))
     assert first == second
     assert first.startswith("<?xml")
-
-
-def test_labels_that_would_overlap_are_left_out():
-    points = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 10.0], [50.0, 0.0]])
-    assert plot.choose_spaced(points, (10, 10), 10).tolist() == [False, False, True, True]
-    assert plot.choose_spaced(points[[0, 1, 3]], (10, 10), 10).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("name", ["matplotlib", "networkx"])
@@ -296,6 +341,9 @@ def test_merges_have_the_colors_of_clusters_and_the_penalty_of_the_fit(shapes):
         [size for size in np.bincount(model.groups_) if size > 1]
     )
     assert axes.lines[0].get_ydata() == [0.02, 0.02]
+    wanted = plot.colors_by_weight(model.cluster_weights_)[data.merges(model, 300).clusters]
+    crossing = data.merges(model, 300).clusters < 0
+    np.testing.assert_array_equal(lines.get_colors()[~crossing], wanted[~crossing])
     assert axes.get_legend().get_texts()[0].get_text() == "penalty -0.02"
     assert axes.get_xlabel() == f"{len(model.groups_)} micro-clusters"
 
@@ -305,15 +353,3 @@ def test_the_first_merges_of_many_micro_clusters_are_left_out(shapes, monkeypatc
     (axes,) = plot.merges(shapes[1]).axes
     assert len(axes.collections[0].get_segments()) == 4
     assert axes.get_xlabel().endswith(" micro-clusters, the last 4 merges")
-
-
-def test_centers_of_micro_clusters_have_the_color_of_their_cluster_and_an_area_by_weight(shapes):
-    rows, model = shapes
-    (axes,) = rendered(plot.density(rows, model))
-    centers = axes.collections[-1]
-    assert np.array_equal(centers.get_offsets(), model.micro_centers_)
-    areas, weights = centers.get_sizes(), model.micro_weights_
-    assert areas / areas.max() == pytest.approx(weights / weights.max())
-    colors = np.unique(np.column_stack([centers.get_facecolors(), model.groups_]), axis=0)
-    assert len(colors) == model.n_clusters_
-    assert axes.get_title() == f"400 rows, {len(weights)} micro-centers"

@@ -8,7 +8,7 @@ from strategies import reduced, seeds
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block
-from dask_dpmeans.kernels.boxes import Histogram
+from dask_dpmeans.kernels.boxes import Histogram, PairHistograms
 from dask_dpmeans.kernels.cluster_statistics import (
     ByCluster,
     Doubts,
@@ -98,7 +98,7 @@ def test_boxes_that_are_many_are_told_apart():
     boxes = Histogram(Plane.of_columns(2, [0, 1]), np.zeros(2), np.ones(2), 50_000, ONE)
     rows = np.array([[0.99999, 0.5], [1.0, 1.0], [2.0, 0.5]])
     found = boxes.chunk(LabelledBlock.of(Block(0, rows, None), plainly(Block(0, rows, None))))
-    assert found.boxes.tolist() == [49_999 * 50_000 + 25_000, 50_000**2 - 1, 50_000**2]
+    assert found.numbers.tolist() == [49_999 * 50_000 + 25_000, 50_000**2 - 1, 50_000**2]
 
 
 def test_a_histogram_leaves_out_rows_however_far_they_are():
@@ -113,6 +113,35 @@ def one_cluster(block):
     return np.zeros(n, np.int32), np.zeros(n), np.zeros(n, bool)
 
 
+@given(seeds, st.booleans(), st.booleans())
+def test_pairs_of_columns_are_counted_and_rows_beyond_are_at_the_sides(seed, weighted, compiled):
+    rows, weights = drawn(seed, weighted=weighted)
+    low, high = np.array([-1.0, -0.5, 0.0]), np.array([1.0, 1.5, 8.0])
+    asked = PairHistograms(np.array([0, 1, 2]), low, high, 8, LAYERS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", compiled and numba_support.AVAILABLE)
+        found = asked.counts(by_cluster(asked, rows, weights))
+        late = asked.counts(asked._sums(by_cluster(asked, rows, weights, height=7)))
+    places = np.clip(np.floor((rows - low) * 8 / (high - low)), 0, 7).astype(int)
+    wanted = np.zeros((3, 3, 8, 8))
+    for number, at in enumerate(places):
+        layer, weight = LAYERS[labels_of(rows)[number]], 1.0 if weights is None else weights[number]
+        for pair, (one, other) in enumerate([(0, 1), (0, 2), (1, 2)]):
+            wanted[pair, layer, at[one], at[other]] += weight
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(late, wanted)
+
+
+@given(seeds, st.integers(1, 30), st.integers(0, 400))
+def test_late_sums_are_those_of_all_rows_at_any_time(seed, height, few):
+    rows, weights = drawn(seed)
+    asked = PairHistograms(np.array([0, 1]), np.zeros(2), np.ones(2), 2, LAYERS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PairHistograms, "n_boxes", few)
+        found = asked.counts(by_cluster(asked, rows, weights, height=height))
+    np.testing.assert_array_equal(found, asked.counts(by_cluster(asked, rows, weights, height=100)))
+
+
 @given(seeds)
 def test_points_are_in_row_order_with_their_labels(seed):
     rows, _ = drawn(seed)
@@ -121,15 +150,17 @@ def test_points_are_in_row_order_with_their_labels(seed):
     np.testing.assert_array_equal(found.labels, labels_of(rows))
 
 
-@given(seeds, st.booleans())
+@given(seeds, st.booleans(), st.booleans())
 def test_histograms_of_features_count_each_row_in_its_bin_and_those_beyond_at_the_ends(
-    seed, weighted
+    seed, weighted, compiled
 ):
     rows, weights = drawn(seed, weighted=weighted)
     slots, chosen = np.array([1, 2, 0, 2, 2]), np.array([[0, 1], [1, 0]])
     low, high, bins = np.array([-1.0, -0.5]), np.array([1.0, 1.5]), 4
     told = FeatureHistograms(slots, np.array([1, 0]), chosen, low, high, bins)
-    found = by_cluster(told, rows, weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_support, "AVAILABLE", compiled and numba_support.AVAILABLE)
+        found = by_cluster(told, rows, weights)
     overall, counts = np.zeros((2, bins)), np.zeros((2, 2, bins))
     for number, row in enumerate(rows):
         weight, slot = 1.0 if weights is None else weights[number], slots[labels_of(rows)[number]]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dask_dpmeans.engine.plan import Kernel
-from dask_dpmeans.figures.data.columns import Model, columns_of
+from dask_dpmeans.figures.data.columns import Model, columns_of, drawn_centers
 from dask_dpmeans.figures.data.rows import (
     BINS,
     MOST_COLUMNS,
@@ -20,9 +20,11 @@ from dask_dpmeans.figures.data.rows import (
     covariance_of,
     discriminant_view,
     groups_of,
+    layers_of,
     principal_view,
 )
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.boxes import PairHistograms
 from dask_dpmeans.kernels.cluster_statistics import (
     ByCluster,
     Doubts,
@@ -40,8 +42,8 @@ MOST_PORTRAITS = 60
 """The heaviest clusters that have a portrait."""
 MOST_FEATURES, FEATURE_BINS, FEATURE_DEVIATIONS = 4, 24, 3.0
 """Features of a portrait; bins of their histograms, and their ends, in standard deviations."""
-MOST_PAIRED, PAIR_BINS = 6, 64
-"""Columns that are shown in pairs, and boxes along a side of such a map."""
+MOST_PAIRED, PAIR_BINS, PAIR_DEVIATIONS = 6, 64, 4.0
+"""Columns that are shown in pairs; boxes along a side of such a map, and its ends."""
 MOST_NEIGHBORS, MOST_EXEMPLARS = 3, 3
 """Other clusters and rows, of each kind, that a portrait names."""
 
@@ -109,7 +111,8 @@ class Overview(NamedTuple):
     maps: list[Density]
     """Of rows by cluster; the best first."""
     pairs: list[Density]
-    """Maps of pairs of up to six columns, i < j; none if there are one or two columns."""
+    """Maps of pairs of up to six columns, i < j; none if there are one or two columns.  Rows
+    beyond are in the boxes at the sides."""
     columns: list[str]
     """The names of these columns."""
     clusters: list[Portrait]
@@ -147,27 +150,25 @@ def overview(
     columns : numbers of two columns of the centers, for a first map
     index : (n,), names of the rows; the default is their numbers
     """
-    maps, pairs, paired = _views(source, model, names, columns)
-    bins = [BINS] * len(maps) + [PAIR_BINS] * len(pairs)
-    planes = [
-        view.statistic(source, model, most)
-        for view, most in zip([*maps, *pairs], bins, strict=True)
-    ]
-    plan = _Plan.of(source, model)
-    doubts = [Doubts(model.n_clusters_)] if hasattr(predict, "mixture") else []
-    others: list[Statistic] = [plan.histograms, plan.rows, Edge(penalty), *doubts]
-    answers = source.fold(ByCluster(predict, (*planes, *others)), name="overview")
+    views = _views(source, model, names, columns)
+    maps = [view.statistic(source, model, BINS) for view in views]
+    plan, pairs = _Plan.of(source, model), _paired(source, model)
+    others: list[Statistic] = [plan.histograms, plan.rows, Edge(penalty), pairs]
+    if hasattr(predict, "mixture"):
+        others.append(Doubts(model.n_clusters_))
+    statistics = (*maps, *others)
+    answers = source.fold(ByCluster(predict, statistics), name="overview")
     drawn = [
         view.density(source, model, statistic, answer)
-        for view, statistic, answer in zip([*maps, *pairs], planes, answers, strict=False)
+        for view, statistic, answer in zip(views, maps, answers, strict=False)
     ]
-    histograms, rows, edge = answers[len(planes) : len(planes) + 3]
-    found = _Found(plan, histograms, rows, answers[-1] if doubts else None, index)
+    histograms, rows, edge, counts, *doubts = answers[len(maps) :]
+    found = _Found(plan, histograms, rows, doubts[0] if doubts else None, index)
     near, beyond = edge.tolist()
     return Overview(
-        drawn[: len(maps)],
-        drawn[len(maps) :],
-        [names[column] for column in paired],
+        drawn,
+        _pairs(pairs, counts, source, model, names),
+        [names[column] for column in pairs.columns],
         [found.portrait(source, model, names, slot) for slot in range(len(plan.clusters))],
         near,
         beyond,
@@ -177,27 +178,61 @@ def overview(
 
 def _views(
     source: RowSource, model: Model, names: list[str], columns: list[int] | None
-) -> tuple[list[View], list[View], list[int]]:
-    """Return the maps, the maps of pairs of columns, and the numbers of these columns."""
+) -> list[View]:
+    """Return the planes of the maps."""
     d, maps = source.n_features, []
     if columns is not None:
         maps.append(column_view(source, model, names, columns))
-    if d <= 2:
-        own = list(range(d))
-        return maps or [column_view(source, model, names, own)], [], []
-    if d <= MOST_COLUMNS:
+    if 2 < d <= MOST_COLUMNS:
         covariance = covariance_of(source)
         maps += [each] if (each := discriminant_view(source, model, covariance)) else []
         maps.append(principal_view(source, model, covariance))
-    paired = sorted(_separating(source, model)[:MOST_PAIRED].tolist())
-    pairs = [column_view(source, model, names, list(pair)) for pair in combinations(paired, 2)]
-    return maps or pairs[:1], pairs, paired
+    if not maps:
+        maps.append(column_view(source, model, names, sorted(_separating(source, model)[:2])))
+    return maps
 
 
-def _separating(source: RowSource, model: Model) -> IndexArray:
-    """Return the columns, (d,), that differ most between clusters first."""
+def _paired(source: RowSource, model: Model) -> PairHistograms:
+    """Return what to ask for the maps of pairs of columns."""
+    columns = np.sort(_separating(source, model)[:MOST_PAIRED]).astype(np.intp)
+    if source.n_features <= 2:
+        columns = columns[:0]
+    layers, _ = layers_of(model.cluster_weights_)
+    return PairHistograms(columns, *_ends(source, columns, PAIR_DEVIATIONS), PAIR_BINS, layers)
+
+
+def _pairs(
+    asked: PairHistograms, found: Any, source: RowSource, model: Model, names: list[str]
+) -> list[Density]:
+    """Return the maps of pairs of columns."""
+    counts, (_, layers) = asked.counts(found), layers_of(model.cluster_weights_)
+    centers, groups = drawn_centers(model, "a picture of rows"), groups_of(model)
+    maps = []
+    for pair, places in zip(counts, combinations(range(len(asked.columns)), 2), strict=True):
+        own, axes = asked.columns[list(places)], list(places)
+        labels = [names[column] for column in own]
+        where = centers[:, own], groups, None, None, pair, layers, asked.low[axes], asked.high[axes]
+        title, unit = " and ".join(labels), model.description().units
+        maps.append(Density(title, *where, 0.0, source.plan.n_rows, labels, unit))
+    return maps
+
+
+def _ends(
+    source: RowSource, columns: IndexArray, deviations: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return the ends of histograms of columns: some deviations from the mean, or the last row."""
+    found, reach = source.summary, deviations * source.summary.deviation
+    low = np.maximum(found.lowest, found.mean - reach)[columns]
+    high = np.minimum(found.highest, found.mean + reach)[columns]
+    return low, np.where(high > low, high, low + 1.0)
+
+
+def _separating(source: RowSource, model: Model) -> list[int]:
+    """Return the d columns, the ones that differ most between clusters first."""
     shares = model.cluster_weights_ / model.cluster_weights_.sum()
-    return np.argsort(-(shares @ _scores(source, model) ** 2), kind="stable")
+    order = np.argsort(-(shares @ _scores(source, model) ** 2), kind="stable")
+    found: list[int] = order.tolist()
+    return found
 
 
 def _scores(source: RowSource, model: Model) -> Float64Array:
@@ -226,11 +261,7 @@ class _Plan:
         scores = _scores(source, model)[clusters]
         best = np.argsort(-np.abs(scores), axis=1, kind="stable")[:, :MOST_FEATURES]
         features, places = np.unique(best, return_inverse=True)
-        found, reach = source.summary, FEATURE_DEVIATIONS * source.summary.deviation
-        low = np.maximum(found.lowest, found.mean - reach)[features]
-        high = np.minimum(found.highest, found.mean + reach)[features]
-        ends = low, np.where(high > low, high, low + 1.0)
-        chosen = places.reshape(best.shape)
+        ends, chosen = _ends(source, features, FEATURE_DEVIATIONS), places.reshape(best.shape)
         histograms = FeatureHistograms(slots, features, chosen, *ends, FEATURE_BINS)
         rows = ExtremeRows(slots, len(clusters), MOST_EXEMPLARS)
         return cls(clusters, np.take_along_axis(scores, best, axis=1), histograms, rows)

@@ -2,17 +2,18 @@
 
 Each function draws on `figure`, a ``matplotlib.figure.Figure`` or ``SubFigure`` (by default a new
 Figure), and returns it; ``figure.savefig("name.png")`` writes it.  The state of pyplot is not
-changed.  Colors are ordered by lightness and clusters have markers, so that pictures can be read in
-grey.
+changed.  Each of the 24 heaviest clusters has a color, the same in all pictures, that holds for
+color-blind readers; all others are grey.
 """
 
 try:
-    from dask_dpmeans.figures.plot.canvas import NAMED, AnyFigure, cluster_colors, svg
+    from dask_dpmeans.figures.plot.canvas import AnyFigure, cluster_colors, colors_by_weight, svg
     from dask_dpmeans.figures.plot.choices import choice
     from dask_dpmeans.figures.plot.clusters import profile, sharing, sizes
     from dask_dpmeans.figures.plot.graphs import graph
+    from dask_dpmeans.figures.plot.labels import choose_spaced, place_labels
     from dask_dpmeans.figures.plot.micro_clusters import merges
-    from dask_dpmeans.figures.plot.rows import choose_spaced, density, row_map
+    from dask_dpmeans.figures.plot.rows import density, pairs, row_map
     from dask_dpmeans.figures.plot.steps import history, path
     from dask_dpmeans.figures.plot.trees import tree
 except ModuleNotFoundError as error:
@@ -22,16 +23,18 @@ except ModuleNotFoundError as error:
     raise ImportError(f'{missing}: pip install "dask-dpmeans[plot]"', name=error.name) from error
 
 __all__ = [
-    "NAMED",
     "AnyFigure",
     "choice",
     "choose_spaced",
     "cluster_colors",
+    "colors_by_weight",
     "density",
     "graph",
     "history",
     "merges",
+    "pairs",
     "path",
+    "place_labels",
     "profile",
     "row_map",
     "sharing",

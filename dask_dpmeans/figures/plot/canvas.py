@@ -4,8 +4,9 @@ import io
 from typing import Any, TypeAlias
 
 import numpy as np
-from matplotlib import colormaps, rc_context
+from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
@@ -15,14 +16,26 @@ from dask_dpmeans.kernels.block import Float64Array, Int64Array
 AnyFigure: TypeAlias = Figure | SubFigure
 
 INK, GREY, PALE = "black", "0.5", "0.9"
-GOLDEN = 0.618
-"""Step of colors: multiples of it spread evenly, modulo 1."""
+COLORS = (
+    *("#4390de", "#c80b43", "#dec800", "#85437a", "#00d3e9", "#bc6400", "#434ed3", "#a6d385"),
+    *("#18499e", "#610c24", "#b69255", "#3d2449", "#3d929e", "#553100", "#55006d", "#496d49"),
+    *("#55c2ff", "#ce8679", "#f3dbb6", "#db86c2", "#aae7f3", "#ce9e24", "#3186ff", "#aaf36d"),
+)
+"""Colors of the heaviest clusters: eight hues, then each darker, then each lighter.
+
+The hues differ by 29 or more in CIELAB for readers without red or green cones (simulated as by
+Machado et al. 2009), and all 24 by 11 or more.
+"""
+OTHER = "#a8a8a8"
+"""Color of lighter clusters, and of rows without a cluster."""
 FEW = 40
 """Up to this many clusters or steps have a tick or a marker each."""
-SMALL = 8
-"""Font size, in points, of many labels."""
-NAMED = 60
-"""Number of clusters in a legend."""
+SMALL = 9
+"""Font size, in points, of many labels: no text is smaller."""
+WIDTH = 5.4
+"""Width of a picture, in inches, at which its text can be read on a telephone."""
+RESOLUTION = 200
+"""Points of an image in an inch of the page."""
 
 
 def new_figure(figure: AnyFigure | None, width: float, height: float) -> AnyFigure:
@@ -68,26 +81,31 @@ def within(value: float, low: float, high: float) -> float:
 
 
 def short_name(name: str, most: int = 24) -> str:
-    """Return a name, without its middle if it is long."""
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
+    """Return a name in one line, without its middle if it is long, and never read as a formula."""
+    line = " ".join(name.split())
+    short = line if len(line) <= most else f"{line[: most // 2]}…{line[1 - most // 2 :]}"
+    return short.replace("$", r"\$")
 
 
-def colors_of(clusters: Int64Array) -> Float64Array:
-    """Return a color, (k, 4), for each cluster number, (k,); neighbors differ in lightness."""
-    return np.array(colormaps["viridis"](clusters * GOLDEN % 1.0))
+def percent(share: float) -> str:
+    """Return a share as text, with two digits or more."""
+    return f"{share:.0%}" if share >= 0.0995 else f"{100 * share:.2g}%"
 
 
 def cluster_colors(ranks: Int64Array) -> Float64Array:
-    """Return a color, (k, 4), for each rank of weight, (k,), the heaviest first."""
-    strong = colormaps["tab20"](np.array([0, 2, 4, 8, 10, 12, 16, 18]))
-    light = 0.55 * strong + 0.45
-    dark = 0.6 * strong
-    dark[:, 3] = 1.0
-    hues = np.concatenate([strong, light, dark])
-    colors = np.full((len(ranks), 4), (0.6, 0.6, 0.6, 1.0))
-    few = ranks < len(hues)
-    colors[few] = hues[ranks[few]]
-    return colors
+    """Return the color, (k, 4), of each cluster by its rank, (k,): the heaviest cluster has rank 0."""
+    shown = np.where(ranks < len(COLORS), ranks, len(COLORS))
+    return np.array(to_rgba_array([*COLORS, OTHER])[shown])
+
+
+def colors_by_weight(weights: Float64Array) -> Float64Array:
+    """Return the colors, (k + 1, 4), of clusters with these weights, (k,).
+
+    The last color, at -1, is the one of rows without a cluster.
+    """
+    ranks = np.full(len(weights) + 1, len(COLORS))
+    ranks[np.argsort(-weights, kind="stable")] = np.arange(len(weights))
+    return cluster_colors(ranks)
 
 
 def svg(figure: AnyFigure) -> str:
@@ -99,5 +117,5 @@ def svg(figure: AnyFigure) -> str:
     assert root is not None
     settings: dict[Any, Any] = {"svg.hashsalt": "dask_dpmeans", "svg.fonttype": "path"}
     with rc_context(settings), io.StringIO() as file:
-        root.savefig(file, format="svg", metadata={"Date": None})
+        root.savefig(file, format="svg", dpi=RESOLUTION, metadata={"Date": None})
         return file.getvalue()

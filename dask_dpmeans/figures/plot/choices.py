@@ -17,7 +17,7 @@ from dask_dpmeans.figures.plot.canvas import (
     new_figure,
     scale_values,
 )
-from dask_dpmeans.figures.plot.rows import choose_spaced
+from dask_dpmeans.figures.plot.labels import choose_spaced
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
 

@@ -6,28 +6,32 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
     FEW,
-    GREY,
     INK,
     SMALL,
+    WIDTH,
     AnyFigure,
+    colors_by_weight,
     new_figure,
+    percent,
     short_name,
-    stacked_axes,
     within,
 )
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
+MOST_WIDTH = 7.0
+"""Width of the widest picture, in inches."""
 MOST_SCORE = 3.0
 """Larger scores have the color of this one, so that one outlier does not make all others pale."""
 
 
 def sizes(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
-    """Draw the weight and the root-mean-square radius of each cluster, the heaviest first.
+    """Draw the share and the root-mean-square radius of each cluster, the heaviest first.
 
     Parameters
     ----------
@@ -37,45 +41,48 @@ def sizes(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
     Returns
     -------
     The figure.  If the penalty is a radius, it is a dashed line.  For a graph, the part of the cut
-    is drawn instead of the radius.
+    is drawn instead of the radius.  More than 40 clusters are thin bars without numbers.
     """
     found, words = data.sizes(model), model.description()
     k = len(found.clusters)
-    what = "part of the cut" if found.cut else f"root-mean-square\nradius, {words.units}"
-    figure = new_figure(figure, 7.0, 4.6)
-    above, below = stacked_axes(figure, [f"weight, {found.unit}", what])
-    ranks = np.arange(k)
-    above.vlines(ranks, 0, found.weights, color=GREY, linewidth=within(300 / k, 1, 8))
-    _scale_weights(above, found.weights)
-    below.plot(ranks, found.radii, "o", color=INK, markersize=within(200 / k, 2, 6))
+    figure = new_figure(figure, WIDTH, within(1.2 + 0.21 * k, 2.0, 6.0 if k > FEW else 10.0))
+    bars, radii = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
+    for axes in (bars, radii):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xmargin(0.08)
+    ranks, shares = np.arange(k), found.weights / found.weights.sum()
+    colors = colors_by_weight(model.cluster_weights_)[found.clusters]
+    bars.barh(ranks, shares, height=0.8 if k <= FEW else 1.0, color=colors)
+    bars.xaxis.set_major_formatter(PercentFormatter(1.0))
+    bars.set_xlabel("share of the " + found.unit.replace("sum over rows", "weight of the rows"))
+    radii.scatter(found.radii, ranks, within(1500 / k, 6, 40), color=colors, clip_on=False)
+    radii.set_xlabel(
+        "part of the cut" if found.cut else f"radius (root mean square)\n{words.units}"
+    )
+    radii.tick_params(axis="y", length=0)
     if found.limit is not None:
         label = f"√{words.penalty_name} = {found.limit:.4g}"
-        below.axhline(found.limit, color=INK, linestyle="--", linewidth=1, label=label)
-        below.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.2))
-    top = max([*found.radii, found.limit or 0.0])
-    below.set_ylim(-0.04 * top, 1.08 * top or 1.0)
-    below.set_xlim(-0.6, k - 0.4)
-    _label_clusters(below, found.clusters)
+        radii.axvline(found.limit, color=INK, linestyle="--", linewidth=1, label=label)
+        radii.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), fontsize=SMALL)
+    radii.set_xlim(0, 1.08 * max(*found.radii, found.limit or 0.0) or 1.0)
+    bars.set_ylim(k - 0.4, -0.6)
+    for axes in (bars, radii):
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    if k > FEW:
+        bars.set_ylabel("clusters by weight, the heaviest is 0")
+        return figure
+    bars.set_yticks(ranks, [str(each) for each in found.clusters])
+    bars.set_ylabel("cluster")
+    _write_shares(bars, shares)
     return figure
 
 
-def _scale_weights(axes: Axes, weights: Float64Array) -> None:
-    """Use a logarithmic axis if weights, heaviest first, differ more than twentyfold."""
-    heaviest, lightest = weights[0], weights[-1]
-    if lightest > 0 and heaviest > 20 * lightest:
-        axes.set_yscale("log")
-        axes.set_ylim(lightest / 2, heaviest * 2)
-    else:
-        axes.set_ylim(0, heaviest * 1.08)
-
-
-def _label_clusters(axes: Axes, clusters: Int64Array) -> None:
-    if len(clusters) > FEW:
-        axes.set_xlabel("clusters by weight, the heaviest is 0")
-        return
-    turn = 0 if len(clusters) * len(str(clusters.max())) <= 60 else 90
-    axes.set_xticks(range(len(clusters)), [str(each) for each in clusters], rotation=turn)
-    axes.set_xlabel("cluster, the heaviest first")
+def _write_shares(axes: Axes, shares: Float64Array) -> None:
+    """Write the share of each cluster beside its bar."""
+    for rank, share in enumerate(shares):
+        place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
+        axes.annotate(percent(float(share)), (share, rank), (3, 0), **place)
+    axes.set_xlim(0, 1.25 * shares.max())
 
 
 class ProfileOptions(TypedDict, total=False):
@@ -103,35 +110,45 @@ def profile(
 
     Returns
     -------
-    The figure: + marks scores above 1, - marks scores below -1.  The axis names what is left out.
+    The figure: + marks scores above 1, - marks scores below -1.  Clusters have their colors above.
+    The axis names what is left out.
     """
     found = data.profile(model, feature_names, **most)
-    lines, columns = found.scores.shape
+    lines, columns = found.scores.T.shape
     left_out = _left_out("clusters", [str(each) for each in found.clusters_left_out])
     left_out += _left_out("features", found.features_left_out)
-    longest = max(map(len, found.features))
-    height = 2.0 + 0.07 * min(longest, 24) + 0.22 * lines + 0.2 * len(left_out)
-    figure = new_figure(figure, within(2.8 + 0.24 * columns, 5.5, 13), within(height, 3.2, 13))
+    width = within(3.6 + 0.16 * columns, 4.2, MOST_WIDTH)
+    figure = new_figure(figure, width, 1.4 + 0.2 * lines + 0.18 * len(left_out))
     axes = figure.subplots()
     largest = float(np.abs(found.scores).max())
     bound = within(largest, 1.0, MOST_SCORE)
     colors: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound}
-    image = axes.imshow(found.scores, aspect="auto", interpolation="nearest", **colors)
+    image = axes.imshow(found.scores.T, aspect="auto", interpolation="nearest", **colors)
     for sign, marker in ((1, "+"), (-1, "_")):
-        row, column = np.nonzero(sign * found.scores > 1)
-        dark = np.abs(found.scores[row, column]) > 0.6 * bound
+        row, column = np.nonzero(sign * found.scores.T > 1)
+        dark = np.abs(found.scores.T[row, column]) > 0.6 * bound
         color = np.where(dark, "white", "black")
         axes.scatter(column, row, marker=marker, s=22, linewidth=1.2, color=color)
     names = [short_name(name) for name in found.features]
-    axes.set_xticks(range(columns), names, rotation=90, fontsize=SMALL)
-    axes.set_yticks(range(lines), [str(each) for each in found.clusters], fontsize=SMALL)
-    axes.set_xlim(-0.5, columns - 0.5)
+    axes.set_yticks(range(lines), names, fontsize=SMALL)
     axes.set_ylim(lines - 0.5, -0.5)
-    axes.set_ylabel("cluster")
-    axes.set_xlabel("\n".join(["feature", *left_out]))
+    axes.set_xlabel("\n".join(["cluster", *left_out]))
+    numbers = [str(each) for each in found.clusters]
+    _mark_clusters(axes, numbers, colors_by_weight(model.cluster_weights_)[found.clusters])
     beyond = "both" if largest > MOST_SCORE else "neither"
-    figure.colorbar(image, ax=axes, label="z-score of the center", extend=beyond)
+    figure.colorbar(image, ax=axes, label="z-score of the center", extend=beyond, aspect=30)
     return figure
+
+
+def _mark_clusters(axes: Axes, names: list[str], colors: Float64Array) -> None:
+    """Name the columns of a heat map, and mark the colors, (c, 4), of their clusters above."""
+    turn = 90 * (len(names) > FEW / 3)
+    axes.set_xticks(range(len(names)), names, rotation=turn, fontsize=SMALL)
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    bottom, top = axes.get_ylim()
+    height = max(0.4, 0.012 * bottom)
+    axes.bar(range(len(colors)), -height, 0.9, bottom=top - 0.1, color=colors, clip_on=False)
+    axes.set_ylim(bottom, top)
 
 
 def _left_out(what: str, names: list[str], most: int = 8) -> list[str]:
@@ -153,7 +170,7 @@ class SharingOptions(TypedDict, total=False):
 def sharing(
     model: HDPMeans, figure: AnyFigure | None = None, **most: Unpack[SharingOptions]
 ) -> AnyFigure:
-    """Draw the shares of the global centers in the weight of each data set.
+    """Draw the shares of the clusters in the weight of each data set.
 
     Parameters
     ----------
@@ -167,17 +184,17 @@ def sharing(
     """
     found = data.sharing(model, **most)
     lines, columns = found.shares.shape
-    width, height = within(2.8 + 0.22 * columns, 5, 13), within(1.4 + 0.16 * lines, 3, 8)
+    width, height = within(2.8 + 0.16 * columns, 5, MOST_WIDTH), within(1.4 + 0.18 * lines, 3, 8)
     figure = new_figure(figure, width, height)
     axes = figure.subplots()
     colors: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": 1}
     image = axes.imshow(found.shares, aspect="auto", interpolation="nearest", **colors)
-    names, label = [str(each) for each in found.centers], "global center, the heaviest first"
+    names, label = [str(each) for each in found.centers], "cluster, the heaviest first"
     if len(found.centers_together):
         names.append("others")
         label += f", others: {len(found.centers_together):,}"
-    axes.set_xticks(range(columns), names, rotation=90 * (columns > 20), fontsize=SMALL)
     axes.set_xlabel(label)
+    _mark_clusters(axes, names, colors_by_weight(model.cluster_weights_)[found.centers])
     _label_sets(axes, found.sets)
     figure.colorbar(image, ax=axes, label="share of the data set's weight")
     return figure

@@ -1,6 +1,5 @@
 """Pictures of small graphs."""
 
-from collections.abc import Iterable
 from typing import Any, Unpack
 
 import networkx
@@ -11,13 +10,15 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from dask_dpmeans.checks import format_count
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
+    COLORS,
     INK,
-    NAMED,
     SMALL,
+    WIDTH,
     AnyFigure,
-    colors_of,
+    colors_by_weight,
     new_figure,
     within,
 )
@@ -27,14 +28,16 @@ from dask_dpmeans.storage.location import AnyPlace
 
 MARKERS = "os^DvPX*"
 """Markers of the clusters, in turn."""
-COLUMN = 22
-"""Number of clusters in one column of the legend."""
+NAMES_ABREAST = 4
+"""Number of columns of the legend."""
 
 
 def graph(
     graph: ArrayLike | AnyPlace | RowSource,
     labels: ArrayLike,
     figure: AnyFigure | None = None,
+    *,
+    cluster_weights: ArrayLike | None = None,
     **where: Unpack[Stored],
 ) -> AnyFigure:
     """Draw nodes and links of a small graph, with a color and marker for each cluster.
@@ -44,6 +47,8 @@ def graph(
     graph : (n, n) as for `GraphCutDPMeans.fit`, up to 500 nodes and 20,000 links
     labels : (n,) integers; -1 for nodes without a cluster
     figure : Figure or SubFigure, optional
+    cluster_weights : (k,), optional
+        The heaviest clusters have colors.  The default is the degrees of the clusters.
     **where : client, threads, memory_limit, as for `dask_dpmeans.fit`
 
     Returns
@@ -52,7 +57,8 @@ def graph(
     """
     found = data.drawable(graph, labels, **where)
     numbers = np.unique(found.labels)
-    figure = new_figure(figure, 6.0 + 1.4 * _legend_columns(len(numbers)), 6.0)
+    names = min(len(numbers), len(COLORS) + 2)
+    figure = new_figure(figure, WIDTH, WIDTH + 0.2 * -(-names // NAMES_ABREAST))
     axes = figure.subplots()
     positions = _positions(found.adjacency)
     links = found.adjacency.tocoo()
@@ -65,9 +71,13 @@ def graph(
     if len(alone):
         label = f"no cluster ({len(alone):,})"
         axes.scatter(alone[:, 0], alone[:, 1], size, marker="x", color=INK, zorder=2, label=label)
-    for marker, color, number in _styles(numbers[numbers >= 0]):
-        members = positions[found.labels == number]
-        style: dict[str, Any] = {"marker": marker, "color": color, "edgecolor": INK}
+    numbers = numbers[numbers >= 0]
+    weights = _weights(found, numbers, cluster_weights)
+    colors = colors_by_weight(weights)
+    for rank, which in enumerate(np.argsort(-weights, kind="stable")):
+        number = numbers[which]
+        members, marker = positions[found.labels == number], MARKERS[rank % len(MARKERS)]
+        style: dict[str, Any] = {"marker": marker, "color": colors[which], "edgecolor": INK}
         label = f"cluster {number} ({len(members):,})"
         axes.scatter(
             members[:, 0], members[:, 1], size, zorder=2, label=label, linewidth=0.6, **style
@@ -88,21 +98,30 @@ def _positions(adjacency: csr_array) -> Float64Array:
     return np.array(nodes, np.float64).reshape(-1, 2)
 
 
-def _legend_columns(names: int) -> int:
-    return -(-min(names, NAMED) // COLUMN)
-
-
 def _add_legend(axes: Axes) -> None:
-    """Name the first clusters beside the picture."""
+    """Name the clusters that have colors, the heaviest first, below the picture."""
     handles, names = axes.get_legend_handles_labels()
-    title = f"the first {NAMED} of {len(names):,}" if len(names) > NAMED else None
-    style: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "title": title}
-    style |= {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-    axes.legend(handles[:NAMED], names[:NAMED], ncols=_legend_columns(len(names)), **style)
+    most = len(COLORS) + names[0].startswith("no cluster")
+    more = len(names) - most
+    title = f"and {format_count(more, 'smaller cluster')}, grey" if more > 0 else None
+    style: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "title_fontsize": SMALL}
+    style |= {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "alignment": "left"}
+    columns = min(len(names), NAMES_ABREAST)
+    axes.legend(
+        handles[:most], names[:most], ncols=columns, title=title, handletextpad=0.2, **style
+    )
 
 
-def _styles(clusters: Int64Array) -> Iterable[tuple[str, tuple[float, ...], int]]:
-    """Yield marker and color of each cluster; neighboring numbers differ in lightness."""
-    colors = colors_of(np.arange(len(clusters)))
-    for rank, (color, number) in enumerate(zip(colors, clusters.tolist(), strict=True)):
-        yield MARKERS[rank % len(MARKERS)], tuple(color), number
+def _weights(found: data.Drawable, numbers: Int64Array, given: ArrayLike | None) -> Float64Array:
+    """Return the weights of the clusters with these numbers, (c,), by default their degrees."""
+    if given is None:
+        degrees = np.asarray(found.adjacency.sum(axis=1)).ravel()
+        inside = found.labels >= 0
+        which = np.searchsorted(numbers, found.labels[inside])
+        sums = np.bincount(which, degrees[inside], minlength=len(numbers))
+        return np.asarray(sums, np.float64)
+    k, weights = 1 + int(numbers.max(initial=-1)), np.asarray(given)
+    if weights.ndim != 1 or len(weights) < k or weights.dtype.kind not in "iuf":
+        got = f"{weights.dtype} of shape {weights.shape}"
+        raise InputError(f"cluster_weights must be {k:,} numbers, one a cluster, got {got}")
+    return weights[numbers].astype(np.float64)

@@ -2,12 +2,21 @@
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.estimators.linkage import LinkageDPMeans
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import GREY, INK, AnyFigure, colors_of, new_figure, within
+from dask_dpmeans.figures.plot.canvas import (
+    GREY,
+    INK,
+    WIDTH,
+    AnyFigure,
+    colors_by_weight,
+    new_figure,
+    within,
+)
 
 MOST_LEAVES = 300
 """Number of micro-clusters that fit side by side."""
@@ -30,11 +39,10 @@ def merges(model: LinkageDPMeans, figure: AnyFigure | None = None) -> AnyFigure:
     a dashed line.  With more than 300 micro-clusters, the first merges are left out.
     """
     found = data.merges(model, MOST_LEAVES)
-    figure = new_figure(figure, 7.0, 4.2)
+    figure = new_figure(figure, WIDTH, 3.6)
     axes = figure.subplots()
-    colors = np.array([(0.0, 0.0, 0.0, 1.0)] * len(found.clusters))
-    one = found.clusters >= 0
-    colors[one] = colors_of(found.clusters[one])
+    colors = colors_by_weight(model.cluster_weights_)[found.clusters]
+    colors[found.clusters < 0] = to_rgba(INK)
     gains = np.maximum(found.gains, LEAST_GAIN)
     width = within(150 / len(gains), 0.5, 1.5)
     lines = np.stack([found.places, gains], axis=2)

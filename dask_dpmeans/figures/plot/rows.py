@@ -1,33 +1,22 @@
 """Pictures of rows and centers."""
 
 from collections.abc import Sequence
+from itertools import combinations, combinations_with_replacement
 from typing import Any, Unpack
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, LogNorm
-from matplotlib.patheffects import withStroke
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import (
-    GREY,
-    INK,
-    SMALL,
-    AnyFigure,
-    colors_of,
-    new_figure,
-    short_name,
-    within,
-)
-from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.figures.plot import maps
+from dask_dpmeans.figures.plot.canvas import SMALL, WIDTH, AnyFigure, new_figure, short_name
+from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.sources import RowSource
 from dask_dpmeans.storage.location import AnyPlace
-
-DENSITY = ListedColormap(colormaps["Greys"](np.linspace(0.25, 1.0, 256)))
-"""Greys in which a box with one row is not white."""
 
 
 def density(
@@ -37,7 +26,7 @@ def density(
     figure: AnyFigure | None = None,
     **options: Unpack[data.DensityOptions],
 ) -> AnyFigure:
-    """Draw rows and centers in two columns, or in the two directions of largest variance.
+    """Draw rows, in the colors of their clusters, and centers, in two columns or directions.
 
     Fewer than 10,000 rows are drawn as points.  More are drawn as a histogram that is counted
     exactly, block by block, in the memory of a fit: up to three passes over the rows.
@@ -47,137 +36,164 @@ def density(
     X : (n, d) rows as for `fit`, or the path or URL of a Zarr array or ``.npy`` file
     model : a fitted estimator with `cluster_centers_` or `micro_centers_`
     columns : two (or one) numbers or names of columns of X, optional
+        The default is the two directions of largest variance.
     figure : Figure or SubFigure, optional
     **options : feature_names, sample_weight, bins, client, threads, memory_limit, as for
         `dask_dpmeans.figures.data.density`
 
     Returns
     -------
-    The figure; centers have their numbers if there is room, the heaviest first.  Centers of
-    micro-clusters have the color of their cluster instead, and an area by their weight.
+    The figure, as `row_map` draws it.
     """
     return row_map(data.density(X, model, columns, **options), model, figure)
 
 
-def row_map(found: data.Density, model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
-    """Draw rows and centers whose positions are known; see `density`."""
-    grouped = hasattr(model, "micro_centers_")
-    figure = new_figure(figure, 7.0, 5.4)
-    axes = figure.subplots()
+def row_map(
+    found: data.Density, model: data.Model | None = None, figure: AnyFigure | None = None
+) -> AnyFigure:
+    """Draw rows, in the colors of their clusters, and centers.
+
+    Parameters
+    ----------
+    found : as `dask_dpmeans.figures.data.density` returns it
+    model : the fitted estimator, needed if its centers are of micro-clusters
+    figure : Figure or SubFigure, optional
+
+    Returns
+    -------
+    The figure; centers have the numbers of their clusters if there is room, the heaviest first.
+    Centers of micro-clusters have an area by their weight instead.  Above and at the right are the
+    rows along each axis.  Where clusters overlap, their colors are mixed; boxes with fewer rows are
+    paler.  The 24 heaviest clusters have colors, all others are grey.
+    """
+    micro_weights = getattr(model, "micro_weights_", None)
+    word = "center" if micro_weights is None else "micro-center"
+    colors = maps.density_colors(found)
     names = [f"{short_name(name, 48)}\n({found.unit})" for name in found.axes]
-    axes.set_xlabel(names[0])
-    if len(names) == 1:
-        _draw_line(axes, found)
-    else:
+    flat, places = len(names) == 2, found.centers
+    figure = new_figure(figure, WIDTH, WIDTH if flat else 3.4)
+    if flat:
+        axes, above = _draw_plane(figure, found, colors)
         axes.set_ylabel(names[1])
-        _draw_plane(figure, axes, found)
-        if grouped:
-            _draw_micro_centers(axes, found.centers, model.micro_weights_, model.groups_)
-        else:
-            _draw_centers(axes, found, np.argsort(-model.cluster_weights_, kind="stable"))
-    axes.set_title(_title(found, "micro-center" if grouped else "center"), fontsize="medium")
+    else:
+        axes = above = figure.subplots()
+        places = np.column_stack([places[:, 0], np.zeros(len(places))])
+        _draw_line(axes, found, colors)
+    if micro_weights is not None and flat:
+        maps.draw_micro_centers(axes, found, colors, micro_weights)
+    else:
+        maps.draw_centers(axes, places, colors[found.groups], clip_on=flat)
+    axes.set_xlabel(names[0])
+    above.set_title(_title(found, word), fontsize="medium", loc="left")
+    if micro_weights is None:
+        maps.number_centers(axes, found, places)
     return figure
 
 
 def _title(found: data.Density, word: str) -> str:
     """Count rows and centers, of which one is called `word`, and what lies outside."""
-    title = f"{format_count(found.n_rows, 'row')}, {format_count(len(found.centers), word)}"
-    inside = ((found.centers >= found.low) & (found.centers <= found.high)).all(axis=1)
-    outside = []
+    counted = f"{format_count(found.n_rows, 'row')}, {format_count(len(found.centers), word)}"
+    title, outside = f"{short_name(found.title, 56)}\n{counted}", []
     if found.outside > 0.5:
         outside.append(f"rows of weight {found.outside:,.6g}")
-    if not inside.all():
-        outside.append(format_count(int(np.count_nonzero(~inside)), word))
+    n_outside = np.count_nonzero(~maps.inside(found))
+    if n_outside:
+        outside.append(format_count(int(n_outside), word))
     return f"{title}\noutside of the picture: {', '.join(outside)}" if outside else title
 
 
-def _draw_plane(figure: AnyFigure, axes: Axes, found: data.Density) -> None:
-    """Draw the rows in two directions."""
-    margin = 0.03 * (found.high - found.low)
-    margin = np.where(margin > 0, margin, 0.5)
-    if found.points is not None:
-        size = within(4000 / len(found.points), 2, 12)
-        axes.scatter(
-            found.points[:, 0], found.points[:, 1], size, color=GREY, linewidth=0, rasterized=True
-        )
-    elif found.counts is not None:
-        shown = np.ma.masked_equal(found.counts.sum(axis=0).T, 0)
-        norm = LogNorm(shown.min(), max(shown.max(), 2 * shown.min()))
-        extent = (found.low[0], found.high[0], found.low[1], found.high[1])
-        image = axes.imshow(
-            shown, cmap=DENSITY, norm=norm, extent=extent, origin="lower", aspect="auto"
-        )
-        figure.colorbar(image, ax=axes, label="weight of the rows in a box")
-    low, high = found.low - margin, found.high + margin
-    axes.set_xlim(low[0], high[0])
-    axes.set_ylim(low[1], high[1])
+def _draw_plane(figure: AnyFigure, found: data.Density, colors: Float64Array) -> tuple[Axes, Axes]:
+    """Draw rows in two directions, and along each; return the axes of the map and above it."""
+    sides: dict[str, Any] = {"width_ratios": [7, 1], "height_ratios": [1, 7]}
+    panels = figure.subplots(2, 2, sharex="col", sharey="row", squeeze=False, **sides)
+    (above, corner), (axes, right) = panels
+    maps.draw_stripes(above, found, 0, colors)
+    maps.draw_stripes(right, found, 1, colors, orientation="horizontal")
+    for side in (above, right, corner):
+        side.set_axis_off()
+    maps.draw_map(axes, found, colors)
+    above.set_ylim(0, None)
+    right.set_xlim(0, None)
+    return axes, above
 
 
-def _draw_line(axes: Axes, found: data.Density) -> None:
-    """Draw the rows in one direction, and the centers below."""
-    assert found.counts is not None
-    counts = found.counts.sum(axis=0)
-    edges = np.linspace(found.low[0], found.high[0], len(counts) + 1)
-    axes.stairs(counts, edges, fill=True, color=GREY)
-    zeros = np.zeros(len(found.centers))
-    axes.plot(found.centers[:, 0], zeros, "^", color=INK, clip_on=False, label="center")
+def _draw_line(axes: Axes, found: data.Density, colors: Float64Array) -> None:
+    """Draw the rows in one direction."""
+    maps.draw_stripes(axes, found, 0, colors, most=200)
     axes.set_xlim(found.low[0], found.high[0])
     axes.set_ylim(0, None)
     axes.set_ylabel("weight of the rows in a box")
-    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_centers(axes: Axes, found: data.Density, order: IndexArray) -> None:
-    """Draw centers in two directions, with the numbers that have room, in this order."""
-    centers = found.centers[order]
-    size = within(1000 / len(centers), 3, 36)
-    width = within(size / 10, 0.4, 1.2)
-    axes.scatter(
-        centers[:, 0], centers[:, 1], size, color="white", edgecolor=INK, linewidth=width, zorder=3
-    )
-    span = np.where(found.high > found.low, found.high - found.low, 1.0)
-    points = (centers - found.low) / span * (360, 300)
-    inside = ((points >= 0) & (points <= (360, 300))).all(axis=1)
-    room = choose_spaced(points[inside], (18, 12), 10)
-    style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": SMALL}
-    for number, center in zip(order[inside][room], centers[inside][room], strict=True):
-        text = axes.annotate(str(number), center, (0, 5), zorder=4, **style)
-        text.set_path_effects([withStroke(linewidth=2, foreground="white")])
-
-
-def _draw_micro_centers(
-    axes: Axes, centers: Float64Array, weights: Float64Array, groups: Int64Array
-) -> None:
-    """Draw centers of micro-clusters, (k, 2), with the colors of their clusters, (k,)."""
-    area = within(9000 / len(centers), 10, 150)
-    axes.scatter(
-        centers[:, 0],
-        centers[:, 1],
-        area * weights / weights.max(),
-        color=colors_of(groups),
-        edgecolor=INK,
-        linewidth=0.4,
-        zorder=3,
-    )
-
-
-def choose_spaced(points: Float64Array, box: tuple[float, float], above: float) -> BoolArray:
-    """Choose points to label, the first ones first: no label overlaps another or covers a point.
+def pairs(
+    found: Sequence[data.Density], columns: Sequence[str], figure: AnyFigure | None = None
+) -> AnyFigure:
+    """Draw rows in all pairs of some columns, in the colors of their clusters.
 
     Parameters
     ----------
-    points : (k, 2)
-    box : width and height of a label, in the same units
-    above : distance from a point to the middle of the label above it
+    found : one for each pair of columns, in the order (0, 1), (0, 2), ..., (1, 2), ...
+    columns : (d,) names
+    figure : Figure or SubFigure, optional
 
     Returns
     -------
-    (k,) bool
+    The figure: a panel for each pair, and on the diagonal the rows along each column.
     """
-    chosen = np.zeros(len(points), bool)
-    for number, point in enumerate(points):
-        label = point + np.array([0.0, above])
-        others = np.abs(np.delete(points, number, axis=0) - label) < np.array(box) / 2
-        labels = np.abs(points[chosen] - point) < box
-        chosen[number] = not (others.all(axis=1).any() or labels.all(axis=1).any())
-    return chosen
+    d = len(columns)
+    figure = new_figure(figure, 1.0 + 0.9 * d, 0.8 + 0.9 * d)
+    panels = figure.subplots(d, d, sharex="col", squeeze=False)
+    colors = maps.density_colors(found[0])
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+    for (one, other), each in zip(combinations(range(d), 2), found, strict=True):
+        both = [one, other]
+        low[both], high[both] = np.minimum(low[both], each.low), np.maximum(high[both], each.high)
+        panels[one, other].remove()
+        axes = panels[other, one]
+        maps.draw_map(axes, each, colors)
+        maps.draw_centers(axes, each.centers, colors[each.groups], 14)
+        if one == 0:
+            maps.draw_stripes(panels[other, other], each, 1, colors, most=30)
+    maps.draw_stripes(panels[0, 0], found[0], 0, colors, most=30)
+    for one, other in combinations_with_replacement(range(d), 2):
+        _set_panel(panels[other, one], one, other, low, high)
+    for axes, name in zip(panels[-1], columns, strict=True):
+        axes.set_xlabel(short_name(name, 12), fontsize=SMALL)
+    for axes, name in zip(panels[1:, 0], columns[1:], strict=True):
+        axes.set_ylabel(short_name(name, 12), fontsize=SMALL)
+    _add_key(figure, found[0], colors, 4 * (d - 1))
+    return figure
+
+
+def _set_panel(axes: Axes, one: int, other: int, low: Float64Array, high: Float64Array) -> None:
+    """Set the range and the ticks of the panel of two columns; diagonal panels have one column."""
+    axes.xaxis.set_major_locator(MaxNLocator(2))
+    axes.yaxis.set_major_locator(MaxNLocator(2))
+    axes.tick_params(labelsize=SMALL, labelleft=one == 0, length=2)
+    if one != other:
+        maps.set_limits(axes, low[[one, other]], high[[one, other]])
+        return
+    axes.set_ylim(0, None)
+    axes.set_yticks([])
+    axes.spines[["top", "left", "right"]].set_visible(False)
+
+
+def _add_key(figure: AnyFigure, found: data.Density, colors: Float64Array, most: int) -> None:
+    """Name the colors of the heaviest clusters in the corner at the right and above."""
+    shown = found.layers[:-1][:most]
+    style: dict[str, Any] = {"marker": "s", "linestyle": "", "markersize": 7}
+    handles = [
+        Line2D([], [], color=tuple(colors[each]), label=str(each), **style) for each in shown
+    ]
+    figure.legend(
+        handles=handles,
+        loc="upper right",
+        title="cluster",
+        ncols=-(-len(shown) // 8),
+        frameon=False,
+        fontsize=SMALL,
+        handletextpad=0.1,
+        columnspacing=0.8,
+        title_fontsize=SMALL,
+    )

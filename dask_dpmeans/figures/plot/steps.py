@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from dask_dpmeans import checks
+from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
     FEW,
@@ -14,14 +15,26 @@ from dask_dpmeans.figures.plot.canvas import (
     INK,
     PALE,
     SMALL,
+    WIDTH,
     AnyFigure,
     new_figure,
     scale_values,
     stacked_axes,
     within,
 )
-from dask_dpmeans.kernels.block import Int64Array
+from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.selection.path import PenaltyPath
+
+KEPT = {
+    "openings": "trial kept: opened some",
+    "closings": "trial kept: deleted some",
+    "swaps": "trial kept: another kind",
+}
+"""Kinds of changes that happen once in a step or not at all, in words."""
+LEAST_RANGE = 0.01
+"""Smallest range of the axis of the objective, as a share of its lowest value."""
+LEAST_BAR = 0.1
+"""Height of the smallest bar of changes, as a share of the largest."""
 
 
 def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
@@ -42,7 +55,7 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
     panels = ["clusters k", "objective J"]
     if path.stability is not None:
         panels.append("adjusted Rand index\nof halves")
-    figure = new_figure(figure, 7.0, 2.4 * len(panels))
+    figure = new_figure(figure, WIDTH, 2.0 * len(panels))
     numbers, *below = stacked_axes(figure, panels)
     marker = "." if len(path.penalties) > FEW else "o"
     _draw_intervals([numbers, *below], path)
@@ -52,13 +65,16 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
     line: dict[str, Any] = {"marker": marker, "color": INK, "markersize": 3, "linewidth": 1}
     below[0].plot(path.penalties, path.objectives, **line)
     scale_values(below[0], path.objectives)
+    if below[0].get_yscale() == "linear":
+        below[0].set_ylim(min(0.0, 1.08 * path.objectives.min()), 1.08 * path.objectives.max())
     if path.stability is not None:
         below[-1].plot(path.penalties, path.stability, **line)
         below[-1].set_ylim(min(0.0, path.stability.min()) - 0.05, 1.05)
     numbers.legend(frameon=False)
-    read_as = "prices" if path.search else "radii"
+    read_as = "the price of a cluster" if path.search else "a squared radius"
     seen = "all" if path.full else "a summary of"
-    numbers.set_title(f"{read_as}, {seen} {path.rows_used:,} rows", fontsize="medium")
+    title = f"the penalty is {read_as}; {seen} {path.rows_used:,} rows"
+    numbers.set_title(title, fontsize="medium", loc="left")
     below[-1].set_xscale("log")
     unit = "squared units of the rows" + " times weight" * path.search
     below[-1].set_xlabel(f"penalty, in {unit}")
@@ -88,21 +104,21 @@ def history(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
 
     Returns
     -------
-    The figure.  Panels over the steps: the objective, the number of clusters, and one lane of bars
-    for each kind of change, in the logarithm of the count, with the largest count beside it.
+    The figure.  Panels over the steps: the objective, in percent above its lowest value (or in the
+    logarithm if it falls more than tenfold), the number of clusters, and one lane of bars for each
+    kind of change, with the largest count beside it.
     """
     found = data.history(model)
     lanes = len(found.changes)
     panels, heights = ["objective J", "clusters k"], [2.0, 1.6]
     if lanes:
-        panels.append("changes\n(logarithm)")
+        panels.append("changes\nin each step")
         heights.append(0.7 + 0.3 * lanes)
-    figure = new_figure(figure, 7.0, 4.4 + 0.3 * lanes)
+    figure = new_figure(figure, WIDTH, 3.8 + 0.3 * lanes)
     objective, clusters, *changes = stacked_axes(figure, panels, heights)
     steps = np.arange(1, len(found.objectives) + 1)
     marker = "o" if len(steps) <= FEW else ""
-    objective.plot(steps, found.objectives, marker=marker, color=INK, markersize=4)
-    scale_values(objective, found.objectives)
+    _draw_objectives(objective, steps, found.objectives, marker)
     clusters.step(steps, found.n_clusters, where="mid", marker=marker, color=INK, markersize=4)
     scale_values(clusters, found.n_clusters, whole=True)
     for axes in changes:
@@ -114,16 +130,42 @@ def history(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
     return figure
 
 
+def _draw_objectives(axes: Axes, steps: Int64Array, objectives: Float64Array, marker: str) -> None:
+    """Draw the objective after each step, so that a small fall looks small."""
+    style: dict[str, Any] = {"marker": marker, "color": INK, "markersize": 4}
+    lowest = objectives.min()
+    axes.set_title(
+        f"J = {objectives[-1]:,.6g} after {format_count(len(steps), 'step')}",
+        fontsize="medium",
+        loc="left",
+    )
+    if lowest > 0 and objectives.max() > 10 * lowest:
+        axes.plot(steps, objectives, **style)
+        axes.set_yscale("log")
+        return
+    above = (objectives - lowest) / (abs(lowest) or 1.0)
+    axes.plot(steps, above, **style)
+    top = max(LEAST_RANGE, 1.1 * above.max())
+    axes.set_ylim(-0.05 * top, top)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylabel("objective J, percent\nabove its lowest value")
+
+
 def _draw_lanes(axes: Axes, steps: Int64Array, changes: dict[str, Int64Array]) -> None:
     """Draw one lane of bars for each kind of change."""
     counts = np.array(list(changes.values()))
+    most = counts.max(axis=1)
     kinds, which = np.nonzero(counts)
-    tops = kinds + 0.4 - 0.8 * np.log1p(counts[kinds, which]) / np.log1p(counts.max())
-    width = within(250 / len(steps), 0.8, 6)
-    axes.vlines(steps[which], tops, kinds + 0.4, color=INK, linewidth=width)
+    heights = np.maximum(counts[kinds, which] / most[kinds], LEAST_BAR)
+    width = within(200 / len(steps), 0.8, 6)
+    lines = axes.vlines(steps[which], kinds + 0.4 - 0.8 * heights, kinds + 0.4, color=INK)
+    lines.set_linewidth(width)
     lanes = np.arange(len(changes))
     axes.hlines(lanes + 0.4, 0.5, len(steps) + 0.5, color=GREY, linewidth=0.5)
-    names = [f"{name} ≤ {each.max():,}" for name, each in changes.items()]
+    names = [
+        KEPT.get(name) or f"{name}, at most {highest:,}"
+        for name, highest in zip(changes, most, strict=True)
+    ]
     axes.set_yticks(lanes, names, fontsize=SMALL)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(changes) - 0.5, -0.5)

@@ -7,7 +7,15 @@ from dask_dpmeans import checks
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data
-from dask_dpmeans.figures.plot.canvas import FEW, INK, AnyFigure, new_figure, within
+from dask_dpmeans.figures.plot.canvas import (
+    FEW,
+    INK,
+    WIDTH,
+    AnyFigure,
+    colors_by_weight,
+    new_figure,
+    within,
+)
 from dask_dpmeans.kernels.block import Int64Array
 from dask_dpmeans.selection.tree import ClusterTree
 
@@ -34,7 +42,7 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
     if not found.joins:
         reason = "the tree has no levels at which clusters join"
         raise InputError(f"{reason}: it needs two clusters, and higher penalties")
-    figure = new_figure(figure, 7.0, 4.6)
+    figure = new_figure(figure, WIDTH, 4.0)
     axes = figure.subplots()
     axes.set_yscale("log")
     bottom = drawn.leaves.penalty or found.joins[0].height / 2
@@ -58,6 +66,11 @@ def _label_leaves(axes: Axes, tree: ClusterTree, drawn: ClusterTree, leaves: Int
         turn = 90 if len(leaves) > FEW / 2 else 0
         axes.set_xticks(range(len(leaves)), [str(leaf) for leaf in leaves], rotation=turn)
         axes.set_xlabel("cluster")
+        bottoms = np.full(len(leaves), axes.get_ylim()[0])
+        colors = colors_by_weight(tree.leaves.weights)[leaves]
+        axes.scatter(
+            range(len(leaves)), bottoms, 50, color=colors, marker="s", clip_on=False, zorder=3
+        )
         return
     axes.set_xticks([])
     label = format_count(drawn.leaves.n_clusters, "cluster")

@@ -1,0 +1,131 @@
+"""Rows and centers of one `Density` on axes."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+
+from dask_dpmeans.figures import data
+from dask_dpmeans.figures.plot.canvas import COLORS, INK, SMALL, cluster_colors, within
+from dask_dpmeans.figures.plot.labels import paper_places, place_labels
+from dask_dpmeans.figures.plot.shading import marginal, shade
+from dask_dpmeans.kernels.block import BoolArray, Float64Array
+
+MARGIN = 0.04
+"""Empty part at each side, as a share of the range of the rows."""
+GOLDEN = 0.618
+"""Multiples of it spread evenly, modulo 1."""
+MOST_LABELS = 300
+"""Number of centers that may have their number."""
+DIGIT, LINE = 6.0, 12.0
+"""Width and height of a digit in a label, in points of 1/72 inch."""
+
+
+def density_colors(found: data.Density) -> Float64Array:
+    """Return the color of each cluster, (k + 1, 4); the last is the one of rows without a cluster."""
+    k = 1 + max(found.groups.max(), found.layers.max())
+    ranks = np.full(k + 1, len(COLORS))
+    ranks[found.layers[:-1]] = np.arange(len(found.layers) - 1)
+    return cluster_colors(ranks)
+
+
+def draw_map(axes: Axes, found: data.Density, colors: Float64Array) -> None:
+    """Draw the rows in two directions, in the colors of their clusters, (k + 1, 4)."""
+    if found.points is not None:
+        assert found.labels is not None
+        # Neighbors in the table are drawn far from each other, so that no cluster hides another.
+        order = np.argsort(np.arange(len(found.points)) * GOLDEN % 1.0)
+        order = order[np.argsort(found.labels[order] >= 0, kind="stable")]
+        x, y = found.points[order].T
+        size = within(12_000 / len(order), 3, 14)
+        shown = colors[found.labels[order]]
+        axes.scatter(x, y, size, color=shown, linewidth=0, rasterized=True)
+    else:
+        assert found.counts is not None
+        image = shade(found.counts, colors[found.layers])
+        (left, bottom), (right, top) = found.low, found.high
+        place: dict[str, Any] = {"extent": (left, right, bottom, top), "origin": "lower"}
+        axes.imshow(image, aspect="auto", interpolation="none", **place)
+    set_limits(axes, found.low, found.high)
+
+
+def set_limits(axes: Axes, low: Float64Array, high: Float64Array) -> None:
+    """Set the ends of both axes around two corners, (2,)."""
+    margin = np.where(high > low, MARGIN * (high - low), 0.5)
+    axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
+    axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
+
+
+def inside(found: data.Density) -> BoolArray:
+    """Return which centers are in the picture, (k,)."""
+    lower, upper = found.centers >= found.low, found.centers <= found.high
+    both: BoolArray = np.all(lower & upper, axis=1)
+    return both
+
+
+def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Float64Array]:
+    """Return the weight of the rows along an axis by layer, (c, m), and the edges, (m + 1,)."""
+    low, high = found.low[side], found.high[side]
+    high = high if high > low else low + 1.0
+    if found.counts is not None:
+        others = tuple(set(range(1, found.counts.ndim)) - {side + 1})
+        return marginal(found.counts.sum(axis=others), low, high, most)
+    assert found.points is not None
+    assert found.labels is not None
+    edges = np.linspace(low, high, 1 + int(within(len(found.points) / 10, 10, most)))
+    of_layer = [found.labels == layer for layer in found.layers[:-1]]
+    of_layer.append(~np.any(of_layer, axis=0) & np.ones(len(found.points), bool))
+    counts = [np.histogram(found.points[each, side], edges)[0] for each in of_layer]
+    return np.array(counts, np.float64), edges
+
+
+def draw_stripes(
+    axes: Axes, found: data.Density, side: int, colors: Float64Array, most: int = 60, **turn: Any
+) -> None:
+    """Draw the rows along an axis, stacked in the colors of their clusters, (k + 1, 4)."""
+    counts, edges = stripes(found, side, most)
+    base = np.zeros(len(edges) - 1)
+    for layer, heights in zip(found.layers, counts, strict=True):
+        if heights.any():
+            color = tuple(colors[layer])
+            axes.stairs(base + heights, edges, baseline=base, fill=True, color=color, **turn)
+            base = base + heights
+
+
+def draw_centers(
+    axes: Axes, places: Float64Array, colors: Float64Array, largest: float = 36.0, **style: Any
+) -> None:
+    """Draw centers at places, (k, 2), in their colors, (k, 4), with an area up to the largest."""
+    (x, y), size = places.T, within(1000 / len(places), largest / 4, largest)
+    axes.scatter(x, y, size, color=colors, edgecolor=INK, linewidth=0.8, zorder=3, **style)
+
+
+def draw_micro_centers(
+    axes: Axes, found: data.Density, colors: Float64Array, weights: Float64Array
+) -> None:
+    """Draw centers of micro-clusters with the colors of their clusters and an area by weight, (k,)."""
+    size = within(9000 / len(weights), 10, 150) * weights / weights.max()
+    style: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.4, "zorder": 3}
+    x, y = found.centers.T
+    axes.scatter(x, y, size, color=colors[found.groups], **style)
+
+
+def number_centers(axes: Axes, found: data.Density, places: Float64Array) -> None:
+    """Write the numbers of clusters beside their centers, drawn at `places`, (k, 2), if there is room.
+
+    Clusters with colors come first, the heaviest first.
+    """
+    numbers = np.flatnonzero(inside(found))
+    colored = [each for each in found.layers if each in numbers]
+    numbers = np.array([*colored, *np.setdiff1d(numbers, colored)], np.int64)
+    width = DIGIT * len(str(numbers.max(initial=0))) + 3.0
+    x, y = width / 2 + 4.0, LINE / 2 + 3.0
+    beside = [(0.0, y), (x, 0.0), (-x, 0.0), (0.0, -y), (x, y), (-x, y), (x, -y), (-x, -y)]
+    placed = place_labels(paper_places(axes, places[numbers]), (width, LINE), beside, MOST_LABELS)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL, "zorder": 4}
+    for number, offset in zip(numbers, placed, strict=True):
+        if np.isfinite(offset).all():
+            at = places[number]
+            text = axes.annotate(str(number), at, offset, textcoords="offset points", **style)
+            text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])

@@ -6,7 +6,6 @@ import numpy as np
 
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Exemplar, Feature, Neighbor, Overview, Portrait
-from dask_dpmeans.figures.plot.canvas import short_name
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.report.sentences import percent
 
@@ -66,6 +65,15 @@ def hex_colors(overview: Overview) -> dict[int, str]:
     return dict(zip([each.cluster for each in overview.clusters], codes, strict=True))
 
 
+def shortened(name: str, most: int) -> str:
+    """Return a name without its middle if it is longer than `most` characters.
+
+    >>> shortened("a long $name$", 7)
+    'a l…me$'
+    """
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 + most // 2 - most :]}"
+
+
 def number(value: float) -> str:
     """Return a number with four digits, and whole numbers with separators.
 
@@ -78,7 +86,7 @@ def number(value: float) -> str:
 def _card(portrait: Portrait, color: str) -> Card:
     """Return the card of one cluster."""
     foremost = portrait.features[:NAMED]
-    scores = [f"{short_name(each.name, LONGEST)} {each.score:+.1f} sd" for each in foremost]
+    scores = [f"{shortened(each.name, LONGEST)} {each.score:+.1f} sd" for each in foremost]
     return Card(
         portrait=portrait,
         color=color,
@@ -101,7 +109,7 @@ def _bars(feature: Feature) -> Bars:
     own, overall = _shares(feature.counts), _shares(feature.overall)
     top = max(own.max(initial=0.0), overall.max(initial=0.0))
     return Bars(
-        name=short_name(feature.name, LONGEST),
+        name=shortened(feature.name, LONGEST),
         score=f"{feature.score:+.1f} sd",
         mean=number(feature.mean),
         low=number(feature.low),
@@ -136,5 +144,5 @@ def _neighbor(neighbor: Neighbor) -> str:
 def _exemplars(exemplars: list[Exemplar]) -> str:
     """Return names and distances."""
     return ", ".join(
-        f"{short_name(each.name, LONGEST)} ({number(each.distance)})" for each in exemplars
+        f"{shortened(each.name, LONGEST)} ({number(each.distance)})" for each in exemplars
     )

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Overview
-from dask_dpmeans.figures.plot.canvas import short_name
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.report.cards import shortened
 
 try:
     from bokeh.core.types import ID
@@ -96,7 +96,7 @@ def _colors(clusters: Int64Array, ranks: dict[int, int]) -> Float64Array:
 
 def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
     """Return the rows in a plane, with the centers."""
-    panel = _panel(420, [f"{short_name(each, 48)}\n({density.unit})" for each in density.axes])
+    panel = _panel(420, [f"{shortened(each, 48)}\n({density.unit})" for each in density.axes])
     margin = 0.03 * np.where(density.high > density.low, density.high - density.low, 1.0)
     (left, bottom), (right, top) = density.low - margin, density.high + margin
     panel.x_range, panel.y_range = Range1d(start=left, end=right), Range1d(start=bottom, end=top)

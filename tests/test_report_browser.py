@@ -329,6 +329,7 @@ def test_hostile_names_are_shown_as_they_are(opened, width):
     assert page.locator("script").count() == 3  # the panels, Bokeh and ours
     assert page.locator("main script, main b").count() == 0
     assert page.locator(".card .name bdi", has_text="<script>alert(1)</script>").count() == 5
+    assert page.locator(".card .name bdi", has_text="$$\\sum x$$ <script>").count() == 5
     assert page.locator(".card .name bdi", has_text="<b>{{ 7 * 7 }}</b>").count() == 5
     labels = page.evaluate(
         "[...Bokeh.index.roots].flatMap((each) => each.model.below ?? []).map((each) => each.axis_label.text)"

@@ -8,7 +8,7 @@ from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Exemplar, Feature, Neighbor, Overview, Portrait
 from dask_dpmeans.figures.plot.canvas import shortened
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.report.sentences import percent
+from dask_dpmeans.report.sentences import number, percent
 
 WIDEST = 4.0
 """Score, in standard deviations, at which bars end."""
@@ -64,15 +64,6 @@ def hex_colors(overview: Overview) -> dict[int, str]:
     colors = plot.cluster_colors(np.arange(len(overview.clusters)))
     codes = ["#" + bytes(each).hex() for each in np.rint(colors[:, :3] * 255).astype(np.uint8)]
     return dict(zip([each.cluster for each in overview.clusters], codes, strict=True))
-
-
-def number(value: float) -> str:
-    """Return a number with four digits, and whole numbers with separators.
-
-    >>> number(1603.84), number(70000.0), number(0.00123456)
-    ('1,604', '70,000', '0.001235')
-    """
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _card(portrait: Portrait, color: str) -> Card:

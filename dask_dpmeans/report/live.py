@@ -229,6 +229,8 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
         text_font={"value": "sans-serif"},
         text_font_size="13px",
         text_color=INK,
+        background_fill_color="white",
+        background_fill_alpha=0.6,
     )
 
 

@@ -31,7 +31,7 @@
   function tell(card) {
     // Below the map: what the selected cluster is, and the way to its card.
     const where = byId("selection");
-    if (!where) return;
+    if (!where) return; // no panels
     where.replaceChildren();
     if (!card) return;
     const link = document.createElement("a");
@@ -290,6 +290,7 @@
     arrange();
   }
   if (byId("panels")) {
+    if (byId("selection")) byId("selection").hidden = false;
     for (const item of JSON.parse(byId("panels").textContent)) embed(item);
   }
 })();

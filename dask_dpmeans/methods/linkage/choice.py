@@ -15,8 +15,9 @@ CLEARER = 1.5
 class LinkageAlternative(Alternative):
     """A number of clusters, and the penalties, below 0, at which it is best.
 
-    The score is log(low / high) * n_clusters**(1 / 4).  For balls, with penalty -1, it is the score
-    of their own prices, and halves are of the rows.
+    The score is log(low / high) * n_clusters**(1 / 4) in two dimensions; in more, penalties count
+    by a power (see `chooser.cut_score`).  For balls, with penalty -1, it is the score of their own
+    prices, and halves are of the rows.
     """
 
     negative: ClassVar[bool] = True
@@ -89,8 +90,8 @@ class LinkageChoice(Choice):
             )
         return (
             f"{count} stay the best while the penalty goes from {chosen.low:.3g} to "
-            f"{chosen.high:.3g}: few rows lie between them. Allowing for the number of clusters, "
-            f"no other cut stays as long, and balls do not score {CLEARER:g} times as much."
+            f"{chosen.high:.3g}: few rows lie between them. Allowing for the number of clusters "
+            f"and the dimension, no other cut stays as long, and balls do not score {CLEARER:g} times as much."
         )
 
     @classmethod

@@ -1,8 +1,8 @@
 """The choice of the prices of micro-clusters and of clusters of any shape, from a summary.
 
 1. K micro-clusters of the summary, about 2 * sqrt(rows), give the price of a micro-cluster, and
-   each number of clusters of their tree is best over an interval of penalties.  The one with the
-   greatest log(low / high) * number**(1 / 4) is the best cut.
+   each number of clusters of their tree is best over an interval of penalties.  The longest one, by
+   a score that allows for the number and for the dimension of the rows, is the best cut.
 2. DP-means chooses a number of clusters that are balls (`methods.dpmeans.chooser`).
 3. Balls are chosen if their score, times the agreement of fits of halves, is 1.5 times the score of
    the cut.  If not, it is the cut, if it differs from cuts of uniform clouds; then balls; then one
@@ -27,7 +27,7 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.links import LinkScan, line_variances, links_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.random_streams import Stream, stream
-from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, score
+from dask_dpmeans.methods.dpmeans.choice import EVIDENCE, Alternative, Choice, score
 from dask_dpmeans.methods.dpmeans.chooser import (
     FLOOR,
     MOST_ALTERNATIVES,
@@ -54,7 +54,10 @@ at least so many rows each."""
 FURTHER = 1.1
 """Numbers of micro-clusters are tried up to this many times theirs, so that it may be best."""
 NEAREST = 0.002
-"""Penalties nearer to 0 than this are one."""
+"""Penalties nearer to 0 than this are one.  It is added to their powers, too, in a score."""
+LEAST_DIMENSION = 2.0
+"""Least dimension of a score.  Sets of two columns had 1 to 2.2; without a least, two of 35 sets lost
+their clusters."""
 FARTHEST = 0.999
 """Penalties of single numbers of clusters are not farther from 0: -1 means balls."""
 LEAST_SCORE = 1.0
@@ -146,8 +149,7 @@ def choose(
     balls = choose_from(source, rows, parameters).choice
     found = [ball(each) for each in balls.alternatives]
     evidence = balls.evidence
-    worth = balls.chosen.score * max(balls.stability, 0.0) if balls.divided else 0.0
-    if cut_score(cut) > max(worth / CLEARER, LEAST_SCORE):
+    if levels.clearer_than(balls):
         job = CutEvidenceJob(parameters, cut.n_clusters)
         differ = source.run([job], rows, "choose")[0]
         if differ >= EVIDENCE:
@@ -170,9 +172,34 @@ def ball(alternative: Alternative) -> LinkageAlternative:
     )
 
 
-def cut_score(interval: Interval) -> float:
-    """Return the length of an interval times the fourth root of its number of clusters."""
-    return interval.length * math.sqrt(math.sqrt(interval.n_clusters))
+def cut_score(interval: Interval, dimension: float) -> float:
+    """Return the logarithm of low / high times the fourth root of the number of clusters.
+
+    Low and high are penalties to the power dimension / 2, plus `NEAREST`.  If rows are spread
+    evenly, the price of k clusters grows like k**(1 / dimension), and its power like the root of k
+    in any dimension.
+    """
+    low, high = ((-price) ** (dimension / 2) + NEAREST for price in (interval.low, interval.high))
+    return math.log(low / high) * math.sqrt(math.sqrt(interval.n_clusters))
+
+
+def intrinsic_dimension(inertias: Float64Array) -> float:
+    """Return the d for which the squared error of k clusters falls like k**(-2 / d).
+
+    The greater half of the numbers of clusters count (Raginsky & Lazebnik 2005).  Of 2,000 even
+    rows in 3 and 4 dimensions it is 2.6 and 3.2.  It is at least `LEAST_DIMENSION`, and at most
+    log2(K): along so many axes K clusters can halve the rows.
+
+    Parameters
+    ----------
+    inertias : (K,), squared errors of 1, 2, ... clusters, falling
+    """
+    some = inertias[inertias > FLOOR * inertias[0]]
+    k, half = len(some), len(some) // 2
+    if half == 0:
+        return LEAST_DIMENSION
+    found = 2 * math.log(k / half) / math.log(some[half - 1] / some[-1])
+    return max(min(found, math.log2(k)), LEAST_DIMENSION)
 
 
 def _sample(source: Source, seed: int) -> InMemoryRows:
@@ -194,6 +221,8 @@ class Levels:
     """(m,), the normalized cuts of 1, 2, ... groups."""
     n_rows: int
     """Number of different rows."""
+    dimension: float
+    """Dimension of the rows; see `intrinsic_dimension`."""
     balls: Interval | None
     """Prices at which the given number of clusters is best, if they are clear."""
 
@@ -206,7 +235,23 @@ class Levels:
     def best(self) -> Interval:
         """The interval of at least two clusters with the highest score."""
         several = [each for each in self.intervals if each.n_clusters > 1]
-        return max(several, key=cut_score, default=Interval(1, ALONE, ALONE))
+        return max(several, key=self.score_of, default=Interval(1, ALONE, ALONE))
+
+    def clearer_than(self, balls: Choice) -> bool:
+        """Return whether the best cut has some score, and balls not `CLEARER` times as much.
+
+        If both have as many clusters, they are likely balls that touch: the cut has the score of
+        two dimensions then.  With its own, it was taken for four Gaussians in 5 to 20 columns, and
+        ARI was .01 to .12 lower.
+        """
+        worth = balls.chosen.score * max(balls.stability, 0.0) if balls.divided else 0.0
+        same = self.best.n_clusters == balls.n_clusters
+        found = cut_score(self.best, LEAST_DIMENSION if same else self.dimension)
+        return found > max(worth / CLEARER, LEAST_SCORE)
+
+    def score_of(self, interval: Interval) -> float:
+        """Return the score of an interval."""
+        return cut_score(interval, self.dimension)
 
     def cut(self, interval: Interval) -> LinkageAlternative:
         """Return the clusters of an interval."""
@@ -215,7 +260,7 @@ class Levels:
             penalty=interval.middle,
             low=interval.low,
             high=interval.high,
-            score=cut_score(interval),
+            score=self.score_of(interval),
             stability=None,
             micro_penalty=self.price,
         )
@@ -228,7 +273,7 @@ class Levels:
             best = int(np.argmin(self.cuts + penalty * numbers)) + 1
             return replace(self.cut(_interval_of(self.cuts, best)), penalty=penalty)
         interval = _interval_of(self.cuts, min(n_clusters, len(self.cuts)))
-        least = max(CLEARER * cut_score(interval), LEAST_SCORE)
+        least = max(CLEARER * self.score_of(interval), LEAST_SCORE)
         if self.balls is not None and score(self.balls) > least:
             return ball(Alternative.of(self.balls, None))
         return self.cut(interval)
@@ -238,7 +283,7 @@ class Levels:
     ) -> LinkageChoice:
         """Return the choice of the first alternative, with the best cuts as further ones."""
         numbers = {each.n_clusters for each in found}
-        cuts = [self.cut(each) for each in sorted(self.intervals, key=cut_score, reverse=True)]
+        cuts = [self.cut(each) for each in sorted(self.intervals, key=self.score_of, reverse=True)]
         others = [each for each in cuts if each.n_clusters not in numbers]
         return LinkageChoice(
             alternatives=(*found, *others)[:MOST_ALTERNATIVES],
@@ -271,7 +316,13 @@ class LevelsJob:
         if self.n_clusters is not None and self.micro_penalty is None:
             same = [each for each in intervals_of(path) if each.n_clusters == self.n_clusters]
             balls = same[0] if same else None
-        return Levels(price, _cuts(summary, path.centers[k - 1]), len(summary.rows), balls)
+        return Levels(
+            price=price,
+            cuts=_cuts(summary, path.centers[k - 1]),
+            n_rows=len(summary.rows),
+            dimension=intrinsic_dimension(path.inertias),
+            balls=balls,
+        )
 
     @property
     def _wanted(self) -> int:
@@ -315,7 +366,9 @@ class CutEvidenceJob:
         n = len(summary.rows)
         path = summary.path(min(micro_clusters(n), n))
         cuts = _cuts(summary, path.centers[-1])
-        scores = [cut_score(each) for each in cut_intervals(cuts) if each.n_clusters > 1]
+        dimension = intrinsic_dimension(path.inertias)
+        several = [each for each in cut_intervals(cuts) if each.n_clusters > 1]
+        scores = [cut_score(each, dimension) for each in several]
         cut = cuts[min(self.n_clusters, len(cuts)) - 1]
         return math.log(max(cut, LEAST_CUT)), max(scores, default=0.0)
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.datasets import make_blobs, make_circles, make_classification, make_moons
 
 from dask_dpmeans import sources
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.kernels.center_path import center_path
+from dask_dpmeans.methods.dpmeans.path import Interval
 from dask_dpmeans.methods.linkage.choice import LinkageChoice
 from dask_dpmeans.methods.linkage.chooser import (
     ALONE,
@@ -24,6 +25,7 @@ from dask_dpmeans.methods.linkage.chooser import (
     choose,
     cut_intervals,
     cut_score,
+    intrinsic_dimension,
     micro_clusters,
     price_of,
 )
@@ -85,9 +87,47 @@ def test_the_number_of_an_interval_has_the_least_cut_and_price(falls: list[float
     for each in found:
         objective = cuts + each.middle * numbers
         assert objective[each.n_clusters - 1] <= objective.min() + 1e-12
-        assert cut_score(each) == pytest.approx(
-            math.log(each.low / each.high) * each.n_clusters**0.25
-        )
+
+
+@given(st.integers(2, 50), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(2.0, 9.0))
+def test_powers_of_prices_score_alike_in_each_dimension(
+    number: int, one: float, other: float, dimension: float
+) -> None:
+    low, high = sorted([-one, -other])
+    flat = Interval(number, low, high)
+    powers = Interval(number, -((-low) ** (2 / dimension)), -((-high) ** (2 / dimension)))
+    score = math.log((NEAREST - low) / (NEAREST - high)) * number**0.25
+    assert cut_score(flat, 2.0) == pytest.approx(score, abs=1e-9)
+    assert cut_score(powers, dimension) == pytest.approx(score, abs=1e-9)
+
+
+@pytest.mark.parametrize(("d", "found"), [(1, 2), (2, 2), (3.5, 3.5), (6, 6), (20, 6)])
+def test_the_dimension_follows_from_the_errors_of_many_clusters(d: float, found: float) -> None:
+    inertias = np.arange(1, 65) ** (-2 / d)
+    inertias[:20] *= 100  # few clusters do not count
+    assert intrinsic_dimension(inertias) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("inertias", [[0.0], [5.0], [5.0, 0.0], [4.0, 1.0]])
+def test_few_clusters_have_the_least_dimension(inertias: list[float]) -> None:
+    assert intrinsic_dimension(np.array(inertias)) == 2
+
+
+@pytest.mark.parametrize("d", [2, 4])
+def test_the_dimension_is_that_of_the_rows_not_of_their_columns(d: int) -> None:
+    rng = np.random.default_rng(d)
+    rows = rng.uniform(size=(2000, d)) @ np.linalg.qr(rng.normal(size=(9, d)))[0].T
+    path = center_path(np.ascontiguousarray(rows), np.ones(2000), 90)
+    assert d - 1 < intrinsic_dimension(path.inertias) <= d
+
+
+@pytest.mark.parametrize("n", [1000, 4000])
+def test_clusters_of_many_directions_are_not_joined(n: int) -> None:
+    apart = {"n_features": 10, "n_informative": 8, "n_redundant": 0, "class_sep": 2.5}
+    rows = make_classification(n, **apart, n_classes=5, n_clusters_per_class=1, random_state=0)[0]
+    found = chosen(rows)
+    assert (found.n_clusters, found.chosen.balls) == (5, False)
+    assert "Allowing for the number of clusters and the dimension" in found.reason
 
 
 def test_a_choice_survives_json() -> None:
@@ -166,3 +206,10 @@ def test_a_number_or_a_penalty_that_is_given_is_kept() -> None:
     assert "7 clusters on the summary, with a number of clusters or a price given" in asked.reason
     given_prices = chosen(CIRCLES[:500], micro_penalty=0.3, penalty=-0.2).penalties
     assert given_prices == {"micro_penalty": 0.3, "penalty": -0.2}
+
+
+@pytest.mark.parametrize("d", [5, 10])
+def test_as_many_touching_balls_as_cuts_are_balls_in_many_dimensions(d: int) -> None:
+    centers = 3.0 * np.eye(d)[:2].repeat(2, axis=0) * np.array([1, -1, 1, -1])[:, np.newaxis]
+    found = chosen(make_blobs(600, centers=centers, random_state=0)[0])
+    assert (found.n_clusters, found.chosen.balls) == (4, True)

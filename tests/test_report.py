@@ -138,7 +138,7 @@ def folder(tmp_path_factory):
 def undrawn(monkeypatch):
     """Pictures are not drawn, which is most of the work."""
     monkeypatch.setattr(
-        Picture, "of", lambda title, caption, draw: Picture(title, caption, "data:,")
+        Picture, "of", lambda title, caption, draw, dots=False: Picture(title, caption, "data:,")
     )
 
 
@@ -184,7 +184,7 @@ def written(folder):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_page_of_each_method_has_its_pictures(folder, name, monkeypatch):
-    def drawn(title, caption, draw):
+    def drawn(title, caption, draw, dots=False):
         return Picture(title, caption, f"data:{len(draw().axes)}")
 
     monkeypatch.setattr(Picture, "of", drawn)
@@ -279,7 +279,9 @@ def test_a_run_of_rows_in_memory_that_started_from_centers_is_told_in_python(
 def test_a_draw_of_the_sampler_has_a_page_and_no_end(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        Picture, "of", lambda title, caption, draw: Picture(title, caption, str(len(draw().axes)))
+        Picture,
+        "of",
+        lambda title, caption, draw, dots=False: Picture(title, caption, str(len(draw().axes))),
     )
     model = fit(folder / "rows.zarr", "run.zarr", GibbsMixture(2.0, max_iter=5, random_state=0))
     found = page("run.zarr")

@@ -28,10 +28,13 @@ class Picture:
     """A data URI; None if there is no drawing, and the caption says why."""
 
     @classmethod
-    def of(cls, title: str, caption: str, draw: Callable[[], plot.AnyFigure]) -> "Picture":
-        """Return a picture with its drawing as a data URI."""
-        encoded = base64.b64encode(plot.svg(draw()).encode()).decode()
-        return cls(title, caption, f"data:image/svg+xml;base64,{encoded}")
+    def of(
+        cls, title: str, caption: str, draw: Callable[[], plot.AnyFigure], *, dots: bool = False
+    ) -> "Picture":
+        """Return a picture with its drawing as a data URI: SVG, or PNG if most of it is dots."""
+        if dots:
+            return cls(title, caption, data_uri("image/png", plot.png(draw())))
+        return cls(title, caption, data_uri("image/svg+xml", plot.svg(draw()).encode()))
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,11 @@ def _policy(scripts: list[str]) -> str:
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
         f"form-action 'none'; script-src {hashes}"
     )
+
+
+def data_uri(kind: str, content: bytes) -> str:
+    """Return a file of some media type as a URI that holds it."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def lines_of(columns: list[list[str]], most: int | None = None) -> list[list[str]]:

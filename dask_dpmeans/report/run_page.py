@@ -19,7 +19,7 @@ from dask_dpmeans.kernels.block import BoolArray, Int64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative
 from dask_dpmeans.registry import METHODS, spec_of
 from dask_dpmeans.report import choice_section, origin, sentences
-from dask_dpmeans.report.page import Page, Picture, Section, Table, lines_of
+from dask_dpmeans.report.page import Page, Picture, Section, Table, data_uri, lines_of
 from dask_dpmeans.report.run_rows import RowParts, has_centers, read_rows
 from dask_dpmeans.report.tree_page import drawn_tree
 from dask_dpmeans.selection import commands
@@ -227,7 +227,7 @@ def _maps(model: Model, rows: RowParts) -> list[Picture]:
     if "micro-clusters" in model.description().pictures:
         caption = MICRO_MAP
     return [
-        Picture.of(found.title, caption, partial(plot.row_map, found, model))
+        Picture.of(found.title, caption, partial(plot.row_map, found, model), dots=True)
         for found in rows.overview.maps
     ]
 
@@ -245,7 +245,7 @@ def _images(model: Model, shape: Sequence[int] | None) -> dict[int, str]:
         )
     low, high = means.min(), means.max()
     pixels = ((means - low) / (high - low if high > low else 1.0)).reshape(-1, *wanted)
-    return {cluster: plot.png(each) for cluster, each in enumerate(pixels)}
+    return {cluster: data_uri("image/png", plot.image(each)) for cluster, each in enumerate(pixels)}
 
 
 def _pairs(model: Model, rows: RowParts) -> list[Picture]:
@@ -256,7 +256,7 @@ def _pairs(model: Model, rows: RowParts) -> list[Picture]:
     caption = f"Rows in pairs of the columns {', '.join(names)}, colored by cluster."
     if model.n_features_in_ > len(names):
         caption += " They are the columns in which clusters differ most."
-    return [Picture.of("Columns", caption, lambda: plot.pairs(found, names))]
+    return [Picture.of("Columns", caption, lambda: plot.pairs(found, names), dots=True)]
 
 
 def _tree(model: Model) -> Picture:

@@ -11,6 +11,7 @@ try:
         AnyFigure,
         cluster_colors,
         colors_by_weight,
+        image,
         png,
         svg,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "flows",
     "graph",
     "history",
+    "image",
     "merges",
     "pairs",
     "path",

@@ -1,6 +1,5 @@
 """Sizes, styles, axes and files that all pictures share."""
 
-import base64
 import io
 from typing import Any, TypeAlias
 
@@ -127,8 +126,17 @@ def svg(figure: AnyFigure) -> str:
         return file.getvalue()
 
 
-def png(pixels: Float64Array) -> str:
-    """Return an image, (h, w) grey or (h, w, 3) colors between 0 and 1, as a data URI."""
+def png(figure: AnyFigure) -> bytes:
+    """Return a figure as PNG: smaller than SVG if most of it is an image."""
+    root = figure.get_figure(root=True)
+    assert root is not None
+    with io.BytesIO() as file:
+        root.savefig(file, format="png", dpi=RESOLUTION)
+        return file.getvalue()
+
+
+def image(pixels: Float64Array) -> bytes:
+    """Return an image, (h, w) grey or (h, w, 3) colors between 0 and 1, as PNG."""
     with io.BytesIO() as file:
         imsave(file, pixels, cmap="gray", vmin=0.0, vmax=1.0, format="png")
-        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+        return file.getvalue()

@@ -202,7 +202,10 @@ def test_a_page_loads_nothing_and_runs_its_own_scripts_alone(written):
     text = written.read_text()
     links = Links(text)
     assert len(links.loaded) == 5
-    assert all(each.startswith("data:image/svg+xml;base64,") for each in links.loaded)
+    assert all(
+        each.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
+        for each in links.loaded
+    )
     scripts = re.findall("<script>(.*?)</script>", text, re.DOTALL)
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts]
     assert [f"'sha256-{each}'" for each in hashes] == re.findall("'sha256-[^']*'", text)[:2]
@@ -432,6 +435,7 @@ def test_columns_of_a_table_go_by_their_names(folder, tmp_path, monkeypatch):
             run_page.plot, name, lambda *of, name=name, **also: drawn.update({name: (of, also)})
         )
     monkeypatch.setattr(run_page.plot, "svg", lambda _: "")
+    monkeypatch.setattr(run_page.plot, "png", lambda _: b"")
     assert page(tmp_path / "run").tables[0].columns[-2:] == ["income", "age"]
     assert drawn["profile"][0][1] == drawn["row_map"][0][0].axes == ["income", "age"]
 

@@ -6,9 +6,9 @@ follow from the numbers of the rows.  Two worker processes of 2 GB, of one threa
 that was chosen.  Both write a run store, in fresh workers, after a fit of a few rows; passes include the first look at
 the rows and the labels.  Rounds take turns.
 
-HDBSCAN gets the first rows, which are in random order, then twice as many and so on, with a `min_cluster_size` of a
-hundredth of them, in a process with the memory of both workers, until it exceeds a limit of time or memory.  That of
-the package hdbscan is left out where it is not installed.
+HDBSCAN gets the first rows, which are in random order, then twice as many and so on, in a process with the memory of
+both workers, until it exceeds a limit of time or memory.  Its `min_cluster_size` is a hundredth of the rows, and
+`min_samples` is 10.  That of the package hdbscan is left out where it is not installed.
 """
 
 import resource
@@ -32,7 +32,8 @@ import zarr
 from labelled_sets import Labels, Rows
 from out_of_core import folder, peak_memory
 from ratios import Line, judged, same_environment, table
-from shapes import FEWEST, PART, hdbscan, rings, spirals
+from shapes import PART, rings, spirals
+from sklearn.cluster import HDBSCAN
 
 from dask_dpmeans import DPMeans, LinkageDPMeans, fit
 from dask_dpmeans.kernels.labelings import LabelPairs, count_label_pairs
@@ -47,6 +48,8 @@ PROCESSES, MEMORY = 2, 2 * 10**9
 """Workers, and bytes of each."""
 MOST_TIME, LEAST_AGREEMENT, MORE_PASSES = 2.0, 0.99, 3
 """What the table judges: times and passes beside the plain fit, and ARI."""
+NEIGHBORS = 10
+"""HDBSCAN's `min_samples`; as many as its `min_cluster_size`, the default, take memory in the square of the rows."""
 OURS, PLAIN = "LinkageDPMeans()", "DPMeans(search=True)"
 Stored = Any
 """A Zarr array."""
@@ -210,15 +213,24 @@ def _judged(rounds: Sequence[Round]) -> Iterator[Line]:
 # HDBSCAN
 
 
-def boruvka(rows: Rows, told: int, most: int) -> Labels:
-    """HDBSCAN of the package hdbscan, in one process."""
-    method: Any = import_module("hdbscan").HDBSCAN
-    least = max(FEWEST, len(rows) // PART)
-    labels: Labels = method(min_cluster_size=least, core_dist_n_jobs=1).fit_predict(rows)
+def prim(rows: Rows) -> Labels:
+    """HDBSCAN of scikit-learn."""
+    least = max(NEIGHBORS, len(rows) // PART)
+    method = HDBSCAN(min_cluster_size=least, min_samples=NEIGHBORS, copy=True)
+    labels: Labels = method.fit_predict(rows)
     return labels
 
 
-PEERS = {"HDBSCAN of scikit-learn": hdbscan, "HDBSCAN of hdbscan": boruvka}
+def boruvka(rows: Rows) -> Labels:
+    """HDBSCAN of the package hdbscan, in one process."""
+    method: Any = import_module("hdbscan").HDBSCAN
+    least = max(NEIGHBORS, len(rows) // PART)
+    found = method(min_cluster_size=least, min_samples=NEIGHBORS, core_dist_n_jobs=1)
+    labels: Labels = found.fit_predict(rows)
+    return labels
+
+
+PEERS = {"HDBSCAN of scikit-learn": prim, "HDBSCAN of hdbscan": boruvka}
 
 
 @dataclass(frozen=True)
@@ -250,7 +262,7 @@ def _compete(name: str, m: int, size: int, limit: float, answers: Connection) ->
     resource.setrlimit(resource.RLIMIT_AS, (PROCESSES * MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (int(started + limit),) * 2)
     try:
-        found = PEERS[name](rows, 0, 0)
+        found = PEERS[name](rows)
     except MemoryError:
         answers.send("out of memory")
         return

@@ -232,7 +232,7 @@ def calls(there: Path, new: Path) -> dict[str, tuple[str, dict[str, Any]]]:
         "as_pipeline": ("export", {"model": model}),
         "report": (
             "report",
-            {"store": run, "out": str(new / "run.html"), "data": False, "force": True},
+            {"store": run, "out": str(new / "run.html"), "data": ROWS, "force": True},
         ),
         "plot.path": ("plot", {"path": path}),
         "plot.history": ("plot", {"model": model}),
@@ -256,7 +256,7 @@ MODULES: dict[str, set[str]] = {
     "report": {"page", "checked_target", "input_of", "run_with_rows"},
     "figures.plot": {
         *("svg", "choose_spaced", "place_labels", "cluster_colors", "colors_by_weight"),
-        *("row_map", "pairs"),
+        *("row_map", "pairs", "png", "image"),
     },
 }
 """Where public functions are, and those there that serve others of the package."""

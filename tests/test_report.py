@@ -708,6 +708,44 @@ def test_the_command_takes_rows_from_elsewhere_or_none(folder, tmp_path, undrawn
     assert "give one of them" in result.stderr
 
 
+def test_a_map_of_columns_comes_first_and_centers_are_images(folder, tmp_path, undrawn):
+    arguments = ["report", str(folder / "search-run"), str(tmp_path / "out.html"), "--threads", "1"]
+    result = CliRunner().invoke(main, [*arguments, "--map", "2,column 0", "--image", "1x1x3"])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out.html").read_text()
+    assert text.index("column 2 and column 0") < text.index("Clusters apart")
+    k = load(folder / "search-run").n_clusters_
+    assert text.count('<img class="center" src="data:image/png;base64,') == k
+    assert "in weight" in text
+    found = page(folder / "search-run", data=folder / "rows.zarr", columns=("column 0",))
+    assert found.maps[0].title == "column 0"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--map", "0,9"], "columns must be one or two different columns of the fit"),
+        (["--map", "0,1", "--no-data"], "columns are for a map of the rows, which are not read"),
+        (["--image", "2x2"], "as many numbers as the centers have columns, 3, got (2, 2)"),
+        (["--image", "3"], "must be a height and a width such as 28x28, got '3'"),
+        (["--image", "3x0"], "image_shape must be an integer >= 1, got 0"),
+    ],
+)
+def test_maps_and_images_that_cannot_be_are_refused(folder, tmp_path, undrawn, wrong, message):
+    arguments = ["report", str(folder / "search-run"), str(tmp_path / "out.html"), *wrong]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_only_rows_and_centers_have_maps_and_images(folder):
+    with pytest.raises(InputError, match="GraphCutDPMeans has no centers among them"):
+        page(folder / "graph-run", columns=(0, 1))
+    with pytest.raises(InputError, match="has no centers of rows"):
+        page(folder / "graph-run", image_shape=(3, 1))
+
+
 def test_without_matplotlib_the_command_says_how_to_get_it(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for name in [

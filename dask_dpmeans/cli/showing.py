@@ -57,11 +57,23 @@ def export_command(run: str, out: str, storage_options: dict[str, Any], force: b
     click.echo(f"{redact(run)}: {export(Location.at(run, storage_options), out, force=force)}")
 
 
+def _image_shape(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """Read a shape such as 28x28 or 28x28x3."""
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if len(sides) not in (2, 3) or not all(each.isdecimal() for each in sides):
+        raise click.BadParameter(f"must be a height and a width such as 28x28, got {text!r}")
+    return tuple(map(int, sides))
+
+
 @click.command("report")
 @click.argument("stores", nargs=-1, required=True, metavar="STORE...")
 @click.argument("out")
 @click.option("--data", help="Rows of a run, if they have moved or are at a URL.")
 @flag("--no-data", help="Leave out everything that needs the rows.")
+@click.option("--map", "columns", metavar="A,B", help="Columns of the first map: names or numbers.")
+@click.option("--image", callback=_image_shape, metavar="HxW", help="Show centers as images.")
 @with_options(*COMPUTE_OPTIONS)
 @FORCE
 def report_command(
@@ -69,13 +81,16 @@ def report_command(
     out: str,
     data: str | None,
     no_data: bool,
+    columns: str | None,
+    image: tuple[int, ...] | None,
     force: bool,
     **compute: Unpack[ComputeOptions],
 ) -> None:
     """Write the run, path or tree in STORE as one HTML page with pictures, the file OUT.
 
-    The page opens without a network. The rows of a run are read in up to four passes, if they are
-    still on this machine or --data is given. Two to eight runs over the same rows are compared:
+    The page opens without a network. The rows of a run are read in up to three passes, if they are
+    still on this machine or --data is given. --image 28x28 or 28x28x3 says which image each row is.
+    Two to eight runs over the same rows are compared:
     objectives at equal penalties, agreement, and which clusters split or merged.
     """
     if data is not None and no_data:
@@ -83,13 +98,24 @@ def report_command(
     report = _report_module()
     places = [Location.at(store, compute["storage_options"]) for store in stores]
     if len(places) > 1:
-        if data is not None:
-            raise click.UsageError("a comparison of runs needs no rows: leave out --data")
+        if data or columns or image:
+            raise click.UsageError(
+                "a comparison of runs needs no rows: leave out --data, --map and --image"
+            )
         _check_unused(compute)
         report.report(places, out, force=force)
     else:
-        _report_one(report, places[0], out, data, no_data, force, compute)
+        shown = {"columns": _names(columns), "image_shape": image, "force": force}
+        _report_one(report, places[0], out, data, no_data, shown, compute)
     click.echo(f"{', '.join(map(redact, stores))}: {Path(out).absolute()}")
+
+
+def _names(columns: str | None) -> list[int | str] | None:
+    """Return columns as names or numbers."""
+    if columns is None:
+        return None
+    words = [each.strip() for each in columns.split(",")]
+    return [int(each) if each.isdecimal() else each for each in words]
 
 
 def _report_module() -> ModuleType:
@@ -109,11 +135,11 @@ def _report_one(
     out: str,
     data: str | None,
     no_data: bool,
-    force: bool,
+    shown: dict[str, Any],
     compute: ComputeOptions,
 ) -> None:
     """Write the page of one store."""
-    report.checked_target(out, place, force)
+    report.checked_target(out, place, shown["force"])
     run = report.run_with_rows(place)
     if no_data or run is None:
         _check_unused(compute)
@@ -127,7 +153,7 @@ def _report_one(
         if rows:
             opened, work = stack.enter_context(open_rows(rows, False, sparse, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
-        report.report(run or place, out, data=opened or False, force=force, **work)
+        report.report(run or place, out, data=opened or False, **shown, **work)
 
 
 def _check_unused(compute: ComputeOptions) -> None:

@@ -62,6 +62,7 @@ def page(
         headline=sentences.headline(result, model),
         sentence=sentences.summary(result, model, rows.overview),
         overview=rows.overview,
+        unit="in weight" if manifest.input.weighted else "rows",
         images=_images(model, image_shape),
         maps=_maps(model, rows),
         sizes=_sizes(model),
@@ -236,12 +237,14 @@ def _images(model: Model, shape: Sequence[int] | None) -> dict[int, str]:
     """Return the centers as images, data URIs by cluster; none without a shape."""
     if shape is None:
         return {}
+    wanted: tuple[int, ...] = ()
     means = plot_data.cluster_means(model)
-    wanted = tuple(checks.integer("image_shape", each) for each in shape)
+    if isinstance(shape, Sequence) and not isinstance(shape, str | bytes):
+        wanted = tuple(checks.integer("image_shape", each) for each in shape)
     if len(wanted) not in (2, 3) or prod(wanted) != means.shape[1] or wanted[2:] not in ((), (3,)):
         raise InputError(
             f"image_shape must be (height, width) or (height, width, 3) with as many numbers as "
-            f"the centers have columns, {means.shape[1]:,}, got {wanted}"
+            f"the centers have columns, {means.shape[1]:,}, got {checks.describe_value(shape)}"
         )
     low, high = means.min(), means.max()
     pixels = ((means - low) / (high - low if high > low else 1.0)).reshape(-1, *wanted)

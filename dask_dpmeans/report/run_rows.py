@@ -41,9 +41,11 @@ def read_rows(
     result: Result, model: Model, data: Any, columns: Sequence[int | str] | None, where: Stored
 ) -> RowParts:
     """Return what the rows show, or a warning if they cannot be read."""
-    words = model.description()
+    words, chosen = model.description(), _chosen(model, columns)
     embedded = words.stored_rows is not None
     if (data is None or data is False) and not embedded:
+        if columns is not None:
+            raise InputError("columns are for a map of the rows, which are not read: give data")
         return RowParts()
     try:
         source = _source(result, model, data, where)
@@ -53,9 +55,19 @@ def read_rows(
             return RowParts([f"{differ} ({reason}): they are not shown."])
         if "graph" in words.pictures:
             return _graph(model, source)
-        return _overview(result, model, source, columns, _index_of(data))
+        return _overview(result, model, source, chosen, _index_of(data))
     except (InputError, CorruptStoreError, OSError) as error:
         return RowParts([redact(f"The rows at {_shown(data)} could not be shown: {error}")])
+
+
+def _chosen(model: Model, columns: Sequence[int | str] | None) -> list[int] | None:
+    """Return the numbers of the columns of the first map, if it was asked for."""
+    if columns is None:
+        return None
+    if not has_centers(model):
+        name = type(model).__name__
+        raise InputError(f"columns are for a map of rows, and {name} has no centers among them")
+    return plot_data.column_numbers(model, plot_data.feature_names(model), columns)
 
 
 def _index_of(data: Any) -> Sequence[object] | None:
@@ -106,16 +118,15 @@ def _overview(
     result: Result,
     model: Model,
     source: RowSource,
-    columns: Sequence[int | str] | None,
+    columns: list[int] | None,
     index: Sequence[object] | None,
 ) -> RowParts:
     if not has_centers(model):
         return RowParts()
     names = plot_data.feature_names(model)
-    chosen = plot_data.column_numbers(model, names, columns)
     penalty = _reach(result, model)
     predict = _predictor(result, model, source, penalty)
-    found = plot_data.overview(source, model, predict, penalty, names, columns=chosen, index=index)
+    found = plot_data.overview(source, model, predict, penalty, names, columns=columns, index=index)
     return RowParts(edge_warnings(model, found, penalty, source.plan.n_rows), found)
 
 

@@ -2,23 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, SummedAnswers, Sums
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Labels
+from dask_dpmeans.kernels.distance import nearest_two, squared_distances
 from dask_dpmeans.kernels.keyed_sums import UseSums
+from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
 from dask_dpmeans.kernels.plot_statistics import Plane
 
 NEAR = 0.9
 """A row is near the radius if its squared distance exceeds this share of the penalty."""
-DOUBT = 0.5
-"""A row is in doubt if its label is less than this more probable than another cluster."""
+DOUBT = 3.0
+"""A row is in doubt if its cluster is less than this many times as probable as the second."""
 
 
 class LabelledBlock(NamedTuple):
@@ -31,20 +32,47 @@ class LabelledBlock(NamedTuple):
     """(height,), costs at the nearest center."""
     beyond: BoolArray
     """(height,), whether costs exceed the penalty."""
-    seconds: Labels | None
-    """(height,), the most probable other cluster, -1 if there is none; None if not asked for."""
-    margins: npt.NDArray[np.float32] | None
-    """(height,), by how much the label is more probable."""
+    seconds: Labels | None = None
+    """(height,), the cluster of the second-nearest center, -1 if there is none; None if unknown."""
+    log_odds: Float64Array | None = None
+    """(height,), logarithm of the probability of the nearest center over that of the second."""
 
-    @classmethod
-    def of(cls, block: Block, answers: tuple[np.ndarray[Any, Any], ...]) -> Self:
-        """Return a block with the answers of a predictor, or of a soft predictor of two clusters."""
-        if len(answers) == 3:
-            return cls(block, *answers, None, None)
-        labels, squared, beyond, tops, _, margins = answers
-        if tops.shape[1] == 1:
-            return cls(block, labels, squared, beyond, np.full(len(labels), -1, np.int32), margins)
-        return cls(block, labels, squared, beyond, tops[:, 1], margins)
+
+@dataclass(frozen=True)
+class NearestTwo:
+    """The kernel that returns the fields of a `LabelledBlock`."""
+
+    mixture: Mixture
+    penalty: float
+    noise: BoolArray | None = None
+    """(k,), whether rows nearest to the center of a component have label -1; None: never."""
+
+    def __call__(
+        self, block: Block
+    ) -> tuple[Labels, Float64Array, BoolArray, Labels, Float64Array]:
+        """Return labels, costs, whether these exceed the penalty, seconds and log odds.
+
+        All are (height,).
+        """
+        mixture, n = self.mixture, len(block.rows)
+        centers, log_weights = mixture.centers, mixture.log_weights
+        first, second = np.zeros(n, np.intp), np.full(n, -1)
+        log_odds = np.full(n, np.inf)
+        if len(centers) > 1:
+            first, second = nearest_two(block.rows, centers, block.scratch)
+        squared = squared_distances(block.rows, centers.values, first, block.scratch)
+        if len(centers) > 1:
+            gap = squared_distances(block.rows, centers.values, second, block.scratch) - squared
+            with np.errstate(invalid="ignore"):  # 0 times infinity
+                apart = np.where(gap > 0, mixture.precision / 2 * gap, 0.0)
+            log_odds = log_weights[first] - log_weights[second] + apart
+        labels, seconds = first.astype(np.int32), second.astype(np.int32)
+        if mixture.groups is not None:
+            labels, seconds = (mixture.groups[each].astype(np.int32) for each in (first, second))
+            seconds[(seconds == labels) | (second < 0)] = -1
+        if self.noise is not None:
+            labels[self.noise[first]] = -1
+        return labels, squared, squared > self.penalty, seconds, log_odds
 
 
 class Statistic(Protocol):
@@ -62,13 +90,13 @@ class ByCluster:
     """The reduction to several statistics of rows that are labelled once."""
 
     predict: Callable[[Block], tuple[np.ndarray[Any, Any], ...]]
-    """Returns labels, costs and whether they exceed the penalty; a soft one also two clusters of
-    each row with their probabilities, and margins."""
+    """Returns labels, costs and whether they exceed the penalty, and perhaps the other fields of a
+    `LabelledBlock`."""
     statistics: tuple[Statistic, ...]
 
     def chunk(self, block: Block) -> tuple[Any, ...]:
         """Return the answers of one block."""
-        found = LabelledBlock.of(block, self.predict(block))
+        found = LabelledBlock(block, *self.predict(block))
         return tuple(each.chunk(found) for each in self.statistics)
 
     def combine(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -320,8 +348,8 @@ class Doubts(SummedAnswers):
     def chunk(self, found: LabelledBlock) -> UseSums:
         """Return the sums of one block."""
         assert found.seconds is not None
-        assert found.margins is not None
-        doubtful = (found.margins < DOUBT) & (found.labels >= 0) & (found.seconds >= 0)
+        assert found.log_odds is not None
+        doubtful = (found.log_odds < np.log(DOUBT)) & (found.labels >= 0) & (found.seconds >= 0)
         which = np.flatnonzero(doubtful)
         pairs = found.labels[which].astype(np.int64) * self.k + found.seconds[which]
         keys, places = np.unique(pairs, return_inverse=True)

@@ -17,9 +17,8 @@ from dask_dpmeans.errors import CorruptStoreError, InputError, redact
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model, Overview
-from dask_dpmeans.kernels.cluster_statistics import NEAR
+from dask_dpmeans.kernels.cluster_statistics import NEAR, NearestTwo
 from dask_dpmeans.kernels.divergence import metric_of
-from dask_dpmeans.kernels.membership import SoftPredictions
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.registry import spec_of
 from dask_dpmeans.report.page import Picture
@@ -145,7 +144,8 @@ def _predictor(result: Result, model: Model, source: RowSource, penalty: float) 
     """Return the kernel that labels the rows, with their second clusters if a mixture is known."""
     spec, words = spec_of(model), model.description()
     if spec.soft_predictor is not None:
-        return spec.soft_predictor(result, 2)
+        soft = spec.soft_predictor(result, 1)
+        return NearestTwo(soft.mixture, soft.penalty, soft.noise)
     if spec.takes_groups and source.summary.n_groups:
         return spec.predictor(result)
     try:
@@ -153,7 +153,7 @@ def _predictor(result: Result, model: Model, source: RowSource, penalty: float) 
         mixture = mixture_of(model.cluster_centers_, model.cluster_weights_, inertia, divergence)
     except InputError:
         return plot_data.nearest_clusters(model)
-    return SoftPredictions(mixture, penalty, min(2, mixture.n_clusters))
+    return NearestTwo(mixture, penalty)
 
 
 def edge_warnings(model: Model, found: Overview, penalty: float, n_rows: int) -> list[str]:

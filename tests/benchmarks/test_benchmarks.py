@@ -336,7 +336,8 @@ def test_a_picture_of_rows_that_are_read_is_that_of_rows_in_memory(tmp_path: Pat
     assert pictures[0].counts.sum() + pictures[0].outside == 12_000
     np.testing.assert_array_equal(pictures[0].counts, pictures[1].counts)
     for lines in tables:
-        assert [line.what for line in lines] == ["pass", "picture", "picture / pass"]
+        whats = [line.what for line in lines]
+        assert whats == ["pass", "picture", "report", "picture / pass", "report / pass"]
 
 
 def test_what_no_two_workers_do_at_once_is_serial() -> None:

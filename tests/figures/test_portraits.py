@@ -13,7 +13,7 @@ from dask_dpmeans import DPMeans, LinkageDPMeans
 from dask_dpmeans.figures.data import overview, rows_of
 from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import covariance_of, discriminant_view, nearest_clusters
-from dask_dpmeans.kernels.membership import SoftPredictions
+from dask_dpmeans.kernels.cluster_statistics import NearestTwo
 
 
 def clouds(seed, n=400, d=4, k=3, apart=6.0):
@@ -26,8 +26,7 @@ def fitted(rows, k=3, scale=1.0):
 
 
 def soft(model, penalty=1e9):
-    mixture = model._mixture()
-    return SoftPredictions(mixture, penalty, min(2, mixture.n_clusters))
+    return NearestTwo(model._mixture(), penalty)
 
 
 def seen(rows, model, *, predict=None, penalty=4.0, **options):
@@ -75,10 +74,13 @@ def test_a_portrait_says_what_the_rows_of_its_cluster_say(seed, d, k):
 def test_rows_in_doubt_are_those_that_are_less_than_three_times_as_probable(seed, k):
     rows = clouds(seed, k=k, apart=2.0)
     model = fitted(rows, k)
-    found, proba = seen(rows, model), model.predict_proba(rows, top=2)
-    labels, doubtful = model.predict(rows), model.margin(rows) < 0.5
+    found, mixture, labels = seen(rows, model), model._mixture(), model.predict(rows)
+    squared = cdist(rows, model.cluster_centers_) ** 2
+    seconds = squared.argsort(axis=1, kind="stable")[:, 1]
+    density = mixture.log_weights - mixture.precision / 2 * squared
+    at = np.arange(len(rows))
+    doubtful = np.exp(density[at, labels] - density[at, seconds]) < 3
     assert found.doubt == pytest.approx(doubtful.mean())
-    seconds = np.array([proba.indices[end - 1] for end in proba.indptr[1:]])
     for each in found.clusters:
         own = labels == each.cluster
         assert each.doubt == pytest.approx(doubtful[own].mean())

@@ -16,8 +16,11 @@ from dask_dpmeans.kernels.cluster_statistics import (
     ExtremeRows,
     FeatureHistograms,
     LabelledBlock,
+    NearestTwo,
     Points,
 )
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.kernels.plot_statistics import Plane
 
 K = 4
@@ -38,11 +41,9 @@ def plainly(block):
 
 
 def softly(block):
-    """Margins are a tenth of the last column; the second cluster is the next one."""
+    """The second cluster is the next one; its odds are the last column less 4."""
     labels, squared, beyond = plainly(block)
-    tops = np.column_stack([labels, (labels + 1) % K]).astype(np.int32)
-    margins = (block.rows[:, -1] / 10).astype(np.float32)
-    return labels, squared, beyond, tops, np.ones((len(labels), 2), np.float32), margins
+    return labels, squared, beyond, (labels + 1) % K, block.rows[:, -1] - 4.0
 
 
 def drawn(seed, n=100, weighted=True):
@@ -97,7 +98,7 @@ def test_a_histogram_along_one_direction_is_that_of_numpy():
 def test_boxes_that_are_many_are_told_apart():
     boxes = Histogram(Plane.of_columns(2, [0, 1]), np.zeros(2), np.ones(2), 50_000, ONE)
     rows = np.array([[0.99999, 0.5], [1.0, 1.0], [2.0, 0.5]])
-    found = boxes.chunk(LabelledBlock.of(Block(0, rows, None), plainly(Block(0, rows, None))))
+    found = boxes.chunk(LabelledBlock(Block(0, rows, None), *plainly(Block(0, rows, None))))
     assert found.numbers.tolist() == [49_999 * 50_000 + 25_000, 50_000**2 - 1, 50_000**2]
 
 
@@ -195,16 +196,42 @@ def test_extreme_rows_are_the_first_of_all_in_order_of_distance(seed, height, co
 
 
 @given(seeds)
-def test_doubts_are_weights_of_rows_of_small_margin_by_pair(seed):
+def test_doubts_are_weights_of_rows_of_small_odds_by_pair(seed):
     rows, weights = drawn(seed)
     found = by_cluster(Doubts(K), rows, weights, softly)
     wanted = np.zeros(K * K)
     for row, label, weight in zip(rows, labels_of(rows), weights, strict=True):
-        if row[-1] < 5 and label >= 0:
+        if np.exp(row[-1] - 4) < 3 and label >= 0:
             wanted[label * K + (label + 1) % K] += weight
     whole = np.zeros(K * K)
     whole[found.keys] = found.values
     np.testing.assert_array_equal(whole, wanted)
+
+
+@given(seeds, st.integers(1, 4), st.booleans())
+def test_the_second_cluster_is_of_the_second_center_if_it_is_another(seed, k, grouped):
+    rng = np.random.default_rng(seed)
+    rows, centers = rng.normal(size=(40, 2)), rng.normal(size=(k, 2))
+    groups, log_weights = np.arange(k) // 2, np.log(rng.dirichlet(np.ones(k)))
+    noise = np.arange(k) == 1
+    mixture = Mixture(Centers(centers), log_weights, 2.0, groups if grouped else None)
+    found = LabelledBlock(
+        Block(0, rows, None), *NearestTwo(mixture, 0.5, noise)(Block(0, rows, None))
+    )
+    for number, row in enumerate(rows):
+        squared = ((row - centers) ** 2).sum(axis=1)
+        first, *others = squared.argsort(kind="stable").tolist()
+        own = groups[first] if grouped else first
+        assert found.labels[number] == (-1 if first == 1 else own)
+        assert found.squared[number] == pytest.approx(squared[first])
+        assert found.beyond[number] == (squared[first] > 0.5)
+        second = (groups[others[0]] if grouped else others[0]) if others else -1
+        assert found.seconds[number] == (-1 if grouped and second == own else second)
+        if others:
+            odds = log_weights[first] - log_weights[others[0]] + squared[others[0]] - squared[first]
+            assert found.log_odds[number] == pytest.approx(odds)
+        else:
+            assert found.log_odds[number] == np.inf
 
 
 def test_rows_near_the_edge_and_beyond_are_counted():

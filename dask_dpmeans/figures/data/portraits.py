@@ -33,6 +33,7 @@ from dask_dpmeans.kernels.cluster_statistics import (
     Extremes,
     FeatureHistograms,
     FeatureSums,
+    NearestTwo,
     Statistic,
 )
 from dask_dpmeans.kernels.keyed_sums import UseSums
@@ -96,7 +97,7 @@ class Portrait(NamedTuple):
     """Root-mean-square distance of its rows to the nearest center, in units of the fit."""
     stability: float | None
     doubt: float | None
-    """Share of its rows that are less than three times as probable as in another cluster."""
+    """Share of its rows that are less than three times as probable as in the second cluster."""
     features: list[Feature]
     """Those in which it differs most, the greatest score first."""
     neighbors: list[Neighbor]
@@ -143,8 +144,8 @@ def overview(
     ----------
     source : the rows, as the fit saw them
     model : a fitted estimator with centers or micro-centers
-    predict : kernel that labels rows, as a `MethodSpec` returns it; if it is a soft one of two
-        clusters, the doubts are known
+    predict : kernel that labels rows, as a `MethodSpec` returns it; with `NearestTwo` the doubts
+        are known
     penalty : the squared radius, for the rows near it and beyond
     names : (d,), names of the columns of the centers
     columns : numbers of two columns of the centers, for a first map
@@ -154,7 +155,7 @@ def overview(
     maps = [view.statistic(source, model, BINS) for view in views]
     plan, pairs = _Plan.of(source, model), _paired(source, model)
     others: list[Statistic] = [plan.histograms, plan.rows, Edge(penalty), pairs]
-    if hasattr(predict, "mixture"):
+    if isinstance(predict, NearestTwo):
         others.append(Doubts(model.n_clusters_))
     statistics = (*maps, *others)
     answers = source.fold(ByCluster(predict, statistics), name="overview")

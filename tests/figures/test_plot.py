@@ -194,6 +194,18 @@ def test_sizes_show_the_radius_of_the_penalty(model, rows):
     assert rendered(plot.sizes(DPMeans(16.0, search=True).fit(rows)))[1].get_legend() is None
 
 
+def test_sizes_of_very_many_clusters_are_bars_and_an_area():
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.normal(size=(350, 2)), rng.integers(1, 9, 350), axis=0)
+    model = DPMeans(1e-9).fit(rows)
+    bars, radii = rendered(plot.sizes(model))
+    shares = np.sort(model.cluster_weights_)[::-1] / len(rows)
+    *heaviest, lighter = bars.patches
+    assert [bar.get_width() for bar in heaviest] == pytest.approx(shares[:300].tolist())
+    np.testing.assert_allclose(lighter.get_data().values, shares[300:])
+    assert len(radii.collections[0].get_offsets()) == 350
+
+
 def test_sizes_of_many_clusters_have_no_numbers():
     model = DPMeans(1e-9).fit(np.random.default_rng(0).normal(size=(60, 2)))
     bars, radii = rendered(plot.sizes(model))

@@ -23,12 +23,13 @@ from matplotlib import image
 from scipy.sparse import csr_array, save_npz
 
 import dask_dpmeans
-from dask_dpmeans import DPMeans, InputError, fit, load, report
+from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, report
 from dask_dpmeans.api.loading import open_run, read_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.report import page, run_page
 from dask_dpmeans.report.page import Picture, Table, html
+from dask_dpmeans.report.run_rows import NO_GROUPS
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 
@@ -770,6 +771,18 @@ def test_a_run_says_where_its_input_was(folder):
         "groups": str(folder / "groups.npy"),
         "sample_weight": None,
     }
+
+
+def test_rows_of_a_run_without_their_groups_are_said_to_lie_at_the_nearest_center(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, groups = (
+        rng.normal(size=(200, 2)) + 9 * rng.integers(3, size=(200, 1)),
+        rng.integers(4, size=200),
+    )
+    fit(rows, tmp_path / "run", HDPMeans(20.0, 60.0, random_state=0), groups=groups)
+    found = run_page.page(tmp_path / "run", data=rows)
+    assert NO_GROUPS in found.warnings
+    assert all(each.doubt is None for each in found.overview.clusters)
 
 
 def test_the_template_is_part_of_the_package():

@@ -20,7 +20,8 @@ from dask_dpmeans import (
 )
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli import main
-from dask_dpmeans.report import page, report
+from dask_dpmeans.figures.data import Change
+from dask_dpmeans.report import change_sentences, page, report
 from dask_dpmeans.report.page import Picture, html
 from dask_dpmeans.selection.penalty import penalty_path, write_path
 
@@ -310,3 +311,8 @@ def test_damaged_labels_are_an_error_that_names_them(tmp_path):
     labels[:] = np.roll(labels[:], 1)
     with pytest.raises(CorruptStoreError, match="other/labels"):
         page([tmp_path / "one", tmp_path / "other"])
+
+
+def test_a_single_cluster_that_stays_is_said_in_the_singular():
+    stayed = Change("stayed", [0], [0], 9, 1.0)
+    assert change_sentences.summary([stayed], "A", "B") == "The only cluster of A is the same in B."

@@ -52,6 +52,21 @@ def test_histograms_of_a_card_have_the_same_area_and_bars_stay_inside(counts, sc
     assert areas[0] == pytest.approx(areas[1] if counts.any() else 0.0, rel=0.02)
 
 
+@given(st.floats(-0.049, 0.049))
+def test_a_score_that_rounds_to_zero_has_no_minus(score):
+    one = cards._bars(Feature("name", score, 1.0, 0.0, 2.0, np.ones(3), np.ones(3)))
+    assert one.score == "+0.0 sd"
+
+
+@pytest.mark.parametrize("k", [5, 11, 60])
+def test_ticks_of_sizes_have_few_digits_and_the_names_of_their_bars(k):
+    found = overview(12_000, k)
+    (ticks,) = [each.xaxis.ticker.ticks for each in [live._sizes(found)]]
+    named = live._sizes(found).xaxis.major_label_overrides
+    assert 0 < sum(map(len, named.values())) <= live.MOST_DIGITS
+    assert named == {each: str(found.clusters[each].cluster) for each in ticks}
+
+
 def heights(path):
     """Heights of the bins of a histogram drawn as a path."""
     return 1 - np.array([float(each) for each in re.findall(r"V([\d.e-]+)H", path)])

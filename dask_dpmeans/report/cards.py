@@ -69,7 +69,7 @@ def hex_colors(overview: Overview) -> dict[int, str]:
 def _card(portrait: Portrait, color: str) -> Card:
     """Return the card of one cluster."""
     foremost = portrait.features[:NAMED]
-    scores = [f"{shortened(each.name, LONGEST)} {each.score:+.1f} sd" for each in foremost]
+    scores = [f"{shortened(each.name, LONGEST)} {each.score:+z.1f} sd" for each in foremost]
     return Card(
         portrait=portrait,
         color=color,
@@ -93,7 +93,7 @@ def _bars(feature: Feature) -> Bars:
     top = max(own.max(initial=0.0), overall.max(initial=0.0))
     return Bars(
         name=shortened(feature.name, LONGEST),
-        score=f"{feature.score:+.1f} sd",
+        score=f"{feature.score:+z.1f} sd",
         mean=number(feature.mean),
         low=number(feature.low),
         high=number(feature.high),

@@ -49,6 +49,8 @@ def summary(changes: list[Change], first: str, second: str) -> str:
             numbers[change.kind] += len(change.before)
     total = format_count(sum(numbers.values()), "cluster")
     if all(change.kind == "stayed" and change.jaccard == 1 for change in changes):
+        if len(changes) == 1:
+            return f"The only cluster of {first} is the same in {second}."
         return f"All {total} of {first} are the same in {second}."
     parts = [f"{number:,} {VERBS[kind]}" for kind, number in numbers.items() if number]
     told = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

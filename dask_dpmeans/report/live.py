@@ -28,8 +28,8 @@ FIRST_SIDE, SIDE = 400, 200
 """Most boxes along a side of the first map, and of the others."""
 PALEST = 0.25
 """Opacity of a box with the least weight."""
-MOST_TICKS = 24
-"""Most clusters that have a tick of their own."""
+MOST_DIGITS = 24
+"""Most digits of the ticks at clusters."""
 INK, LINE = "#1b1b1b", "#c8c8c8"
 
 
@@ -230,7 +230,7 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
         text_font_size="13px",
         text_color=INK,
         background_fill_color="white",
-        background_fill_alpha=0.6,
+        background_fill_alpha=0.8,
     )
 
 
@@ -259,7 +259,8 @@ def _sizes(overview: Overview) -> Any:
         line_color=None,
         source=ColumnDataSource(columns, name="bars"),
     )
-    step = -(-len(clusters) // MOST_TICKS)
+    digits = len(clusters) * len(str(clusters.max()))
+    step = -(-digits // MOST_DIGITS)
     panel.xaxis.ticker = FixedTicker(ticks=list(range(0, len(clusters), step)))
     panel.xaxis.major_label_overrides = {
         place: str(clusters[place]) for place in range(0, len(clusters), step)

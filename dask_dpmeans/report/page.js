@@ -5,6 +5,7 @@
   const byId = (name) => document.getElementById(name);
   const cards = all(".card");
   const panels = []; // functions that highlight a cluster, or all of them (null)
+  const touched = matchMedia("(pointer: coarse)").matches;
   let selected = null;
 
   function button(text, name) {
@@ -224,7 +225,7 @@
       const scale = [width / (x_range.end - x_range.start), height / (y_range.end - y_range.start)];
       return finders[kind](data, event.x, event.y, scale);
     };
-    if (matchMedia("(pointer: coarse)").matches) {
+    if (touched) {
       // a finger on the map moves the page, until a tool is chosen
       for (const tool of model.toolbar.tools) if (tool.type === "PanTool") tool.active = false;
     }
@@ -262,7 +263,9 @@
     if (model.toolbar.tools.length > 0) {
       const hint = document.createElement("span");
       hint.className = "hint";
-      hint.textContent = " Drag to move, zoom by Ctrl and the wheel, click to select a cluster.";
+      hint.textContent = touched
+        ? " Tap to select a cluster."
+        : " Drag to move, zoom by Ctrl and the wheel, click to select a cluster.";
       target.parentNode.querySelector("figcaption").append(hint);
     }
   }

@@ -132,7 +132,8 @@ def cluster_table(model: Model, names: list[str]) -> Table:
     columns = [*table.values(), *_center_columns(model, shown)]
     caption = "The heaviest clusters first"
     if stability is not None:
-        caption += "; stability is 1 if fits of halves of the rows find the same cluster, and it lies apart"
+        halves = f"halves of the {model.description().passes_over}"
+        caption += f"; stability is 1 if fits of {halves} find the same cluster, and it lies apart"
     if len(found.clusters) > MOST_LINES:
         caption += f"; {len(found.clusters) - MOST_LINES:,} lighter clusters are left out here, but not in the run"
     titles = [*table, *names[: len(columns) - len(table)]]

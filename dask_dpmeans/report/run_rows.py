@@ -26,6 +26,11 @@ from dask_dpmeans.selection import commands
 from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
 from dask_dpmeans.storage.run_store import Result
 
+NO_GROUPS = (
+    "The groups of the rows are not at hand: maps and cards count each row with the nearest global "
+    "center, and the fit may have another cluster for it."
+)
+
 
 @dataclass(frozen=True)
 class RowParts:
@@ -126,7 +131,10 @@ def _overview(
     penalty = _reach(result, model)
     predict = _predictor(result, model, source, penalty)
     found = plot_data.overview(source, model, predict, penalty, names, columns=columns, index=index)
-    return RowParts(edge_warnings(model, found, penalty, source.plan.n_rows), found)
+    warnings = edge_warnings(model, found, penalty, source.plan.n_rows)
+    if spec_of(model).takes_groups and not source.summary.n_groups:
+        warnings.append(NO_GROUPS)
+    return RowParts(warnings, found)
 
 
 def _reach(result: Result, model: Model) -> float:
@@ -146,8 +154,9 @@ def _predictor(result: Result, model: Model, source: RowSource, penalty: float) 
     if spec.soft_predictor is not None:
         soft = spec.soft_predictor(result, 1)
         return NearestTwo(soft.mixture, soft.penalty, soft.noise)
-    if spec.takes_groups and source.summary.n_groups:
-        return spec.predictor(result)
+    if spec.takes_groups:
+        known = source.summary.n_groups > 0
+        return spec.predictor(result) if known else plot_data.nearest_clusters(model)
     try:
         inertia, divergence = fsum(model.cluster_inertias_), metric_of(words.metric)
         mixture = mixture_of(model.cluster_centers_, model.cluster_weights_, inertia, divergence)

@@ -77,6 +77,13 @@ def chosen():
     return DPMeans(random_state=0).fit(blobs(300, 2, 4, seed=3))
 
 
+def test_a_negative_objective_that_falls_far_is_drawn_itself():
+    [objective, _] = rendered(plot.history(records([500.0, 3.0, -0.5])))
+    assert list(objective.lines[0].get_ydata()) == [500.0, 3.0, -0.5]
+    assert objective.get_ylabel() == "objective J"
+    assert objective.get_yscale() == "linear"
+
+
 def test_a_choice_shows_scores_stability_and_the_interval_of_each_number(chosen):
     found = chosen.choice_
     scores, stability, stairs = rendered(plot.choice(chosen))
@@ -87,6 +94,19 @@ def test_a_choice_shows_scores_stability_and_the_interval_of_each_number(chosen)
     assert list(stability.lines[1].get_ydata()) == [found.stability]
     assert list(stairs.lines[0].get_xdata()) == [found.chosen.low, found.chosen.high]
     assert stairs.get_xlabel() == "penalty: the price of one more cluster"
+
+
+def test_the_stability_of_a_choice_is_bold_only_at_the_chosen_number(chosen):
+    choice = chosen.choice_
+    first, *others = choice.alternatives
+    others = [replace(each, stability=0.8) for each in others]
+    unknown = replace(choice, alternatives=(replace(first, stability=None), *others))
+    scores, stability, _ = rendered(plot.choice(unknown))
+    assert list(stability.lines[0].get_xdata()) == [each.n_clusters for each in others]
+    assert len(stability.lines[1].get_xdata()) == 0
+    tops = np.concatenate([each.get_segments() for each in scores.collections])[:, 1]
+    for each in choice.alternatives:
+        assert [each.n_clusters, each.score] in tops.tolist() or each.n_clusters == 1
 
 
 def test_a_choice_of_one_cluster_says_so():

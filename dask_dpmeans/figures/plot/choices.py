@@ -65,13 +65,15 @@ def _draw_scores(axes: Axes, found: data.Numbers, most: float) -> None:
     scored = [each for each in found.alternatives if each.n_clusters > 1]
     shown = (found.n_clusters <= most) & ~np.isnan(found.scores)
     axes.vlines(found.n_clusters[shown], 0, found.scores[shown], color=GREY, linewidth=1.5)
+    points = np.array([[each.n_clusters, each.score] for each in scored]).reshape(-1, 2)
+    axes.vlines(points[:, 0], 0, points[:, 1], color=GREY, linewidth=1.5)
     if chosen.n_clusters > 1:
         axes.vlines(chosen.n_clusters, 0, chosen.score, color=INK, linewidth=4)
     axes.set_title(found.headline, fontsize="medium", loc="left")
     axes.set_ylabel("score")
     axes.set_xlim(0, most)
     axes.set_ylim(0, 1.2 * max((each.score for each in scored), default=1.0))
-    _label(axes, scored, chosen, np.array([[each.n_clusters, each.score] for each in scored]))
+    _label(axes, scored, chosen, points)
 
 
 def _draw_stability(axes: Axes, alternatives: tuple[Alternative, ...]) -> None:
@@ -80,9 +82,10 @@ def _draw_stability(axes: Axes, alternatives: tuple[Alternative, ...]) -> None:
         (each.n_clusters, each.stability) for each in alternatives if each.stability is not None
     ]
     numbers, indices = np.array(known).reshape(-1, 2).T
+    chosen = int(alternatives[0].stability is not None)  # it is the first
     style: dict[str, Any] = {"marker": "o", "linestyle": ""}
-    axes.plot(numbers[1:], indices[1:], color=GREY, markersize=5, **style)
-    axes.plot(numbers[:1], indices[:1], color=INK, markersize=8, **style)  # the chosen one
+    axes.plot(numbers[chosen:], indices[chosen:], color=GREY, markersize=5, **style)
+    axes.plot(numbers[:chosen], indices[:chosen], color=INK, markersize=8, **style)
     axes.set_ylim(indices.min(initial=0.0) - 0.05, 1.1)
     axes.set_ylabel("stability")
     axes.set_xlabel("number of clusters")

@@ -31,6 +31,8 @@ KEPT = {
     "swaps": "trial kept: another kind",
 }
 """Kinds of changes that happen once in a step or not at all, in words."""
+MOST_ABOVE = 10.0
+"""Greatest fall of the objective, relative to its lowest value, that is drawn in percent."""
 LEAST_RANGE = 0.01
 """Smallest range of the axis of the objective, as a share of its lowest value."""
 LEAST_BAR = 0.1
@@ -104,9 +106,9 @@ def history(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
 
     Returns
     -------
-    The figure.  Panels over the steps: the objective, in percent above its lowest value (or in the
-    logarithm if it falls more than tenfold), the number of clusters, and one lane of bars for each
-    kind of change, with the largest count beside it.
+    The figure.  Panels over the steps: the objective, in percent above its lowest value (itself if
+    it falls more than tenfold, in the logarithm if positive), the number of clusters, and one lane
+    of bars for each kind of change, with the largest count beside it.
     """
     found = data.history(model)
     lanes = len(found.changes)
@@ -144,6 +146,9 @@ def _draw_objectives(axes: Axes, steps: Int64Array, objectives: Float64Array, ma
         axes.set_yscale("log")
         return
     above = (objectives - lowest) / (abs(lowest) or 1.0)
+    if above.max() > MOST_ABOVE:
+        axes.plot(steps, objectives, **style)
+        return
     axes.plot(steps, above, **style)
     top = max(LEAST_RANGE, 1.1 * above.max())
     axes.set_ylim(-0.05 * top, top)

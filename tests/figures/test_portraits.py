@@ -191,3 +191,17 @@ def test_portraits_are_of_the_heaviest_clusters_and_noise_has_none():
     maps = seen(noisy, shapes, predict=nearest_clusters(shapes)).maps
     np.testing.assert_array_equal(maps[0].labels, shapes.labels_)
     assert (maps[0].labels == -1).any()
+
+
+@pytest.mark.parametrize("value", [1e20, -3e18, 0.1])
+def test_a_constant_column_of_any_size_has_all_its_rows_in_the_first_bin(value):
+    rows = np.column_stack([clouds(0, n=200, d=2), np.full(200, value)])
+    rows[:, :2] += 10 * (np.arange(200) % 2)[:, np.newaxis]
+    found = seen(rows, fitted(rows))
+    for each in found.clusters:
+        (constant,) = [feature for feature in each.features if feature.name == "f2"]
+        assert constant.high > constant.low
+        assert constant.counts[0] == each.weight
+        assert constant.overall[0] == len(rows)
+    for pair in found.pairs:
+        assert pair.counts.sum() == len(rows)

@@ -22,6 +22,7 @@ from dask_dpmeans.figures.data.rows import (
     groups_of,
     layers_of,
     principal_view,
+    upper_ends,
 )
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.boxes import PairHistograms
@@ -224,7 +225,7 @@ def _ends(
     found, reach = source.summary, deviations * source.summary.deviation
     low = np.maximum(found.lowest, found.mean - reach)[columns]
     high = np.minimum(found.highest, found.mean + reach)[columns]
-    return low, np.where(high > low, high, low + 1.0)
+    return low, upper_ends(low, high)
 
 
 def _separating(source: RowSource, model: Model) -> list[int]:

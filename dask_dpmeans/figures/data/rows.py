@@ -332,7 +332,13 @@ def _window(
     mean, reach = plane(found.mean[np.newaxis])[0], WINDOW_DEVIATIONS * deviations
     low = np.maximum(mean - reach, np.minimum(lowest, highest).sum(axis=0) - origin)
     high = np.minimum(mean + reach, np.maximum(lowest, highest).sum(axis=0) - origin)
-    return low, np.where(high > low, high, low + 1.0)
+    return low, upper_ends(low, high)
+
+
+def upper_ends(low: Float64Array, high: Float64Array) -> Float64Array:
+    """Return `high`, or an end beyond `low` where they are equal, also where low + 1 = low."""
+    beyond: Float64Array = np.where(high > low, high, low + np.maximum(1.0, 1e-9 * np.abs(low)))
+    return beyond
 
 
 def _trim(

@@ -77,3 +77,29 @@ def test_clusters_have_the_same_color_on_cards_and_panels():
     clusters = np.array([each.cluster for each in found.clusters])
     packed = live._packed(live._colors(clusters, live._ranks(found)))
     assert by_card == ["#" + bytes(each[:3]).hex() for each in packed]
+
+
+def test_points_far_from_zero_keep_their_places():
+    found = overview().maps[0]
+    shift = 1.7e9  # seconds since 1970
+    moved = found._replace(
+        points=found.points + shift,
+        centers=found.centers + shift,
+        low=found.low + shift,
+        high=found.high + shift,
+    )
+    assert live._compact(found.points, found).dtype == np.float32
+    np.testing.assert_array_equal(live._compact(moved.points, moved), moved.points)
+
+
+def test_micro_centers_and_all_but_the_first_centers_have_no_numbers(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        live.plot,
+        "choose_spaced",
+        lambda points, *rest: asked.append(rest) or np.ones(len(points), bool),
+    )
+    found = overview().maps[0]
+    live._map(found, live._ranks(overview()), 10)
+    live._map(found._replace(groups=np.zeros_like(found.groups)), live._ranks(overview()), 10)
+    assert [rest[-1] for rest in asked] == [live.MOST_LABELS]

@@ -18,7 +18,7 @@ from dask_dpmeans.kernels.plot_statistics import Plane
 NEAR = 0.9
 """A row is near the radius if its squared distance exceeds this share of the penalty."""
 DOUBT = 0.5
-"""A row is in doubt if its label is less than this more probable than another cluster."""
+"""A row is in doubt if another cluster is less than this less probable than its own."""
 
 
 class LabelledBlock(NamedTuple):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Overview
 from dask_dpmeans.figures.plot.canvas import shortened
+from dask_dpmeans.figures.plot.maps import MOST_LABELS
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 try:
@@ -112,7 +113,7 @@ def _add_points(panel: Any, density: Density, ranks: dict[int, int]) -> None:
     """Add rows as points."""
     assert density.points is not None
     assert density.labels is not None
-    points, labels = density.points.astype(np.float32), density.labels.astype(np.int32)
+    points, labels = _compact(density.points, density), density.labels.astype(np.int32)
     # in random order, or the last cluster would cover the others
     order = np.random.default_rng(0).permutation(len(points))
     colors = _colors(labels[order].astype(np.int64), ranks)
@@ -133,6 +134,13 @@ def _add_points(panel: Any, density: Density, ranks: dict[int, int]) -> None:
         line_color=None,
         source=ColumnDataSource(columns, name="points"),
     )
+
+
+def _compact(places: Float64Array, density: Density) -> NDArray[np.floating[Any]]:
+    """Return places, (m, 2), in float32 if that is 10,000 times as fine as the map."""
+    largest = np.maximum(np.abs(density.low), np.abs(density.high)).astype(np.float32)
+    fine = np.spacing(largest) <= 1e-4 * (density.high - density.low)
+    return places.astype(np.float32) if fine.all() else places
 
 
 def _packed(colors: Float64Array) -> NDArray[np.uint8]:
@@ -199,13 +207,14 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
     """Add the centers, with numbers where each cluster has one and there is room."""
     groups, single = density.groups, len(set(density.groups.tolist())) == len(density.groups)
     order = np.argsort([ranks.get(each, len(groups)) for each in groups.tolist()], kind="stable")
-    places = density.centers[order].astype(np.float32)
+    places = _compact(density.centers[order], density)
     span = np.where(density.high > density.low, density.high - density.low, 1.0)
-    spaced = plot.choose_spaced((places - density.low) / span * (360, 300), (22, 14), 11)
-    texts = [
-        str(each) if named and single else ""
-        for each, named in zip(groups[order], spaced, strict=True)
-    ]
+    texts = [""] * len(places)
+    if single:
+        screen = (places - density.low) / span * (360, 300)
+        spaced = np.flatnonzero(plot.choose_spaced(screen, (22, 14), 11, MOST_LABELS))
+        for place in spaced.tolist():
+            texts[place] = str(groups[order[place]])
     columns = {
         "x": places[:, 0],
         "y": places[:, 1],

@@ -72,7 +72,7 @@ def test_a_portrait_says_what_the_rows_of_its_cluster_say(seed, d, k):
 
 @settings(max_examples=12, deadline=None)
 @given(seeds, st.integers(2, 4))
-def test_rows_in_doubt_are_those_that_are_less_than_three_times_as_probable(seed, k):
+def test_rows_in_doubt_are_those_whose_label_is_less_than_a_half_more_probable(seed, k):
     rows = clouds(seed, k=k, apart=2.0)
     model = fitted(rows, k)
     found, proba = seen(rows, model), model.predict_proba(rows, top=2)
@@ -191,6 +191,22 @@ def test_portraits_are_of_the_heaviest_clusters_and_noise_has_none():
     maps = seen(noisy, shapes, predict=nearest_clusters(shapes)).maps
     np.testing.assert_array_equal(maps[0].labels, shapes.labels_)
     assert (maps[0].labels == -1).any()
+
+
+def test_noise_is_no_part_of_a_portrait():
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(2000, 3)), rng.uniform(5, 60, (40, 3))])
+    shapes = LinkageDPMeans(penalty=-0.9, micro_penalty=9.0, noise=0.2, random_state=0).fit(rows)
+    labels, found = shapes.labels_, seen(rows, shapes, predict=nearest_clusters(shapes))
+    noisy = shapes.groups_[shapes.micro_noise_]
+    assert set(noisy.tolist()) & {each.cluster for each in found.clusters}
+    for each in found.clusters:
+        own = rows[labels == each.cluster]
+        assert each.share == pytest.approx(len(own) / (labels >= 0).sum())
+        for feature in each.features:
+            assert feature.mean == pytest.approx(own[:, int(feature.name[1:])].mean())
+        squared = cdist(own, shapes.micro_centers_).min(axis=1) ** 2
+        assert each.radius == pytest.approx(np.sqrt(squared.mean()))
 
 
 @pytest.mark.parametrize("value", [1e20, -3e18, 0.1])

@@ -92,12 +92,12 @@ class Portrait(NamedTuple):
     cluster: int
     weight: float
     share: float
-    """Of the weight of all rows."""
+    """Of the weight of all clusters: noise has none."""
     radius: float
     """Root-mean-square distance of its rows to the nearest center, in units of the fit."""
     stability: float | None
     doubt: float | None
-    """Share of its rows that are less than three times as probable as in another cluster."""
+    """Share of its rows whose probability in the next cluster is less than 0.5 lower."""
     features: list[Feature]
     """Those in which it differs most, the greatest score first."""
     neighbors: list[Neighbor]
@@ -282,15 +282,18 @@ class _Found:
         """Return the portrait of a cluster."""
         cluster = int(self.plan.clusters[slot])
         weight = float(model.cluster_weights_[cluster])
+        seen = float(self.histograms.counts[slot, 0].sum())  # differs if weights were lost
         stability = getattr(model, "cluster_stability_", None)
         doubts = self._doubts(cluster, model.n_clusters_)
+        if doubts is not None and seen > 0:
+            doubts /= seen
         return Portrait(
             cluster,
             weight,
-            weight / source.summary.weight,
+            weight / float(model.cluster_weights_.sum()),
             _radius(model, cluster),
             None if stability is None else float(stability[cluster]),
-            None if doubts is None else float(doubts.sum()) / weight,
+            None if doubts is None else float(doubts.sum()),
             self._features(source, model, names, slot),
             _neighbors(model, cluster, doubts),
             self._exemplars(self.rows.nearest[slot], self.rows.near[slot]),
@@ -345,7 +348,7 @@ class _Found:
 def _radius(model: Model, cluster: int) -> float:
     """Return the root-mean-square distance of the rows of a cluster to their nearest center."""
     if hasattr(model, "micro_centers_"):
-        own = model.groups_ == cluster
+        own = (model.groups_ == cluster) & ~model.micro_noise_
         inertia, weight = model.micro_inertias_[own].sum(), model.micro_weights_[own].sum()
     else:
         inertia, weight = model.cluster_inertias_[cluster], model.cluster_weights_[cluster]
@@ -353,10 +356,13 @@ def _radius(model: Model, cluster: int) -> float:
 
 
 def _neighbors(model: Model, cluster: int, doubts: Float64Array | None) -> list[Neighbor]:
-    """Return the nearest other clusters, and those with most rows in doubt."""
+    """Return the nearest other clusters, and the one with most rows in doubt.
+
+    `doubts`, (k,), are shares of the rows, by second cluster.
+    """
     if model.n_clusters_ == 1:
         return []
-    groups, weight = groups_of(model), model.cluster_weights_[cluster]
+    groups = groups_of(model)
     centers: Any = getattr(model, "micro_centers_", None)
     if centers is None:
         centers = model.cluster_centers_
@@ -368,11 +374,7 @@ def _neighbors(model: Model, cluster: int, doubts: Float64Array | None) -> list[
     if doubts is not None and doubts.max() > 0 and doubts.argmax() not in order:
         order[-1] = doubts.argmax()
     return [
-        Neighbor(
-            int(each),
-            float(distances[each]),
-            None if doubts is None else float(doubts[each] / weight),
-        )
+        Neighbor(int(each), float(distances[each]), None if doubts is None else float(doubts[each]))
         for each in order
         if np.isfinite(distances[each])
     ]

@@ -299,13 +299,17 @@ def discriminant_view(source: RowSource, model: Model, covariance: Float64Array)
 
 
 def cluster_means(model: Model) -> Float64Array:
-    """Return the centers of clusters, (k, d); if they have micro-clusters, the means of these."""
+    """Return the centers of clusters, (k, d); if they have micro-clusters, the means of these.
+
+    Noise does not count.
+    """
     if not hasattr(model, "micro_centers_"):
         return centers_of(model, "a picture of rows")
     sums = np.zeros((len(model.cluster_weights_), model.micro_centers_.shape[1]))
     masses = np.zeros(len(sums))
-    np.add.at(sums, model.groups_, model.micro_weights_[:, np.newaxis] * model.micro_centers_)
-    np.add.at(masses, model.groups_, model.micro_weights_)
+    own, weights = model.groups_, np.where(model.micro_noise_, 0.0, model.micro_weights_)
+    np.add.at(sums, own, weights[:, np.newaxis] * model.micro_centers_)
+    np.add.at(masses, own, weights)
     means: Float64Array = sums / masses[:, np.newaxis]
     return means
 

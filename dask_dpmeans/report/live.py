@@ -10,6 +10,7 @@ from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Overview
 from dask_dpmeans.figures.plot.canvas import shortened
 from dask_dpmeans.figures.plot.maps import MOST_LABELS
+from dask_dpmeans.figures.plot.shading import shade
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 try:
@@ -27,8 +28,6 @@ else:
 
 FIRST_SIDE, SIDE = 400, 200
 """Most boxes along a side of the first map, and of the others."""
-PALEST = 0.25
-"""Opacity of a box with the least weight."""
 MOST_TICKS = 24
 """Most clusters that have a tick of their own."""
 INK, LINE = "#1b1b1b", "#c8c8c8"
@@ -152,11 +151,12 @@ def _add_boxes(panel: Any, density: Density, ranks: dict[int, int], side: int) -
     """Add the weight of the rows in boxes, in the mixed colors of their clusters."""
     assert density.counts is not None
     counts, growth = coarsened(density.counts, side)
-    counts, extent = counts.transpose(0, 2, 1), growth * (density.high - density.low)
+    extent = growth * (density.high - density.low)
+    image = np.ascontiguousarray(_packed(shade(counts, _colors(density.layers, ranks))))
+    counts = counts.transpose(0, 2, 1)
     total, first = counts.sum(axis=0), counts.argmax(axis=0)
     share = counts.max(axis=0) / np.where(total > 0, total, 1.0)
     clusters = np.where(total > 0, density.layers[first], -2)
-    image = shaded(counts, _colors(density.layers, ranks))
     columns = {
         "image": [image.view(np.uint32)[..., 0]],
         "cluster": [clusters.astype(np.int32 if clusters.max() > 32767 else np.int16)],
@@ -183,24 +183,6 @@ def coarsened(counts: Float64Array, side: int) -> tuple[Float64Array, Float64Arr
         counts = np.add.reduceat(counts, np.arange(0, boxes, step), axis=axis)
         growth[axis - 1] = step * counts.shape[axis] / boxes
     return counts, growth
-
-
-def shaded(counts: Float64Array, colors: Float64Array) -> NDArray[np.uint8]:
-    """Return the color of each box, (h, w, 4), from weights by layer, (c, h, w).
-
-    The color is the mean by weight, and the opacity grows with the logarithm of the weight.
-    """
-    total = counts.sum(axis=0)
-    filled = total > 0
-    image = np.zeros((*total.shape, 4))
-    if not filled.any():
-        return image.astype(np.uint8)
-    image[..., :3] = np.tensordot(counts, colors[:, :3], axes=(0, 0))
-    image[filled, :3] /= total[filled, np.newaxis]
-    least, most = total[filled].min(), total[filled].max()
-    tone = np.log(total[filled] / least) / max(np.log(most / least), 1e-9)
-    image[filled, 3] = PALEST + (1 - PALEST) * tone
-    return np.rint(image * 255).astype(np.uint8)
 
 
 def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:

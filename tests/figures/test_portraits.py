@@ -136,9 +136,13 @@ def test_a_map_separates_what_the_largest_variance_hides():
     assert abs(np.corrcoef(along[:, 1], rows[:, 0])[0, 1]) > 0.99
 
 
-def test_one_cluster_has_no_direction_that_separates():
+@pytest.mark.parametrize("constant", [None, 1e9])
+def test_one_cluster_has_no_direction_that_separates(constant):
     rows = clouds(0, k=1)
+    if constant is not None:
+        rows[:, 3] = constant
     model = fitted(rows, 1)
+    model.cluster_centers_[:, 3] *= 1 + 1e-15  # as another order of the sums
     source = rows_of(rows, model)
     assert discriminant_view(source, model, covariance_of(source)) is None
     found = seen(rows, model)

@@ -31,8 +31,9 @@ from dask_dpmeans.storage.location import AnyPlace
 
 FEW_ROWS = 10_000
 """Fewer rows are drawn as points."""
-BINS, MOST_BINS = 400, 4000
-"""Default and largest number of boxes along a side: at most 16 million numbers for each task."""
+BINS, MOST_BINS = 400, 800
+"""Default and largest number of boxes along a side: with 25 layers, up to 16 million numbers in an
+answer."""
 WINDOW_DEVIATIONS = 4.0
 """The window ends this many standard deviations from the mean, or at the last row."""
 MOST_COLUMNS = 2048
@@ -110,7 +111,7 @@ def density(
         The default is the two directions of largest variance.
     feature_names : (d,) str, optional, names of the columns that the fit used
     sample_weight : (n,), optional
-    bins : int >= 1
+    bins : int from 1 to 800
         The number of boxes along a side is at most this, and at most twice the root of n.
     **where : client, threads, memory_limit, as for `dask_dpmeans.fit`
 
@@ -278,7 +279,7 @@ def discriminant_view(source: RowSource, model: Model, covariance: Float64Array)
     apart = (means - mean) * np.sqrt(shares)[:, np.newaxis]
     between = apart.T @ apart
     ridge = RIDGE * covariance.trace() / len(covariance)
-    if not ridge > 0:
+    if len(means) == 1 or not ridge > 0:
         return None
     within = covariance - between + ridge * np.eye(len(covariance))
     values, vectors = np.linalg.eigh(within)

@@ -25,13 +25,13 @@ from matplotlib import image
 from scipy.sparse import csr_array, save_npz
 
 import dask_dpmeans
-from dask_dpmeans import DPMeans, InputError, fit, load, report
+from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, report
 from dask_dpmeans.api.loading import open_run, read_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.report import page, run_page
 from dask_dpmeans.report.page import Picture, Table, html
-from dask_dpmeans.report.run_rows import UNWEIGHTED
+from dask_dpmeans.report.run_rows import UNGROUPED, UNWEIGHTED
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 
@@ -375,6 +375,13 @@ def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):
     assert found.notes == [UNCHECKED]
     assert found.warnings[-1] == UNWEIGHTED
     assert sum(each.share for each in found.overview.clusters) == pytest.approx(1)
+
+
+def test_a_page_says_that_data_sets_were_in_memory(folder, tmp_path, undrawn):
+    model, groups = HDPMeans(20.0, 40.0, random_state=0), np.arange(300) % 3
+    fit(folder / "rows.zarr", tmp_path / "run", model, groups=groups)
+    assert UNGROUPED in page(tmp_path / "run").warnings
+    assert UNGROUPED not in page(folder / "hdp-run").warnings
 
 
 def test_rows_of_a_lazy_table_have_numbers_instead_of_names(folder, tmp_path, undrawn):

@@ -31,6 +31,10 @@ UNWEIGHTED = (
     "The weights of the rows are not known any more: in maps, histograms and shares of rows in "
     "doubt each row counts once."
 )
+UNGROUPED = (
+    "The data sets of the rows are not known any more: each row is shown in the cluster of its "
+    "nearest center."
+)
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,8 @@ def _overview(
     warnings = edge_warnings(model, found, penalty, source.plan.n_rows)
     if _weights_lost(result, model):
         warnings.append(UNWEIGHTED)
+    if result.manifest.input.n_groups and not source.summary.n_groups:
+        warnings.append(UNGROUPED)
     return RowParts(warnings, found)
 
 

@@ -249,6 +249,8 @@ class _Plan:
 
     clusters: Int64Array
     """(c,)."""
+    means: Float64Array
+    """(c, d)."""
     scores: Float64Array
     """(c, m), scores of their features."""
     histograms: FeatureHistograms
@@ -265,7 +267,8 @@ class _Plan:
         ends, chosen = _ends(source, features, FEATURE_DEVIATIONS), places.reshape(best.shape)
         histograms = FeatureHistograms(slots, features, chosen, *ends, FEATURE_BINS)
         rows = ExtremeRows(slots, len(clusters), MOST_EXEMPLARS)
-        return cls(clusters, np.take_along_axis(scores, best, axis=1), histograms, rows)
+        means = cluster_means(model)[clusters]
+        return cls(clusters, means, np.take_along_axis(scores, best, axis=1), histograms, rows)
 
 
 @dataclass(frozen=True)
@@ -313,7 +316,7 @@ class _Found:
         self, source: RowSource, model: Model, names: list[str], slot: int
     ) -> list[Feature]:
         told, scores = self.plan.histograms, self.plan.scores[slot]
-        means, found = cluster_means(model)[self.plan.clusters[slot]], []
+        means, found = self.plan.means[slot], []
         scale = np.ones(source.n_features)
         if columns_of(model) is not None and model.feature_scale_ is not None:
             scale = model.feature_scale_

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Overview
+from dask_dpmeans.figures.data.rows import upper_ends
 from dask_dpmeans.figures.plot.canvas import shortened
 from dask_dpmeans.figures.plot.maps import MOST_LABELS
 from dask_dpmeans.figures.plot.shading import shade
@@ -97,7 +98,7 @@ def _colors(clusters: Int64Array, ranks: dict[int, int]) -> Float64Array:
 def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
     """Return the rows in a plane, with the centers."""
     panel = _panel(420, [f"{shortened(each, 48)}\n({density.unit})" for each in density.axes])
-    margin = 0.03 * np.where(density.high > density.low, density.high - density.low, 1.0)
+    margin = 0.03 * (upper_ends(density.low, density.high) - density.low)
     (left, bottom), (right, top) = density.low - margin, density.high + margin
     panel.x_range, panel.y_range = Range1d(start=left, end=right), Range1d(start=bottom, end=top)
     if density.points is not None and density.labels is not None:
@@ -137,9 +138,10 @@ def _add_points(panel: Any, density: Density, ranks: dict[int, int]) -> None:
 
 def _compact(places: Float64Array, density: Density) -> NDArray[np.floating[Any]]:
     """Return places, (m, 2), in float32 if that is 10,000 times as fine as the map."""
-    largest = np.maximum(np.abs(density.low), np.abs(density.high)).astype(np.float32)
-    fine = np.spacing(largest) <= 1e-4 * (density.high - density.low)
-    return places.astype(np.float32) if fine.all() else places
+    single, largest = np.finfo(np.float32), np.maximum(np.abs(density.low), np.abs(density.high))
+    fine = float(single.eps) * largest <= 1e-4 * (density.high - density.low)
+    most = float(np.abs(places).max(initial=0.0))
+    return places.astype(np.float32) if fine.all() and most < float(single.max) else places
 
 
 def _packed(colors: Float64Array) -> NDArray[np.uint8]:
@@ -190,7 +192,7 @@ def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
     groups, single = density.groups, len(set(density.groups.tolist())) == len(density.groups)
     order = np.argsort([ranks.get(each, len(groups)) for each in groups.tolist()], kind="stable")
     places = _compact(density.centers[order], density)
-    span = np.where(density.high > density.low, density.high - density.low, 1.0)
+    span = upper_ends(density.low, density.high) - density.low
     texts = [""] * len(places)
     if single:
         screen = (places - density.low) / span * (360, 300)

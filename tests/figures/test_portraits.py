@@ -13,6 +13,7 @@ from dask_dpmeans import DPMeans, LinkageDPMeans
 from dask_dpmeans.figures.data import overview, rows_of
 from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import covariance_of, discriminant_view, nearest_clusters
+from dask_dpmeans.figures.plot import row_map
 from dask_dpmeans.kernels.membership import SoftPredictions
 
 
@@ -225,3 +226,17 @@ def test_a_constant_column_of_any_size_has_all_its_rows_in_the_first_bin(value):
         assert constant.overall[0] == len(rows)
     for pair in found.pairs:
         assert pair.counts.sum() == len(rows)
+    axes = row_map(seen(rows, fitted(rows), columns=[0, 2]).maps[0]).axes
+    assert any(
+        np.ptp(each.get_ylim()) > 0 and min(each.get_ylim()) < value < max(each.get_ylim())
+        for each in axes
+    )
+
+
+@pytest.mark.parametrize("n", [400, 12_000])
+def test_columns_that_depend_on_each_other_have_maps_of_all_rows(n):
+    rows = np.repeat(clouds(0, n=n, d=1, k=2), 3, axis=1)
+    for each in seen(rows, fitted(rows, 2)).maps:
+        assert np.isfinite([each.low, each.high]).all()
+        shown = len(each.points) if each.counts is None else each.counts.sum()
+        assert shown >= 0.99 * n

@@ -293,7 +293,8 @@ def discriminant_view(source: RowSource, model: Model, covariance: Float64Array)
         others = np.eye(len(first)) - np.outer(first, first)
         second = np.linalg.eigh(others * values @ others)[1][:, -1]
     directions = _signed(whiten @ np.column_stack([first, second]))
-    deviations = np.sqrt(np.einsum("ia,ij,ja->a", directions, covariance, directions))
+    variances = np.einsum("ia,ij,ja->a", directions, covariance, directions)
+    deviations = np.sqrt(np.maximum(variances, 1.0))  # where columns depend on each other, it is 0
     axes = ["first direction that separates clusters", "second direction that separates clusters"]
     plane = Plane(mean, directions)
     return View("Clusters apart", plane, deviations, axes, "standard deviations within clusters")

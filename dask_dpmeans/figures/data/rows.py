@@ -342,7 +342,7 @@ def _window(
 
 
 def upper_ends(low: Float64Array, high: Float64Array) -> Float64Array:
-    """Return `high`, or an end beyond `low` where they are equal, also where low + 1 = low."""
+    """Return `high`, (a,), or an end beyond `low`, (a,), if both are equal; low + 1 may be low."""
     beyond: Float64Array = np.where(high > low, high, low + np.maximum(1.0, 1e-9 * np.abs(low)))
     return beyond
 

@@ -13,7 +13,9 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,7 +31,7 @@ from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
 from dask_dpmeans.report import page, run_page
 from dask_dpmeans.report.page import Picture, Table, html
-from dask_dpmeans.report.run_rows import NO_GROUPS
+from dask_dpmeans.report.run_rows import UNGROUPED, UNWEIGHTED
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
 from dask_dpmeans.selection.tree import cluster_tree, read_tree, write_tree
 
@@ -371,6 +373,45 @@ def test_rows_are_shown_where_weights_were_in_memory(folder, tmp_path, undrawn):
     found = page(tmp_path / "run")
     assert [picture.title for picture in found.maps] == BOTH
     assert found.notes == [UNCHECKED]
+    assert found.warnings[-1] == UNWEIGHTED
+    assert sum(each.share for each in found.overview.clusters) == pytest.approx(1)
+
+
+def test_a_page_says_that_data_sets_were_in_memory(folder, tmp_path, undrawn):
+    model, groups = HDPMeans(20.0, 40.0, random_state=0), np.arange(300) % 3
+    fit(folder / "rows.zarr", tmp_path / "run", model, groups=groups)
+    assert UNGROUPED in page(tmp_path / "run").warnings
+    assert UNGROUPED not in page(folder / "hdp-run").warnings
+
+
+def test_rows_of_a_lazy_table_have_numbers_instead_of_names(folder, tmp_path, undrawn):
+    rows = zarr.open_array(folder / "rows.zarr")[:]
+    frame = pd.DataFrame(rows, columns=[f"f{each}" for each in range(rows.shape[1])])
+    frame.index = [f"r{each}" for each in range(len(frame))]
+    lazy = dd.from_pandas(frame, npartitions=2, sort=False)
+    fit(frame, tmp_path / "run", DPMeans(12.0, random_state=0))
+    names = [
+        [
+            row.name
+            for each in page(tmp_path / "run", data=data).overview.clusters
+            for row in each.nearest
+        ]
+        for data in (frame, lazy)
+    ]
+    assert names[0] == [f"r{each}" for each in names[1]]
+
+
+def test_a_page_says_which_clusters_have_no_card_and_no_color(tmp_path, undrawn):
+    np.save(tmp_path / "rows.npy", np.repeat(np.arange(70.0)[:, np.newaxis] * [10, 1], 2, axis=0))
+    fit(tmp_path / "rows.npy", tmp_path / "run", DPMeans(1.0, init="mean", random_state=0))
+    found = page(tmp_path / "run")
+    assert found.left_out == "Cards of the 60 heaviest of 70 clusters; the others are in the run."
+    assert found.left_out in html(found)
+    assert found.maps[0].caption.endswith(
+        "The 24 heaviest clusters have colors, all others are grey."
+    )
+    assert "each of the 60 heaviest" in found.sizes.caption
+    assert page(tmp_path / "run", data=False).left_out == ""
 
 
 def test_no_url_that_a_run_names_is_asked_for(folder):
@@ -781,7 +822,7 @@ def test_rows_of_a_run_without_their_groups_are_said_to_lie_at_the_nearest_cente
     )
     fit(rows, tmp_path / "run", HDPMeans(20.0, 60.0, random_state=0), groups=groups)
     found = run_page.page(tmp_path / "run", data=rows)
-    assert NO_GROUPS in found.warnings
+    assert UNGROUPED in found.warnings
     assert all(each.doubt is None for each in found.overview.clusters)
 
 

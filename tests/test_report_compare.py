@@ -20,7 +20,7 @@ from dask_dpmeans import (
 )
 from dask_dpmeans.api.loading import open_run
 from dask_dpmeans.cli import main
-from dask_dpmeans.figures.data import Change
+from dask_dpmeans.figures.data import Change, changes, flows
 from dask_dpmeans.report import change_sentences, page, report
 from dask_dpmeans.report.page import Picture, html
 from dask_dpmeans.selection.penalty import penalty_path, write_path
@@ -213,6 +213,8 @@ def test_noise_is_a_class_of_its_own(folder, tmp_path):
     [caption] = [each.caption for each in found.tables if each.title == "Agreement"]
     assert caption.endswith("Rows without a cluster are a class of their own.")
     assert "noise (" in html(found)
+    same = [change_sentences.summary(changes(flows([np.array([0, 0, 1, -1])] * 2)), "A", "B")]
+    assert same == ["All 2 clusters of A are the same in B."]
 
 
 def test_three_runs_have_a_section_for_neighbors_and_agreement_for_all(folder):

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from overviews import overview
 
 from dask_dpmeans.figures.data import Feature
+from dask_dpmeans.figures.plot.shading import shade
 from dask_dpmeans.report import cards, live
 
 COUNTS = arrays(np.float64, st.tuples(*[st.integers(1, 9)] * 3), elements=st.integers(0, 50))
@@ -28,17 +29,19 @@ def test_coarser_boxes_have_the_same_weight_in_a_window_of_the_same_start(counts
         assert found.take(0, axis=axis).sum() == first
 
 
-@given(COUNTS)
-def test_a_box_is_as_dark_as_heavy_and_has_the_mean_color_of_its_rows(counts):
-    colors = np.random.default_rng(len(counts)).random((len(counts), 4))
-    image, total = live.shaded(counts, colors), counts.sum(axis=0)
-    assert not image[total == 0].any()
-    order = np.argsort(total[total > 0], kind="stable")
-    assert (np.diff(image[total > 0][order, 3].astype(int)) >= 0).all()
-    for row, column in np.argwhere(total > 0):
-        own = counts[:, row, column]
-        mean = 255 * (own[:, np.newaxis] * colors[:, :3]).sum(axis=0) / own.sum()
-        np.testing.assert_allclose(image[row, column, :3], mean, atol=0.51)
+def test_boxes_of_a_panel_have_the_colors_of_the_picture_and_the_weights_of_the_rows():
+    given = overview(n_rows=12_000, bins=40)
+    found, ranks = given.maps[0], live._ranks(given)
+    boxes = next(
+        each.data_source
+        for each in live._map(found, ranks, 20).renderers
+        if each.data_source.name == "boxes"
+    )
+    counts, _ = live.coarsened(found.counts, 20)
+    np.testing.assert_array_equal(boxes.data["weight"][0], counts.sum(axis=0).T)
+    colors = boxes.data["image"][0].view(np.uint8).reshape(20, 20, 4)
+    wanted = shade(counts, live._colors(found.layers, ranks))
+    np.testing.assert_allclose(colors, 255 * wanted, atol=0.51)
 
 
 @given(arrays(np.float64, 6, elements=st.integers(0, 99)), st.integers(-500, 500))
@@ -92,3 +95,29 @@ def test_clusters_have_the_same_color_on_cards_and_panels():
     clusters = np.array([each.cluster for each in found.clusters])
     packed = live._packed(live._colors(clusters, live._ranks(found)))
     assert by_card == ["#" + bytes(each[:3]).hex() for each in packed]
+
+
+def test_points_far_from_zero_keep_their_places():
+    found = overview().maps[0]
+    shift = 1.7e9  # seconds since 1970
+    moved = found._replace(
+        points=found.points + shift,
+        centers=found.centers + shift,
+        low=found.low + shift,
+        high=found.high + shift,
+    )
+    assert live._compact(found.points, found).dtype == np.float32
+    np.testing.assert_array_equal(live._compact(moved.points, moved), moved.points)
+
+
+def test_micro_centers_and_all_but_the_first_centers_have_no_numbers(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        live.plot,
+        "choose_spaced",
+        lambda points, *rest: asked.append(rest) or np.ones(len(points), bool),
+    )
+    found = overview().maps[0]
+    live._map(found, live._ranks(overview()), 10)
+    live._map(found._replace(groups=np.zeros_like(found.groups)), live._ranks(overview()), 10)
+    assert [rest[-1] for rest in asked] == [live.MOST_LABELS]

@@ -205,7 +205,7 @@ class PairHistograms(LateSums):
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
             places -= self.low
             places *= self.bins / (self.high - self.low)
-            np.clip(places, 0, self.bins - 1, out=places)
+            np.fmin(np.fmax(places, 0, out=places), self.bins - 1, out=places)  # NaN to bin 0
         numbers = np.empty((len(places), 1 + len(self.columns)), np.int8)
         numbers[:, 0], numbers[:, 1:] = self.layers[found.labels], places
         return RowNumbers(numbers, None if block.weights is None else block.weights.copy())

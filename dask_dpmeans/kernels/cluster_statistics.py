@@ -170,7 +170,7 @@ class FeatureHistograms(SummedAnswers):
         with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
             values -= self.low
             values *= bins / (self.high - self.low)
-            np.clip(values, 0, bins - 1, out=values)
+            np.fmin(np.fmax(values, 0, out=values), bins - 1, out=values)  # NaN to the first bin
         count = count_features
         if numba_support.AVAILABLE:
             count = _count_features_compiled

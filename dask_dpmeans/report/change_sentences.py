@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.figures.data import Change, cluster_name, format_share
+from dask_dpmeans.figures.data.labelings import NOISE
 
 MOST_SENTENCES, MOST_NAMES = 8, 8
 """Changes that a text names, and clusters that a list names."""
@@ -39,14 +40,17 @@ class Named:
 
 
 def summary(changes: list[Change], first: str, second: str) -> str:
-    """Return a sentence about all changes from the run `first` to the run `second`."""
+    """Return a sentence about all changes from the run `first` to the run `second`.
+
+    Noise is not counted as a cluster.
+    """
     numbers = dict.fromkeys(VERBS, 0)
     gathered = 0
     for change in changes:
         if change.kind == "gathered":
             gathered += 1
         else:
-            numbers[change.kind] += len(change.before)
+            numbers[change.kind] += sum(each != NOISE for each in change.before)
     total = format_count(sum(numbers.values()), "cluster")
     if all(change.kind == "stayed" and change.jaccard == 1 for change in changes):
         if len(changes) == 1:

@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Overview
+from dask_dpmeans.figures.data.rows import upper_ends
 from dask_dpmeans.figures.plot.canvas import shortened
+from dask_dpmeans.figures.plot.maps import MOST_LABELS
+from dask_dpmeans.figures.plot.shading import shade
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 try:
@@ -26,8 +29,6 @@ else:
 
 FIRST_SIDE, SIDE = 400, 200
 """Most boxes along a side of the first map, and of the others."""
-PALEST = 0.25
-"""Opacity of a box with the least weight."""
 MOST_DIGITS = 24
 """Most digits of the ticks at clusters."""
 INK, LINE = "#1b1b1b", "#c8c8c8"
@@ -97,7 +98,7 @@ def _colors(clusters: Int64Array, ranks: dict[int, int]) -> Float64Array:
 def _map(density: Density, ranks: dict[int, int], side: int) -> Any:
     """Return the rows in a plane, with the centers."""
     panel = _panel(420, [f"{shortened(each, 48)}\n({density.unit})" for each in density.axes])
-    margin = 0.03 * np.where(density.high > density.low, density.high - density.low, 1.0)
+    margin = 0.03 * (upper_ends(density.low, density.high) - density.low)
     (left, bottom), (right, top) = density.low - margin, density.high + margin
     panel.x_range, panel.y_range = Range1d(start=left, end=right), Range1d(start=bottom, end=top)
     if density.points is not None and density.labels is not None:
@@ -112,7 +113,7 @@ def _add_points(panel: Any, density: Density, ranks: dict[int, int]) -> None:
     """Add rows as points."""
     assert density.points is not None
     assert density.labels is not None
-    points, labels = density.points.astype(np.float32), density.labels.astype(np.int32)
+    points, labels = _compact(density.points, density), density.labels.astype(np.int32)
     # in random order, or the last cluster would cover the others
     order = np.random.default_rng(0).permutation(len(points))
     colors = _colors(labels[order].astype(np.int64), ranks)
@@ -135,6 +136,14 @@ def _add_points(panel: Any, density: Density, ranks: dict[int, int]) -> None:
     )
 
 
+def _compact(places: Float64Array, density: Density) -> NDArray[np.floating[Any]]:
+    """Return places, (m, 2), in float32 if that is 10,000 times as fine as the map."""
+    single, largest = np.finfo(np.float32), np.maximum(np.abs(density.low), np.abs(density.high))
+    fine = float(single.eps) * largest <= 1e-4 * (density.high - density.low)
+    most = float(np.abs(places).max(initial=0.0))
+    return places.astype(np.float32) if fine.all() and most < float(single.max) else places
+
+
 def _packed(colors: Float64Array) -> NDArray[np.uint8]:
     """Return colors, (n, 4), as bytes."""
     return np.rint(colors * 255).astype(np.uint8)
@@ -144,11 +153,12 @@ def _add_boxes(panel: Any, density: Density, ranks: dict[int, int], side: int) -
     """Add the weight of the rows in boxes, in the mixed colors of their clusters."""
     assert density.counts is not None
     counts, growth = coarsened(density.counts, side)
-    counts, extent = counts.transpose(0, 2, 1), growth * (density.high - density.low)
+    extent = growth * (density.high - density.low)
+    image = np.ascontiguousarray(_packed(shade(counts, _colors(density.layers, ranks))))
+    counts = counts.transpose(0, 2, 1)
     total, first = counts.sum(axis=0), counts.argmax(axis=0)
     share = counts.max(axis=0) / np.where(total > 0, total, 1.0)
     clusters = np.where(total > 0, density.layers[first], -2)
-    image = shaded(counts, _colors(density.layers, ranks))
     columns = {
         "image": [image.view(np.uint32)[..., 0]],
         "cluster": [clusters.astype(np.int32 if clusters.max() > 32767 else np.int16)],
@@ -177,35 +187,18 @@ def coarsened(counts: Float64Array, side: int) -> tuple[Float64Array, Float64Arr
     return counts, growth
 
 
-def shaded(counts: Float64Array, colors: Float64Array) -> NDArray[np.uint8]:
-    """Return the color of each box, (h, w, 4), from weights by layer, (c, h, w).
-
-    The color is the mean by weight, and the opacity grows with the logarithm of the weight.
-    """
-    total = counts.sum(axis=0)
-    filled = total > 0
-    image = np.zeros((*total.shape, 4))
-    if not filled.any():
-        return image.astype(np.uint8)
-    image[..., :3] = np.tensordot(counts, colors[:, :3], axes=(0, 0))
-    image[filled, :3] /= total[filled, np.newaxis]
-    least, most = total[filled].min(), total[filled].max()
-    tone = np.log(total[filled] / least) / max(np.log(most / least), 1e-9)
-    image[filled, 3] = PALEST + (1 - PALEST) * tone
-    return np.rint(image * 255).astype(np.uint8)
-
-
 def _add_centers(panel: Any, density: Density, ranks: dict[int, int]) -> None:
     """Add the centers, with numbers where each cluster has one and there is room."""
     groups, single = density.groups, len(set(density.groups.tolist())) == len(density.groups)
     order = np.argsort([ranks.get(each, len(groups)) for each in groups.tolist()], kind="stable")
-    places = density.centers[order].astype(np.float32)
-    span = np.where(density.high > density.low, density.high - density.low, 1.0)
-    spaced = plot.choose_spaced((places - density.low) / span * (360, 300), (22, 14), 11)
-    texts = [
-        str(each) if named and single else ""
-        for each, named in zip(groups[order], spaced, strict=True)
-    ]
+    places = _compact(density.centers[order], density)
+    span = upper_ends(density.low, density.high) - density.low
+    texts = [""] * len(places)
+    if single:
+        screen = (places - density.low) / span * (360, 300)
+        spaced = np.flatnonzero(plot.choose_spaced(screen, (22, 14), 11, MOST_LABELS))
+        for place in spaced.tolist():
+            texts[place] = str(groups[order[place]])
     columns = {
         "x": places[:, 0],
         "y": places[:, 1],

@@ -90,6 +90,8 @@ class Page:
     maps: list[Picture] = field(default_factory=list)
     """Rows in colors, the best first."""
     sizes: Picture | None = None
+    left_out: str = ""
+    """Which clusters have no cards."""
     unit: str = "rows"
     """Unit of the weights of clusters."""
     notes: list[str] = field(default_factory=list)

@@ -14,7 +14,9 @@ from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
-from dask_dpmeans.figures.data import Model
+from dask_dpmeans.figures.data import Density, Model
+from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
+from dask_dpmeans.figures.data.rows import LAYERED
 from dask_dpmeans.kernels.block import BoolArray, Int64Array
 from dask_dpmeans.methods.dpmeans.choice import Alternative
 from dask_dpmeans.registry import METHODS, spec_of
@@ -65,7 +67,8 @@ def page(
         unit="in weight" if manifest.input.weighted else "rows",
         images=_images(model, image_shape),
         maps=_maps(model, rows),
-        sizes=_sizes(model),
+        sizes=_sizes(model, rows),
+        left_out=_left_out(model, rows),
         warnings=[*warnings_of(result, model), *rows.warnings],
         notes=origin.warnings(manifest),
         first=_choice(result, model),
@@ -214,9 +217,11 @@ def pictures(model: Model, names: list[str]) -> list[Picture]:
     return found
 
 
-def _sizes(model: Model) -> Picture:
-    count = format_count(model.n_clusters_, "cluster")
-    return Picture.of("Clusters", f"Sizes of {count}.", lambda: plot.sizes(model))
+def _sizes(model: Model, rows: RowParts) -> Picture:
+    caption = f"Sizes of {format_count(model.n_clusters_, 'cluster')}."
+    if rows.overview is not None and model.n_clusters_ > MOST_PORTRAITS:
+        caption += f" A bar that can be selected has each of the {MOST_PORTRAITS} heaviest."
+    return Picture.of("Clusters", caption, lambda: plot.sizes(model))
 
 
 def _maps(model: Model, rows: RowParts) -> list[Picture]:
@@ -228,10 +233,31 @@ def _maps(model: Model, rows: RowParts) -> list[Picture]:
     caption = MAP
     if "micro-clusters" in model.description().pictures:
         caption = MICRO_MAP
+    if model.n_clusters_ > LAYERED:
+        caption += f" The {LAYERED} heaviest clusters have colors, all others are grey."
     return [
-        Picture.of(found.title, caption, partial(plot.row_map, found, model), dots=True)
+        Picture.of(
+            found.title, caption + _outside(found), partial(plot.row_map, found, model), dots=True
+        )
         for found in rows.overview.maps
     ]
+
+
+def _outside(found: Density) -> str:
+    """Return a sentence about the rows outside of a map, if there are any."""
+    if found.outside <= 0.5:
+        return ""
+    return f" Rows of weight {found.outside:,.6g} lie outside."
+
+
+def _left_out(model: Model, rows: RowParts) -> str:
+    """Return a sentence about clusters without cards, if there are any."""
+    if rows.overview is None or model.n_clusters_ <= MOST_PORTRAITS:
+        return ""
+    return (
+        f"Cards of the {MOST_PORTRAITS} heaviest of {model.n_clusters_:,} clusters; the others are "
+        "in the run."
+    )
 
 
 def _images(model: Model, shape: Sequence[int] | None) -> dict[int, str]:

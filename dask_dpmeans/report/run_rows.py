@@ -23,12 +23,16 @@ from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.registry import spec_of
 from dask_dpmeans.report.page import Picture
 from dask_dpmeans.selection import commands
-from dask_dpmeans.sources import RowSource, Stored, as_source, path_of
+from dask_dpmeans.sources import RowSource, Stored, as_source, is_lazy, path_of
 from dask_dpmeans.storage.run_store import Result
 
-NO_GROUPS = (
-    "The groups of the rows are not at hand: maps and cards count each row with the nearest global "
-    "center, and the fit may have another cluster for it."
+UNWEIGHTED = (
+    "The weights of the rows are not known any more: in maps, histograms and shares of rows in "
+    "doubt each row counts once."
+)
+UNGROUPED = (
+    "The data sets of the rows are not known any more: each row is shown in the cluster of its "
+    "nearest center."
 )
 
 
@@ -75,9 +79,11 @@ def _chosen(model: Model, columns: Sequence[int | str] | None) -> list[int] | No
 
 
 def _index_of(data: Any) -> Sequence[object] | None:
-    """Return the names of the rows of a data frame; None of other data."""
-    index = getattr(data, "index", None)
-    return None if callable(index) else index
+    """Return the names of the rows of a data frame in memory; None of other data."""
+    if not hasattr(data, "columns") or is_lazy(data):
+        return None
+    index: Sequence[object] | None = getattr(data, "index", None)
+    return index
 
 
 def has_centers(model: Model) -> bool:
@@ -95,13 +101,23 @@ def _source(result: Result, model: Model, data: Any, where: Stored) -> RowSource
     spec = spec_of(model)
     if spec.sparse:
         return as_source(spec.read(data), sparse=True, **where)
-    found = commands.sources(result.manifest)
-    beside = {name: found[name] for name in ("groups", "sample_weight")}
-    given = {name: path for name, path in beside.items() if path and os.path.exists(path_of(path))}
-    groups = {}
+    given, groups = _beside(result), {}
     if "groups" in given and spec.takes_groups:
         groups["groups"] = given["groups"]
     return plot_data.rows_of(data, model, given.get("sample_weight"), **groups, **where)
+
+
+def _beside(result: Result) -> dict[str, str]:
+    """Return the paths of the data sets and the weights of the rows, if they still exist."""
+    found = commands.sources(result.manifest)
+    beside = {name: found[name] for name in ("groups", "sample_weight")}
+    return {name: path for name, path in beside.items() if path and os.path.exists(path_of(path))}
+
+
+def _weights_lost(result: Result, model: Model) -> bool:
+    """Return whether the fit had weights that rows do not have any more."""
+    kept = model.description().stored_rows is None and "sample_weight" in _beside(result)
+    return result.manifest.input.weighted and not kept
 
 
 def _changed(result: Result, model: Model, source: RowSource) -> bool:
@@ -132,8 +148,10 @@ def _overview(
     predict = _predictor(result, model, source, penalty)
     found = plot_data.overview(source, model, predict, penalty, names, columns=columns, index=index)
     warnings = edge_warnings(model, found, penalty, source.plan.n_rows)
-    if spec_of(model).takes_groups and not source.summary.n_groups:
-        warnings.append(NO_GROUPS)
+    if _weights_lost(result, model):
+        warnings.append(UNWEIGHTED)
+    if result.manifest.input.n_groups and not source.summary.n_groups:
+        warnings.append(UNGROUPED)
     return RowParts(warnings, found)
 
 

@@ -13,6 +13,7 @@ from dask_dpmeans import DPMeans, LinkageDPMeans
 from dask_dpmeans.figures.data import overview, rows_of
 from dask_dpmeans.figures.data.portraits import MOST_PORTRAITS
 from dask_dpmeans.figures.data.rows import covariance_of, discriminant_view, nearest_clusters
+from dask_dpmeans.figures.plot import row_map
 from dask_dpmeans.kernels.cluster_statistics import NearestTwo
 
 
@@ -138,9 +139,13 @@ def test_a_map_separates_what_the_largest_variance_hides():
     assert abs(np.corrcoef(along[:, 1], rows[:, 0])[0, 1]) > 0.99
 
 
-def test_one_cluster_has_no_direction_that_separates():
+@pytest.mark.parametrize("constant", [None, 1e9])
+def test_one_cluster_has_no_direction_that_separates(constant):
     rows = clouds(0, k=1)
+    if constant is not None:
+        rows[:, 3] = constant
     model = fitted(rows, 1)
+    model.cluster_centers_[:, 3] *= 1 + 1e-15  # as another order of the sums
     source = rows_of(rows, model)
     assert discriminant_view(source, model, covariance_of(source)) is None
     found = seen(rows, model)
@@ -193,3 +198,47 @@ def test_portraits_are_of_the_heaviest_clusters_and_noise_has_none():
     maps = seen(noisy, shapes, predict=nearest_clusters(shapes)).maps
     np.testing.assert_array_equal(maps[0].labels, shapes.labels_)
     assert (maps[0].labels == -1).any()
+
+
+def test_noise_is_no_part_of_a_portrait():
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(2000, 3)), rng.uniform(5, 60, (40, 3))])
+    shapes = LinkageDPMeans(penalty=-0.9, micro_penalty=9.0, noise=0.2, random_state=0).fit(rows)
+    labels, found = shapes.labels_, seen(rows, shapes, predict=nearest_clusters(shapes))
+    noisy = shapes.groups_[shapes.micro_noise_]
+    assert set(noisy.tolist()) & {each.cluster for each in found.clusters}
+    for each in found.clusters:
+        own = rows[labels == each.cluster]
+        assert each.share == pytest.approx(len(own) / (labels >= 0).sum())
+        for feature in each.features:
+            assert feature.mean == pytest.approx(own[:, int(feature.name[1:])].mean())
+        squared = cdist(own, shapes.micro_centers_).min(axis=1) ** 2
+        assert each.radius == pytest.approx(np.sqrt(squared.mean()))
+
+
+@pytest.mark.parametrize("value", [1e20, -3e18, 0.1])
+def test_a_constant_column_of_any_size_has_all_its_rows_in_the_first_bin(value):
+    rows = np.column_stack([clouds(0, n=200, d=2), np.full(200, value)])
+    rows[:, :2] += 10 * (np.arange(200) % 2)[:, np.newaxis]
+    found = seen(rows, fitted(rows))
+    for each in found.clusters:
+        (constant,) = [feature for feature in each.features if feature.name == "f2"]
+        assert constant.high > constant.low
+        assert constant.counts[0] == each.weight
+        assert constant.overall[0] == len(rows)
+    for pair in found.pairs:
+        assert pair.counts.sum() == len(rows)
+    axes = row_map(seen(rows, fitted(rows), columns=[0, 2]).maps[0]).axes
+    assert any(
+        np.ptp(each.get_ylim()) > 0 and min(each.get_ylim()) < value < max(each.get_ylim())
+        for each in axes
+    )
+
+
+@pytest.mark.parametrize("n", [400, 12_000])
+def test_columns_that_depend_on_each_other_have_maps_of_all_rows(n):
+    rows = np.repeat(clouds(0, n=n, d=1, k=2), 3, axis=1)
+    for each in seen(rows, fitted(rows, 2)).maps:
+        assert np.isfinite([each.low, each.high]).all()
+        shown = len(each.points) if each.counts is None else each.counts.sum()
+        assert shown >= 0.99 * n

@@ -22,6 +22,7 @@ from dask_dpmeans.figures.data.rows import (
     groups_of,
     layers_of,
     principal_view,
+    upper_ends,
 )
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.boxes import PairHistograms
@@ -92,7 +93,7 @@ class Portrait(NamedTuple):
     cluster: int
     weight: float
     share: float
-    """Of the weight of all rows."""
+    """Of the weight of all clusters: noise has none."""
     radius: float
     """Root-mean-square distance of its rows to the nearest center, in units of the fit."""
     stability: float | None
@@ -225,7 +226,7 @@ def _ends(
     found, reach = source.summary, deviations * source.summary.deviation
     low = np.maximum(found.lowest, found.mean - reach)[columns]
     high = np.minimum(found.highest, found.mean + reach)[columns]
-    return low, np.where(high > low, high, low + 1.0)
+    return low, upper_ends(low, high)
 
 
 def _separating(source: RowSource, model: Model) -> list[int]:
@@ -249,6 +250,8 @@ class _Plan:
 
     clusters: Int64Array
     """(c,)."""
+    means: Float64Array
+    """(c, d)."""
     scores: Float64Array
     """(c, m), scores of their features."""
     histograms: FeatureHistograms
@@ -265,7 +268,8 @@ class _Plan:
         ends, chosen = _ends(source, features, FEATURE_DEVIATIONS), places.reshape(best.shape)
         histograms = FeatureHistograms(slots, features, chosen, *ends, FEATURE_BINS)
         rows = ExtremeRows(slots, len(clusters), MOST_EXEMPLARS)
-        return cls(clusters, np.take_along_axis(scores, best, axis=1), histograms, rows)
+        means = cluster_means(model)[clusters]
+        return cls(clusters, means, np.take_along_axis(scores, best, axis=1), histograms, rows)
 
 
 @dataclass(frozen=True)
@@ -282,15 +286,18 @@ class _Found:
         """Return the portrait of a cluster."""
         cluster = int(self.plan.clusters[slot])
         weight = float(model.cluster_weights_[cluster])
+        seen = float(self.histograms.counts[slot, 0].sum())  # differs if weights were lost
         stability = getattr(model, "cluster_stability_", None)
         doubts = self._doubts(cluster, model.n_clusters_)
+        if doubts is not None and seen > 0:
+            doubts /= seen
         return Portrait(
             cluster,
             weight,
-            weight / source.summary.weight,
+            weight / float(model.cluster_weights_.sum()),
             _radius(model, cluster),
             None if stability is None else float(stability[cluster]),
-            None if doubts is None else float(doubts.sum()) / weight,
+            None if doubts is None else float(doubts.sum()),
             self._features(source, model, names, slot),
             _neighbors(model, cluster, doubts),
             self._exemplars(self.rows.nearest[slot], self.rows.near[slot]),
@@ -310,7 +317,7 @@ class _Found:
         self, source: RowSource, model: Model, names: list[str], slot: int
     ) -> list[Feature]:
         told, scores = self.plan.histograms, self.plan.scores[slot]
-        means, found = cluster_means(model)[self.plan.clusters[slot]], []
+        means, found = self.plan.means[slot], []
         scale = np.ones(source.n_features)
         if columns_of(model) is not None and model.feature_scale_ is not None:
             scale = model.feature_scale_
@@ -345,7 +352,7 @@ class _Found:
 def _radius(model: Model, cluster: int) -> float:
     """Return the root-mean-square distance of the rows of a cluster to their nearest center."""
     if hasattr(model, "micro_centers_"):
-        own = model.groups_ == cluster
+        own = (model.groups_ == cluster) & ~model.micro_noise_
         inertia, weight = model.micro_inertias_[own].sum(), model.micro_weights_[own].sum()
     else:
         inertia, weight = model.cluster_inertias_[cluster], model.cluster_weights_[cluster]
@@ -353,10 +360,13 @@ def _radius(model: Model, cluster: int) -> float:
 
 
 def _neighbors(model: Model, cluster: int, doubts: Float64Array | None) -> list[Neighbor]:
-    """Return the nearest other clusters, and those with most rows in doubt."""
+    """Return the nearest other clusters, and the one with most rows in doubt.
+
+    `doubts`, (k,), are shares of the rows, by second cluster.
+    """
     if model.n_clusters_ == 1:
         return []
-    groups, weight = groups_of(model), model.cluster_weights_[cluster]
+    groups = groups_of(model)
     centers: Any = getattr(model, "micro_centers_", None)
     if centers is None:
         centers = model.cluster_centers_
@@ -368,11 +378,7 @@ def _neighbors(model: Model, cluster: int, doubts: Float64Array | None) -> list[
     if doubts is not None and doubts.max() > 0 and doubts.argmax() not in order:
         order[-1] = doubts.argmax()
     return [
-        Neighbor(
-            int(each),
-            float(distances[each]),
-            None if doubts is None else float(doubts[each] / weight),
-        )
+        Neighbor(int(each), float(distances[each]), None if doubts is None else float(doubts[each]))
         for each in order
         if np.isfinite(distances[each])
     ]

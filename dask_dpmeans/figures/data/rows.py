@@ -31,8 +31,9 @@ from dask_dpmeans.storage.location import AnyPlace
 
 FEW_ROWS = 10_000
 """Fewer rows are drawn as points."""
-BINS, MOST_BINS = 400, 4000
-"""Default and largest number of boxes along a side: at most 16 million numbers for each task."""
+BINS, MOST_BINS = 400, 800
+"""Default and largest number of boxes along a side: with 25 layers, up to 16 million numbers in an
+answer."""
 WINDOW_DEVIATIONS = 4.0
 """The window ends this many standard deviations from the mean, or at the last row."""
 MOST_COLUMNS = 2048
@@ -110,7 +111,7 @@ def density(
         The default is the two directions of largest variance.
     feature_names : (d,) str, optional, names of the columns that the fit used
     sample_weight : (n,), optional
-    bins : int >= 1
+    bins : int from 1 to 800
         The number of boxes along a side is at most this, and at most twice the root of n.
     **where : client, threads, memory_limit, as for `dask_dpmeans.fit`
 
@@ -278,7 +279,7 @@ def discriminant_view(source: RowSource, model: Model, covariance: Float64Array)
     apart = (means - mean) * np.sqrt(shares)[:, np.newaxis]
     between = apart.T @ apart
     ridge = RIDGE * covariance.trace() / len(covariance)
-    if not ridge > 0:
+    if len(means) == 1 or not ridge > 0:
         return None
     within = covariance - between + ridge * np.eye(len(covariance))
     values, vectors = np.linalg.eigh(within)
@@ -292,20 +293,25 @@ def discriminant_view(source: RowSource, model: Model, covariance: Float64Array)
         others = np.eye(len(first)) - np.outer(first, first)
         second = np.linalg.eigh(others * values @ others)[1][:, -1]
     directions = _signed(whiten @ np.column_stack([first, second]))
-    deviations = np.sqrt(np.einsum("ia,ij,ja->a", directions, covariance, directions))
+    variances = np.einsum("ia,ij,ja->a", directions, covariance, directions)
+    deviations = np.sqrt(np.maximum(variances, 1.0))  # where columns depend on each other, it is 0
     axes = ["first direction that separates clusters", "second direction that separates clusters"]
     plane = Plane(mean, directions)
     return View("Clusters apart", plane, deviations, axes, "standard deviations within clusters")
 
 
 def cluster_means(model: Model) -> Float64Array:
-    """Return the centers of clusters, (k, d); if they have micro-clusters, the means of these."""
+    """Return the centers of clusters, (k, d); if they have micro-clusters, the means of these.
+
+    Noise does not count.
+    """
     if not hasattr(model, "micro_centers_"):
         return centers_of(model, "a picture of rows")
     sums = np.zeros((len(model.cluster_weights_), model.micro_centers_.shape[1]))
     masses = np.zeros(len(sums))
-    np.add.at(sums, model.groups_, model.micro_weights_[:, np.newaxis] * model.micro_centers_)
-    np.add.at(masses, model.groups_, model.micro_weights_)
+    own, weights = model.groups_, np.where(model.micro_noise_, 0.0, model.micro_weights_)
+    np.add.at(sums, own, weights[:, np.newaxis] * model.micro_centers_)
+    np.add.at(masses, own, weights)
     means: Float64Array = sums / masses[:, np.newaxis]
     return means
 
@@ -332,7 +338,13 @@ def _window(
     mean, reach = plane(found.mean[np.newaxis])[0], WINDOW_DEVIATIONS * deviations
     low = np.maximum(mean - reach, np.minimum(lowest, highest).sum(axis=0) - origin)
     high = np.minimum(mean + reach, np.maximum(lowest, highest).sum(axis=0) - origin)
-    return low, np.where(high > low, high, low + 1.0)
+    return low, upper_ends(low, high)
+
+
+def upper_ends(low: Float64Array, high: Float64Array) -> Float64Array:
+    """Return `high`, (a,), or an end beyond `low`, (a,), if both are equal; low + 1 may be low."""
+    beyond: Float64Array = np.where(high > low, high, low + np.maximum(1.0, 1e-9 * np.abs(low)))
+    return beyond
 
 
 def _trim(

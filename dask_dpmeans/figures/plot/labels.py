@@ -40,7 +40,9 @@ def place_labels(
     return placed
 
 
-def choose_spaced(points: Float64Array, box: tuple[float, float], above: float) -> BoolArray:
+def choose_spaced(
+    points: Float64Array, box: tuple[float, float], above: float, most: int | None = None
+) -> BoolArray:
     """Choose points to label, the first ones first, as `place_labels` does.
 
     Parameters
@@ -48,12 +50,13 @@ def choose_spaced(points: Float64Array, box: tuple[float, float], above: float) 
     points : (k, 2)
     box : width and height of a label, in the same units
     above : distance from a point to the middle of the label above it
+    most : as for `place_labels`
 
     Returns
     -------
     (k,) bool
     """
-    return np.isfinite(place_labels(points, box, [(0.0, above)])[:, 0])
+    return np.isfinite(place_labels(points, box, [(0.0, above)], most)[:, 0])
 
 
 def paper_places(axes: Axes, points: Float64Array) -> Float64Array:

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from dask_dpmeans.figures import data
+from dask_dpmeans.figures.data.rows import upper_ends
 from dask_dpmeans.figures.plot.canvas import COLORS, INK, SMALL, cluster_colors, within
 from dask_dpmeans.figures.plot.labels import paper_places, place_labels
 from dask_dpmeans.figures.plot.shading import marginal, shade
@@ -52,7 +53,7 @@ def draw_map(axes: Axes, found: data.Density, colors: Float64Array) -> None:
 
 def set_limits(axes: Axes, low: Float64Array, high: Float64Array) -> None:
     """Set the ends of both axes around two corners, (2,)."""
-    margin = np.where(high > low, MARGIN * (high - low), 0.5)
+    margin = np.where(high > low, MARGIN * (high - low), (upper_ends(low, high) - low) / 2)
     axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
     axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
 
@@ -66,8 +67,7 @@ def inside(found: data.Density) -> BoolArray:
 
 def stripes(found: data.Density, side: int, most: int) -> tuple[Float64Array, Float64Array]:
     """Return the weight of the rows along an axis by layer, (c, m), and the edges, (m + 1,)."""
-    low, high = found.low[side], found.high[side]
-    high = high if high > low else low + 1.0
+    low, high = found.low[side], float(upper_ends(found.low, found.high)[side])
     if found.counts is not None:
         others = tuple(set(range(1, found.counts.ndim)) - {side + 1})
         return marginal(found.counts.sum(axis=others), low, high, most)

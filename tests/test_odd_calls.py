@@ -108,7 +108,7 @@ DATA = {
 DATA |= {"model", "estimator", "tree", "path"}
 """Parameters that are arrays or models, whose errors say more than what they must be."""
 PLACES = {"run", "out", "store", "path"}
-LEFT_OUT = {"y", "self", "figure"}
+LEFT_OUT = {"y", "self", "figure", "ax"}
 """What scikit-learn wants there, and is ignored; what matplotlib takes."""
 FEW = (
     "none",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn import get_config
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -15,7 +16,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_array, check_random_state, get_tags
+from sklearn.utils import Tags, check_array, check_random_state, estimator_html_repr, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, errors, sources, storage
@@ -25,6 +26,7 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description, rows_as_fitted
+from dask_dpmeans.estimators.notebook import summary_html
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
@@ -81,6 +83,20 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has ended; an interrupted one has noted its columns and its seed."""
         return hasattr(self, "cluster_weights_")
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a summary of the clusters, if fitted, and the parameters."""
+        parameters: str = estimator_html_repr(self)
+        if not self.__sklearn_is_fitted__():
+            return parameters
+        return summary_html(self) + parameters
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return the forms that a notebook can show."""
+        forms = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            forms["text/html"] = self._repr_html_()
+        return forms
 
     def _choose(
         self, source: Source, method: Algorithm[Any], frames: int = 2

@@ -35,7 +35,7 @@ class LabelledBlock(NamedTuple):
     seconds: Labels | None = None
     """(height,), the cluster of the second-nearest center, -1 if there is none; None if unknown."""
     log_odds: Float64Array | None = None
-    """(height,), logarithm of the probability of the nearest center over that of the second."""
+    """(height,), logarithm of how many times the nearest center is as probable as the second."""
 
 
 @dataclass(frozen=True)

@@ -385,3 +385,28 @@ def test_the_first_merges_of_many_micro_clusters_are_left_out(shapes, monkeypatc
     (axes,) = plot.merges(shapes[1]).axes
     assert len(axes.collections[0].get_segments()) == 4
     assert axes.get_xlabel().endswith(" micro-clusters, the last 4 merges")
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda model, rows, **where: plot.sizes(model, **where),
+        lambda model, rows, **where: plot.density(rows, model, **where),
+        lambda model, rows, **where: plot.history(model, **where),
+        lambda model, rows, **where: plot.tree(cluster_tree(model), **where),
+    ],
+)
+def test_a_picture_takes_the_place_of_axes(model, rows, draw):
+    whole = Figure(layout="constrained")
+    left, right = whole.subplots(1, 2)
+    part = draw(model, rows, ax=right)
+    assert part in whole.subfigs
+    assert whole.axes[0] is left
+    assert right not in whole.axes
+    assert len(part.axes) == len(draw(model, rows).axes)
+    whole.draw_without_rendering()
+    with pytest.raises(InputError, match="figure and ax are both places of the picture"):
+        draw(model, rows, ax=left, figure=whole)
+    for wrong in (3, Figure().add_axes((0, 0, 1, 1))):
+        with pytest.raises(InputError, match=r"ax must be one of figure.subplots\(\)"):
+            draw(model, rows, ax=wrong)

@@ -12,6 +12,8 @@ from matplotlib.image import imsave
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
+from dask_dpmeans.checks import describe_value
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 
 AnyFigure: TypeAlias = Figure | SubFigure
@@ -39,11 +41,26 @@ RESOLUTION = 200
 """Points of an image in an inch of the page."""
 
 
-def new_figure(figure: AnyFigure | None, width: float, height: float) -> AnyFigure:
-    """Return the figure that was given, or a new one, in inches."""
+def new_figure(figure: AnyFigure | None, ax: Axes | None, width: float, height: float) -> AnyFigure:
+    """Return the figure that was given, one in the place of the axes, or a new one, in inches.
+
+    Raises
+    ------
+    InputError
+        Both are given, or the axes are not in a grid.
+    """
+    if figure is not None and ax is not None:
+        raise InputError("figure and ax are both places of the picture: give one of them")
     if figure is not None:
         return figure
-    return Figure(figsize=(width, height), layout="constrained")
+    if ax is None:
+        return Figure(figsize=(width, height), layout="constrained")
+    spec = ax.get_subplotspec() if isinstance(ax, Axes) else None
+    parent = ax.get_figure() if spec is not None else None
+    if spec is None or parent is None:
+        raise InputError(f"ax must be one of figure.subplots(), got {describe_value(ax)}")
+    ax.remove()
+    return parent.add_subfigure(spec)
 
 
 def stacked_axes(

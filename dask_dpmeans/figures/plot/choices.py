@@ -29,13 +29,16 @@ ABOVE = 3
 """Distance of a label from its point, in points of 1/72 inch."""
 
 
-def choice(model: data.Model | Choice, figure: AnyFigure | None = None) -> AnyFigure:
+def choice(
+    model: data.Model | Choice, figure: AnyFigure | None = None, ax: Axes | None = None
+) -> AnyFigure:
     """Draw the scores, the stability and the penalties of the numbers of clusters of a choice.
 
     Parameters
     ----------
     model : an estimator that was fitted with ``penalty="auto"``, or its `choice_`
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -44,7 +47,7 @@ def choice(model: data.Model | Choice, figure: AnyFigure | None = None) -> AnyFi
     chosen number is black and bold, and the next best are labeled.
     """
     found = data.choice(model)
-    figure = new_figure(figure, 5.6, 6.4)
+    figure = new_figure(figure, ax, 5.6, 6.4)
     halves = figure.subfigures(2, 1, height_ratios=[1.3, 1.0], squeeze=False)
     above, below = halves[:, 0]
     scores, stability = above.subplots(2, 1, sharex=True, height_ratios=[1.7, 1.0])

@@ -33,13 +33,14 @@ MOST_SCORE = 3.0
 """Larger scores have the color of this one, so that one outlier does not make all others pale."""
 
 
-def sizes(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
+def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = None) -> AnyFigure:
     """Draw the share and the root-mean-square radius of each cluster, the heaviest first.
 
     Parameters
     ----------
     model : a fitted estimator
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -48,7 +49,7 @@ def sizes(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
     """
     found, words = data.sizes(model), model.description()
     k = len(found.clusters)
-    figure = new_figure(figure, WIDTH, within(1.2 + 0.21 * k, 2.0, 6.0 if k > FEW else 10.0))
+    figure = new_figure(figure, ax, WIDTH, within(1.2 + 0.21 * k, 2.0, 6.0 if k > FEW else 10.0))
     bars, radii = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
     for axes in (bars, radii):
         axes.spines[["top", "right"]].set_visible(False)
@@ -103,6 +104,7 @@ def profile(
     model: data.Model,
     feature_names: Sequence[str] | None = None,
     figure: AnyFigure | None = None,
+    ax: Axes | None = None,
     **most: Unpack[ProfileOptions],
 ) -> AnyFigure:
     """Draw z-scores of the centers as a heat map: the features in which clusters differ.
@@ -113,6 +115,7 @@ def profile(
     feature_names : (d,) str, optional
         The default is the column names of the fitted DataFrame, or numbers.
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
     **most : max_features, max_clusters, as for `dask_dpmeans.figures.data.profile`
 
     Returns
@@ -125,7 +128,7 @@ def profile(
     left_out = _left_out("clusters", [str(each) for each in found.clusters_left_out])
     left_out += _left_out("features", found.features_left_out)
     width = within(3.6 + 0.16 * columns, 4.2, MOST_WIDTH)
-    figure = new_figure(figure, width, 1.4 + 0.2 * lines + 0.18 * len(left_out))
+    figure = new_figure(figure, ax, width, 1.4 + 0.2 * lines + 0.18 * len(left_out))
     axes = figure.subplots()
     largest = float(np.abs(found.scores).max())
     bound = within(largest, 1.0, MOST_SCORE)
@@ -175,7 +178,10 @@ class SharingOptions(TypedDict, total=False):
 
 
 def sharing(
-    model: HDPMeans, figure: AnyFigure | None = None, **most: Unpack[SharingOptions]
+    model: HDPMeans,
+    figure: AnyFigure | None = None,
+    ax: Axes | None = None,
+    **most: Unpack[SharingOptions],
 ) -> AnyFigure:
     """Draw the shares of the clusters in the weight of each data set.
 
@@ -183,6 +189,7 @@ def sharing(
     ----------
     model : a fitted `HDPMeans`
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
     **most : max_lines, max_centers, as for `dask_dpmeans.figures.data.sharing`
 
     Returns
@@ -192,7 +199,7 @@ def sharing(
     found = data.sharing(model, **most)
     lines, columns = found.shares.shape
     width, height = within(2.8 + 0.16 * columns, 5, MOST_WIDTH), within(1.4 + 0.18 * lines, 3, 8)
-    figure = new_figure(figure, width, height)
+    figure = new_figure(figure, ax, width, height)
     axes = figure.subplots()
     colors: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": 1}
     image = axes.imshow(found.shares, aspect="auto", interpolation="nearest", **colors)

@@ -36,6 +36,7 @@ def graph(
     graph: ArrayLike | AnyPlace | RowSource,
     labels: ArrayLike,
     figure: AnyFigure | None = None,
+    ax: Axes | None = None,
     *,
     cluster_weights: ArrayLike | None = None,
     **where: Unpack[Stored],
@@ -47,6 +48,7 @@ def graph(
     graph : (n, n) as for `GraphCutDPMeans.fit`, up to 500 nodes and 20,000 links
     labels : (n,) integers; -1 for nodes without a cluster
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
     cluster_weights : (k,), optional
         The heaviest clusters have colors.  The default is the degrees of the clusters.
     **where : client, threads, memory_limit, as for `dask_dpmeans.fit`
@@ -58,7 +60,7 @@ def graph(
     found = data.drawable(graph, labels, **where)
     numbers = np.unique(found.labels)
     names = min(len(numbers), len(COLORS) + 2)
-    figure = new_figure(figure, WIDTH, WIDTH + 0.2 * -(-names // NAMES_ABREAST))
+    figure = new_figure(figure, ax, WIDTH, WIDTH + 0.2 * -(-names // NAMES_ABREAST))
     axes = figure.subplots()
     positions = _positions(found.adjacency)
     links = found.adjacency.tocoo()

@@ -1,6 +1,7 @@
 """Pictures of the merges of micro-clusters."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
 from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -24,13 +25,16 @@ LEAST_GAIN = 1e-3
 """Merges that save less of the cut are drawn as if they saved this."""
 
 
-def merges(model: LinkageDPMeans, figure: AnyFigure | None = None) -> AnyFigure:
+def merges(
+    model: LinkageDPMeans, figure: AnyFigure | None = None, ax: Axes | None = None
+) -> AnyFigure:
     """Draw the merges of micro-clusters as a dendrogram, with the colors of the clusters.
 
     Parameters
     ----------
     model : a fitted `LinkageDPMeans`
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -39,7 +43,7 @@ def merges(model: LinkageDPMeans, figure: AnyFigure | None = None) -> AnyFigure:
     a dashed line.  With more than 300 micro-clusters, the first merges are left out.
     """
     found = data.merges(model, MOST_LEAVES)
-    figure = new_figure(figure, WIDTH, 3.6)
+    figure = new_figure(figure, ax, WIDTH, 3.6)
     axes = figure.subplots()
     colors = colors_by_weight(model.cluster_weights_)[found.clusters]
     colors[found.clusters < 0] = to_rgba(INK)

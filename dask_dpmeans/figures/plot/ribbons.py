@@ -31,7 +31,10 @@ BEND = 0.45
 
 
 def flows(
-    flows: data.Flows, names: Sequence[str] | None = None, figure: AnyFigure | None = None
+    flows: data.Flows,
+    names: Sequence[str] | None = None,
+    figure: AnyFigure | None = None,
+    ax: Axes | None = None,
 ) -> AnyFigure:
     """Draw labelings of the same rows side by side, and the flows of rows between their clusters.
 
@@ -41,6 +44,7 @@ def flows(
     names : a name for each labeling, optional
         The default is A, B, C.
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -54,7 +58,7 @@ def flows(
     found = data.alluvial(flows, LABEL / HEIGHT)
     bottom = max(boxes[-1].top + boxes[-1].share for boxes in found.boxes)
     width = 2.4 + 2.3 * (len(titles) - 1)
-    figure = new_figure(figure, max(5.0, width), 0.9 + HEIGHT * bottom)
+    figure = new_figure(figure, ax, max(5.0, width), 0.9 + HEIGHT * bottom)
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set_xlim(-0.45, len(titles) - 0.55)

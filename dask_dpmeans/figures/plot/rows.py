@@ -24,6 +24,7 @@ def density(
     model: data.Model,
     columns: Sequence[int | str] | None = None,
     figure: AnyFigure | None = None,
+    ax: Axes | None = None,
     **options: Unpack[data.DensityOptions],
 ) -> AnyFigure:
     """Draw rows, in the colors of their clusters, and centers, in two columns or directions.
@@ -38,6 +39,7 @@ def density(
     columns : two (or one) numbers or names of columns of X, optional
         The default is the two directions of largest variance.
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
     **options : feature_names, sample_weight, bins, client, threads, memory_limit, as for
         `dask_dpmeans.figures.data.density`
 
@@ -45,11 +47,14 @@ def density(
     -------
     The figure, as `row_map` draws it.
     """
-    return row_map(data.density(X, model, columns, **options), model, figure)
+    return row_map(data.density(X, model, columns, **options), model, figure, ax)
 
 
 def row_map(
-    found: data.Density, model: data.Model | None = None, figure: AnyFigure | None = None
+    found: data.Density,
+    model: data.Model | None = None,
+    figure: AnyFigure | None = None,
+    ax: Axes | None = None,
 ) -> AnyFigure:
     """Draw rows, in the colors of their clusters, and centers.
 
@@ -58,6 +63,7 @@ def row_map(
     found : as `dask_dpmeans.figures.data.density` returns it
     model : the fitted estimator, needed if its centers are of micro-clusters
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -71,7 +77,7 @@ def row_map(
     colors = maps.density_colors(found)
     names = [f"{short_name(name, 48)}\n({found.unit})" for name in found.axes]
     flat, places = len(names) == 2, found.centers
-    figure = new_figure(figure, WIDTH, WIDTH if flat else 3.4)
+    figure = new_figure(figure, ax, WIDTH, WIDTH if flat else 3.4)
     if flat:
         axes, above = _draw_plane(figure, found, colors)
         axes.set_ylabel(names[1])
@@ -127,7 +133,10 @@ def _draw_line(axes: Axes, found: data.Density, colors: Float64Array) -> None:
 
 
 def pairs(
-    found: Sequence[data.Density], columns: Sequence[str], figure: AnyFigure | None = None
+    found: Sequence[data.Density],
+    columns: Sequence[str],
+    figure: AnyFigure | None = None,
+    ax: Axes | None = None,
 ) -> AnyFigure:
     """Draw rows in all pairs of some columns, in the colors of their clusters.
 
@@ -136,13 +145,14 @@ def pairs(
     found : one for each pair of columns, in the order (0, 1), (0, 2), ..., (1, 2), ...
     columns : (d,) names
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
     The figure: a panel for each pair, and on the diagonal the rows along each column.
     """
     d = len(columns)
-    figure = new_figure(figure, 1.0 + 0.9 * d, 0.8 + 0.9 * d)
+    figure = new_figure(figure, ax, 1.0 + 0.9 * d, 0.8 + 0.9 * d)
     panels = figure.subplots(d, d, sharex="col", squeeze=False)
     colors = maps.density_colors(found[0])
     low, high = np.full(d, np.inf), np.full(d, -np.inf)

@@ -39,13 +39,14 @@ LEAST_BAR = 0.1
 """Height of the smallest bar of changes, as a share of the largest."""
 
 
-def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
+def path(path: PenaltyPath, figure: AnyFigure | None = None, ax: Axes | None = None) -> AnyFigure:
     """Draw k, J and, if known, stability over the penalties of a path.
 
     Parameters
     ----------
     path : as `dask_dpmeans.selection.penalty.penalty_path` returns it
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -57,7 +58,7 @@ def path(path: PenaltyPath, figure: AnyFigure | None = None) -> AnyFigure:
     panels = ["clusters k", "objective J"]
     if path.stability is not None:
         panels.append("adjusted Rand index\nof halves")
-    figure = new_figure(figure, WIDTH, 2.0 * len(panels))
+    figure = new_figure(figure, ax, WIDTH, 2.0 * len(panels))
     numbers, *below = stacked_axes(figure, panels)
     marker = "." if len(path.penalties) > FEW else "o"
     _draw_intervals([numbers, *below], path)
@@ -96,13 +97,16 @@ def _draw_intervals(panels: list[Axes], path: PenaltyPath) -> None:
             axes.axvspan(*ends, color=PALE, zorder=0)
 
 
-def history(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
+def history(
+    model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = None
+) -> AnyFigure:
     """Draw J, k, and births, deaths and moves over the steps of a fit.
 
     Parameters
     ----------
     model : a fitted estimator with `history_`, or a list of `dask_dpmeans.engine.history.Record`
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -116,7 +120,7 @@ def history(model: data.Model, figure: AnyFigure | None = None) -> AnyFigure:
     if lanes:
         panels.append("changes\nin each step")
         heights.append(0.7 + 0.3 * lanes)
-    figure = new_figure(figure, WIDTH, 3.8 + 0.3 * lanes)
+    figure = new_figure(figure, ax, WIDTH, 3.8 + 0.3 * lanes)
     objective, clusters, *changes = stacked_axes(figure, panels, heights)
     steps = np.arange(1, len(found.objectives) + 1)
     marker = "o" if len(steps) <= FEW else ""

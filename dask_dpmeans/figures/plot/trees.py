@@ -23,13 +23,14 @@ MOST_LEAVES = 300
 """Number of clusters that fit side by side."""
 
 
-def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
+def tree(tree: ClusterTree, figure: AnyFigure | None = None, ax: Axes | None = None) -> AnyFigure:
     """Draw a tree of clusters as a dendrogram.
 
     Parameters
     ----------
     tree : as `dask_dpmeans.selection.tree.cluster_tree` returns it
     figure : Figure or SubFigure, optional
+    ax : Axes of a grid, optional; the picture takes its place
 
     Returns
     -------
@@ -42,7 +43,7 @@ def tree(tree: ClusterTree, figure: AnyFigure | None = None) -> AnyFigure:
     if not found.joins:
         reason = "the tree has no levels at which clusters join"
         raise InputError(f"{reason}: it needs two clusters, and higher penalties")
-    figure = new_figure(figure, WIDTH, 4.0)
+    figure = new_figure(figure, ax, WIDTH, 4.0)
     axes = figure.subplots()
     axes.set_yscale("log")
     bottom = drawn.leaves.penalty or found.joins[0].height / 2

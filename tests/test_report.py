@@ -25,11 +25,12 @@ from matplotlib import image
 from scipy.sparse import csr_array, save_npz
 
 import dask_dpmeans
-from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load, report
+from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, fit, load, report
 from dask_dpmeans.api.loading import open_run, read_run
 from dask_dpmeans.cli import main
 from dask_dpmeans.estimators.gibbs import GibbsMixture
-from dask_dpmeans.report import page, run_page
+from dask_dpmeans.figures.data import Neighbor, Overview, Portrait
+from dask_dpmeans.report import page, run_page, sentences
 from dask_dpmeans.report.page import Picture, Table, html
 from dask_dpmeans.report.run_rows import UNGROUPED, UNWEIGHTED
 from dask_dpmeans.selection.penalty import penalty_path, read_path, write_path
@@ -812,6 +813,30 @@ def test_a_run_says_where_its_input_was(folder):
         "groups": str(folder / "groups.npy"),
         "sample_weight": None,
     }
+
+
+def test_a_graph_too_large_to_draw_is_told(tmp_path):
+    blocks = csr_array(np.kron(np.eye(170), np.ones((3, 3)) - np.eye(3)))
+    save_npz(tmp_path / "graph.npz", blocks)
+    fit(tmp_path / "graph.npz", tmp_path / "run", GraphCutDPMeans(-0.5, random_state=0))
+    found = page(tmp_path / "run")
+    assert found.maps == []
+    assert "The graph has 510 nodes; graphs of up to 500 are drawn." in found.notes
+
+
+def test_the_pair_that_is_hardest_to_tell_apart_has_most_rows_in_doubt():
+    def cluster(number, weight, *neighbors):
+        near = [Neighbor(other, 1.0, doubt) for other, doubt in neighbors]
+        return Portrait(number, weight, weight / 103, 1.0, None, 0.1, [], near, [], [])
+
+    heavy = cluster(0, 100.0, (1, 0.0), (2, 0.25))
+    light = [cluster(1, 2.0, (0, 0.9)), cluster(2, 1.0, (1, 0.0))]
+    found = Overview([], [], [], [heavy, *light], 0, 0, 0.3)
+    assert sentences._doubts(found)[1] == (
+        "Clusters 0 and 2 are the hardest to tell apart: 25 % of the rows of 0 could also belong to 2"
+    )
+    sure = [each._replace(neighbors=[Neighbor(0, 1.0, 0.0)]) for each in (heavy, *light)]
+    assert len(sentences._doubts(found._replace(clusters=sure))) == 1
 
 
 def test_rows_of_a_run_without_their_groups_are_said_to_lie_at_the_nearest_center(tmp_path):

@@ -70,7 +70,7 @@ def page(
         sizes=_sizes(model, rows),
         left_out=_left_out(model, rows),
         warnings=[*warnings_of(result, model), *rows.warnings],
-        notes=origin.warnings(manifest),
+        notes=[*origin.warnings(manifest), *rows.notes],
         first=_choice(result, model),
         facts={
             "Result": _result(result, model),

@@ -43,6 +43,7 @@ class RowParts:
     warnings: list[str] = field(default_factory=list)
     overview: Overview | None = None
     graph: Picture | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def read_rows(
@@ -203,7 +204,8 @@ def edge_warnings(model: Model, found: Overview, penalty: float, n_rows: int) ->
 
 def _graph(model: Model, source: RowSource) -> RowParts:
     if source.plan.n_rows > plot_data.MOST_NODES:
-        return RowParts()
+        most = f"graphs of up to {plot_data.MOST_NODES:,} are drawn"
+        return RowParts(notes=[f"The graph has {source.plan.n_rows:,} nodes; {most}."])
     caption = "The nodes and their links; each cluster has a color and a marker."
     labels, weights = np.asarray(model.labels_), model.cluster_weights_
     draw = partial(plot.graph, source, labels, cluster_weights=weights)

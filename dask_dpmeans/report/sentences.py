@@ -76,9 +76,13 @@ def _doubts(found: Overview) -> list[str]:
     if found.doubt == 0:
         return ["No row lies between two clusters"]
     told = [f"{percent(found.doubt)} of the rows lie between two clusters"]
-    pairs = [(each, near) for each in found.clusters for near in each.neighbors]
-    one, other = max(pairs, key=lambda pair: pair[1].doubt or 0.0)
-    if other.doubt is not None and other.doubt >= FEW_DOUBTS:
+    doubts = [
+        ((near.doubt or 0.0) * each.weight, each, near)
+        for each in found.clusters
+        for near in each.neighbors
+    ]
+    weight, one, other = max(doubts, key=lambda doubt: doubt[0])
+    if weight > 0 and other.doubt is not None and other.doubt >= FEW_DOUBTS:
         told.append(_hardest(one, other.cluster, other.doubt))
     return told
 

@@ -104,6 +104,22 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def format_share(share: float) -> str:
+    """Return a share in percent.
+
+    >>> format_share(0.123), format_share(0.0123), format_share(0.000123), format_share(0.9999)
+    ('12%', '1.2%', 'under 0.1%', 'over 99.9%')
+    """
+    percent = 100 * share
+    if share in (0, 1):
+        return f"{percent:.0f}%"
+    if percent < 0.1:
+        return "under 0.1%"
+    if percent > 99.9:
+        return "over 99.9%"
+    return f"{percent:.0f}%" if 10 <= percent < 99.5 else f"{percent:.1f}%"
+
+
 def format_column(values: ArrayLike, digits: int = 6) -> list[str]:
     """Format the numbers of a column, all whole with separators or all to some digits.
 

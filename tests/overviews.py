@@ -114,7 +114,7 @@ def page_of(found, pictures=True):
 
 def drawing(density):
     """A plain picture."""
-    figure = plot.canvas.new_figure(None, 7.0, 4.6)
+    figure = plot.canvas.new_figure(None, None, 7.0, 4.6)
     axes = figure.subplots()
     axes.scatter(*density.centers.T, c=plot.cluster_colors(np.arange(len(density.centers))))
     axes.set_xlabel("first")

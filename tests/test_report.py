@@ -833,7 +833,7 @@ def test_the_pair_that_is_hardest_to_tell_apart_has_most_rows_in_doubt():
     light = [cluster(1, 2.0, (0, 0.9)), cluster(2, 1.0, (1, 0.0))]
     found = Overview([], [], [], [heavy, *light], 0, 0, 0.3)
     assert sentences._doubts(found)[1] == (
-        "Clusters 0 and 2 are the hardest to tell apart: 25 % of the rows of 0 could also belong to 2"
+        "Clusters 0 and 2 are the hardest to tell apart: 25% of the rows of 0 could also belong to 2"
     )
     sure = [each._replace(neighbors=[Neighbor(0, 1.0, 0.0)]) for each in (heavy, *light)]
     assert len(sentences._doubts(found._replace(clusters=sure))) == 1

@@ -108,13 +108,13 @@ def test_the_numbers_of_clusters_do_not_matter(folder):
 
 def test_a_split_is_told_and_backwards_it_is_a_merge(folder):
     one, four = load(folder / "three").labels_.compute(), load(folder / "four").labels_.compute()
-    both = " and ".join(f"{four[row]} (25 %)" for row in sorted((0, 1), key=lambda row: four[row]))
+    both = " and ".join(f"{four[row]} (25%)" for row in sorted((0, 1), key=lambda row: four[row]))
     found = compared(folder, "three", "four")
-    assert found.first[0].text.startswith(f"Cluster {one[0]} (50 %) of A became {both} of B. ")
+    assert found.first[0].text.startswith(f"Cluster {one[0]} (50%) of A became {both} of B. ")
     assert "2 clusters stayed: " in found.first[0].text
     assert "Of the 3 clusters of A, 2 stayed and 1 split." in found.sentence
     found = compared(folder, "four", "three")
-    assert found.first[0].text.startswith(f"Clusters {both} of A became {one[0]} (50 %) of B. ")
+    assert found.first[0].text.startswith(f"Clusters {both} of A became {one[0]} (50%) of B. ")
     assert "Of the 4 clusters of A, 2 stayed and 2 merged." in found.sentence
     flows = next(each for each in found.tables if each.title == "Flows from A to B")
     assert [line[2:5] for line in flows.lines] == [["50", "25.00%", "100.00%"]] * 4
@@ -135,7 +135,7 @@ def test_objectives_are_compared_at_the_penalty_of_each(folder):
     assert lines["search"] == ["False", "False", "True"]
     at_two = [each.inertia_ + 100 * each.n_clusters_ for each in models]
     lower = 100 * (1 - min(at_two) / at_two[1])
-    assert f"At the penalty of B, J of A is {lower:.0f} % lower." in found.sentence
+    assert f"At the penalty of B, J of A is {lower:.0f}% lower." in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dask_dpmeans.checks import format_share
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Exemplar, Feature, Neighbor, Overview, Portrait
 from dask_dpmeans.figures.plot.canvas import shortened
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.report.sentences import number, percent
+from dask_dpmeans.report.sentences import number
 
 WIDEST = 4.0
 """Score, in standard deviations, at which bars end."""
@@ -74,10 +75,10 @@ def _card(portrait: Portrait, color: str) -> Card:
         portrait=portrait,
         color=color,
         rows=number(portrait.weight),
-        share=percent(portrait.share),
+        share=format_share(portrait.share),
         radius=number(portrait.radius),
         stability="" if portrait.stability is None else f"{portrait.stability:.2f}",
-        doubt="" if portrait.doubt is None else percent(portrait.doubt),
+        doubt="" if portrait.doubt is None else format_share(portrait.doubt),
         words=", ".join(scores),
         bars=[_bars(each) for each in portrait.features],
         neighbors=[(each.cluster, _neighbor(each)) for each in portrait.neighbors],
@@ -121,7 +122,9 @@ def _outline(shares: Float64Array, top: float) -> str:
 def _neighbor(neighbor: Neighbor) -> str:
     """Describe a neighbor."""
     away = f"distance {number(neighbor.distance)}"
-    return f"{away}, {percent(neighbor.doubt)} of the rows in doubt" if neighbor.doubt else away
+    return (
+        f"{away}, {format_share(neighbor.doubt)} of the rows in doubt" if neighbor.doubt else away
+    )
 
 
 def _exemplars(exemplars: list[Exemplar]) -> str:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from dask_dpmeans.checks import format_count
-from dask_dpmeans.figures.data import Change, cluster_name, format_share
+from dask_dpmeans.checks import format_count, format_share
+from dask_dpmeans.figures.data import Change, cluster_name
 from dask_dpmeans.figures.data.labelings import NOISE
 
 MOST_SENTENCES, MOST_NAMES = 8, 8

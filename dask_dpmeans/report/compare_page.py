@@ -9,11 +9,11 @@ from typing import Any
 from dask_dpmeans import errors
 from dask_dpmeans.api.description import versions
 from dask_dpmeans.api.loading import LoadedRun, open_run
-from dask_dpmeans.checks import describe_value, format_count
+from dask_dpmeans.checks import describe_value, format_count, format_share
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.figures import data, plot
-from dask_dpmeans.figures.data import Change, Flows, cluster_name, format_share, letters
+from dask_dpmeans.figures.data import Change, Flows, cluster_name, letters
 from dask_dpmeans.report import change_sentences
 from dask_dpmeans.report.page import Page, Picture, Section, Table
 from dask_dpmeans.selection.metrics import agreement_of

@@ -1,6 +1,6 @@
 """Sentences about the clusters of a run."""
 
-from dask_dpmeans.checks import format_count
+from dask_dpmeans.checks import format_count, format_share
 from dask_dpmeans.figures.data import Model, Overview, Portrait
 from dask_dpmeans.methods.dpmeans.choice import Choice
 from dask_dpmeans.storage.run_store import Result
@@ -20,7 +20,7 @@ def summary(result: Result, model: Model, found: Overview | None) -> str:
     told = []
     if model.n_clusters_ > 1:
         largest = model.cluster_weights_.max() / model.cluster_weights_.sum()
-        told.append(f"The largest holds {percent(largest)}")
+        told.append(f"The largest holds {format_share(largest)}")
     told += _choice(getattr(model, "choice_", None), model.n_clusters_)
     if found is not None:
         told += [*_far(found, result.manifest.input.shape[0]), *_doubts(found)]
@@ -34,15 +34,6 @@ def number(value: float) -> str:
     ('1,604', '70,000', '0.001235')
     """
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-def percent(share: float) -> str:
-    """Return a share with two digits, in percent."""
-    if 0 < share < 0.0005:
-        return "less than 0.1 %"
-    if share > 0.9995 and share < 1:
-        return "more than 99.9 %"
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.4g} %"
 
 
 def _choice(choice: Choice | None, k: int) -> list[str]:
@@ -66,7 +57,7 @@ def _choice(choice: Choice | None, k: int) -> list[str]:
 def _far(found: Overview, n_rows: int) -> list[str]:
     if not found.beyond:
         return []
-    return [f"{percent(found.beyond / n_rows)} of the rows are far from every center"]
+    return [f"{format_share(found.beyond / n_rows)} of the rows are far from every center"]
 
 
 def _doubts(found: Overview) -> list[str]:
@@ -75,7 +66,7 @@ def _doubts(found: Overview) -> list[str]:
         return []
     if found.doubt == 0:
         return ["No row lies between two clusters"]
-    told = [f"{percent(found.doubt)} of the rows lie between two clusters"]
+    told = [f"{format_share(found.doubt)} of the rows lie between two clusters"]
     doubts = [
         ((near.doubt or 0.0) * each.weight, each, near)
         for each in found.clusters
@@ -89,6 +80,6 @@ def _doubts(found: Overview) -> list[str]:
 
 def _hardest(one: Portrait, other: int, doubt: float) -> str:
     return (
-        f"Clusters {one.cluster} and {other} are the hardest to tell apart: {percent(doubt)} of "
+        f"Clusters {one.cluster} and {other} are the hardest to tell apart: {format_share(doubt)} of "
         f"the rows of {one.cluster} could also belong to {other}"
     )

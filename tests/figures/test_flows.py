@@ -226,8 +226,8 @@ def test_a_picture_names_clusters_noise_and_what_is_left_out():
     rng = np.random.default_rng(3)
     few = np.repeat([0, 1, -1], [500, 400, 100])
     found, axes = texts(plot.flows(data.flows([few, few, np.arange(1000) % 60])))
-    assert found.count("noise, 10 %") == 2
-    assert {"A", "B", "C", "0, 50 %"} <= set(found)
+    assert found.count("noise, 10%") == 2
+    assert {"A", "B", "C", "0, 50%"} <= set(found)
     assert any(each.startswith("30 small ones, ") for each in found)
     assert [each for each in found if each.startswith("not drawn")] == [
         "not drawn: 3 flows,\n0.60% of the rows"

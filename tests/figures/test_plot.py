@@ -14,7 +14,6 @@ from dask_dpmeans import DPMeans, GraphCutDPMeans, HDPMeans, InputError, Linkage
 from dask_dpmeans.engine.history import Record
 from dask_dpmeans.figures import data, plot
 from dask_dpmeans.figures.plot import micro_clusters, trees
-from dask_dpmeans.figures.plot.canvas import percent
 from dask_dpmeans.selection.penalty import penalty_path
 from dask_dpmeans.selection.tree import cluster_tree
 
@@ -232,16 +231,6 @@ def test_sizes_of_many_clusters_have_no_numbers():
     assert len(bars.patches) == len(radii.collections[0].get_offsets()) == 60
     assert not bars.texts
     assert bars.get_ylabel() == "clusters by weight, the heaviest is 0"
-
-
-def test_small_shares_have_two_digits():
-    assert [percent(each) for each in (1.0, 0.13, 0.0995, 0.099, 0.00062)] == [
-        "100%",
-        "13%",
-        "10%",
-        "9.9%",
-        "0.062%",
-    ]
 
 
 def test_a_profile_says_what_it_leaves_out():

@@ -4,15 +4,7 @@ from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
 from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
-from dask_dpmeans.figures.data.labelings import (
-    Change,
-    Flows,
-    changes,
-    cluster_name,
-    flows,
-    format_share,
-    letters,
-)
+from dask_dpmeans.figures.data.labelings import Change, Flows, changes, cluster_name, flows, letters
 from dask_dpmeans.figures.data.micro_clusters import Merges, merges
 from dask_dpmeans.figures.data.portraits import (
     Exemplar,
@@ -71,7 +63,6 @@ __all__ = [
     "drawable",
     "feature_names",
     "flows",
-    "format_share",
     "history",
     "letters",
     "merges",

@@ -39,18 +39,6 @@ def cluster_name(cluster: int) -> str:
     return "noise" if cluster == NOISE else str(cluster)
 
 
-def format_share(share: float) -> str:
-    """Return a share of the rows in percent.
-
-    >>> format_share(0.123), format_share(0.0123), format_share(0.000123)
-    ('12 %', '1.2 %', 'under 0.1 %')
-    """
-    percent = 100 * share
-    if percent < 0.1:
-        return "under 0.1 %"
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
-
-
 @dataclass(frozen=True)
 class Flows:
     """Rows of each cluster of a labeling in each cluster of another, for all pairs of labelings."""

@@ -109,11 +109,6 @@ def short_name(name: str, most: int = 24) -> str:
     return shortened(name, most).replace("$", r"\$")
 
 
-def percent(share: float) -> str:
-    """Return a share as text, with two digits or more."""
-    return f"{share:.0%}" if share >= 0.0995 else f"{100 * share:.2g}%"
-
-
 def cluster_colors(ranks: Int64Array) -> Float64Array:
     """Return the color, (k, 4), of each cluster by its rank, (k,): the heaviest cluster has rank 0."""
     shown = np.where(ranks < len(COLORS), ranks, len(COLORS))

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from dask_dpmeans.checks import format_share
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
@@ -19,7 +20,6 @@ from dask_dpmeans.figures.plot.canvas import (
     AnyFigure,
     colors_by_weight,
     new_figure,
-    percent,
     short_name,
     within,
 )
@@ -89,7 +89,7 @@ def _write_shares(axes: Axes, shares: Float64Array) -> None:
     """Write the share of each cluster beside its bar."""
     for rank, share in enumerate(shares):
         place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
-        axes.annotate(percent(float(share)), (share, rank), (3, 0), **place)
+        axes.annotate(format_share(float(share)), (share, rank), (3, 0), **place)
     axes.set_xlim(0, 1.25 * shares.max())
 
 

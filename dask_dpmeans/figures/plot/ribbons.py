@@ -9,7 +9,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from dask_dpmeans import checks
-from dask_dpmeans.checks import describe_value, format_count
+from dask_dpmeans.checks import describe_value, format_count, format_share
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
@@ -119,6 +119,6 @@ def _draw_boxes(axes: Axes, column: int, boxes: list[data.Box], columns: int) ->
 
 def _name(box: data.Box) -> str:
     if len(box.clusters) > 1:
-        return f"{len(box.clusters):,} small ones, {data.format_share(box.share)}"
+        return f"{len(box.clusters):,} small ones, {format_share(box.share)}"
     [cluster] = box.clusters
-    return f"{data.cluster_name(cluster)}, {data.format_share(box.share)}"
+    return f"{data.cluster_name(cluster)}, {format_share(box.share)}"

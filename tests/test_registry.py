@@ -127,7 +127,7 @@ def test_it_predicts_and_has_a_page_and_commands(tmp_path, data):
     assert predict(run, data, out).n_rows == 100
     report(run, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "by Lloyd" in page
+    assert "<dt>method</dt><dd>Lloyd</dd>" in page
     assert "dask-dpmeans lloyd" in page
     shown = CliRunner().invoke(main, ["show", run, "--json"])
     assert json.loads(shown.output)["method"] == "lloyd"

@@ -1,7 +1,9 @@
 """The cluster's door: a scheduler that speaks TLS alone, and asks for certificates."""
 
+import gc
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,15 @@ from distributed import Security
 
 from dask_dpmeans import load
 from dask_dpmeans.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """A refused client of distributed leaves a socket, which would be told in whichever test collects it."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @dataclass

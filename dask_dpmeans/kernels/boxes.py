@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Float64Array, Int64Array, IntegerArray
-from dask_dpmeans.kernels.cluster_statistics import LabelledBlock
+from dask_dpmeans.kernels.cluster_statistics import LabelledBlock, bin_places
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
 from dask_dpmeans.kernels.plot_statistics import Plane
@@ -201,11 +201,7 @@ class PairHistograms(LateSums):
     def chunk(self, found: LabelledBlock) -> RowNumbers:
         """Return the layer of each row of a block, and its bins, (height, 1 + c)."""
         block = found.block
-        places = block.rows[:, self.columns].astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
-            places -= self.low
-            places *= self.bins / (self.high - self.low)
-            np.fmin(np.fmax(places, 0, out=places), self.bins - 1, out=places)  # NaN to bin 0
+        places = bin_places(block.rows[:, self.columns], self.low, self.high, self.bins)
         numbers = np.empty((len(places), 1 + len(self.columns)), np.int8)
         numbers[:, 0], numbers[:, 1:] = self.layers[found.labels], places
         return RowNumbers(numbers, None if block.weights is None else block.weights.copy())

@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records, SummedAnswers, Sums
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Labels
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, Int64Array, Labels, Rows
 from dask_dpmeans.kernels.distance import nearest_two, squared_distances
 from dask_dpmeans.kernels.keyed_sums import UseSums
 from dask_dpmeans.kernels.membership import Mixture
@@ -165,17 +165,27 @@ class FeatureHistograms(SummedAnswers):
         """Return the histograms of one block."""
         (c, m), u, bins = self.chosen.shape, len(self.features), self.bins
         sums = FeatureSums(np.zeros((u, bins)), np.zeros((c, m, bins)))
-        values = found.block.rows[:, self.features].astype(np.float64)
+        values = bin_places(found.block.rows[:, self.features], self.low, self.high, bins)
         weights, slots = found.block.row_weights(), self.slots[found.labels]
-        with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
-            values -= self.low
-            values *= bins / (self.high - self.low)
-            np.fmin(np.fmax(values, 0, out=values), bins - 1, out=values)  # NaN to the first bin
         count = count_features
         if numba_support.AVAILABLE:
             count = _count_features_compiled
         count(values, weights, slots, self.chosen, sums.overall, sums.counts)
         return sums
+
+
+def bin_places(rows: Rows, low: Float64Array, high: Float64Array, bins: int) -> Float64Array:
+    """Return the places, (n, c), of values, (n, c), among bins; the integer part is the bin.
+
+    The ends of the bins, `low` and `high`, are (c,).  The first and the last bin hold what lies
+    beyond.
+    """
+    places = rows.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # a row without weight may be anywhere
+        places -= low
+        places *= bins / (high - low)
+        np.fmin(np.fmax(places, 0, out=places), bins - 1, out=places)  # NaN to the first bin
+    return places
 
 
 def count_features(

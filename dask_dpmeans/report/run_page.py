@@ -220,7 +220,7 @@ def pictures(model: Model, names: list[str]) -> list[Picture]:
 def _sizes(model: Model, rows: RowParts) -> Picture:
     caption = f"Sizes of {format_count(model.n_clusters_, 'cluster')}."
     if rows.overview is not None and model.n_clusters_ > MOST_PORTRAITS:
-        caption += f" A bar that can be selected has each of the {MOST_PORTRAITS} heaviest."
+        caption += f" Bars of the {MOST_PORTRAITS} heaviest can be selected."
     return Picture.of("Clusters", caption, lambda: plot.sizes(model))
 
 

@@ -8,7 +8,7 @@ the rows and the labels.  Rounds take turns.
 
 HDBSCAN gets the first rows, which are in random order, then twice as many and so on, in a process with the memory of
 both workers, until it exceeds a limit of time or memory.  Its `min_cluster_size` is a hundredth of the rows, and
-`min_samples` is 10.  That of the package hdbscan is left out where it is not installed.
+`min_samples` is 10.  The package hdbscan is left out if it is not installed.
 """
 
 import resource

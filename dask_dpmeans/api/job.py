@@ -83,9 +83,7 @@ def fit(
     LockLostError
         Another job has taken the run, because this one stood still for too long.
     """
-    for name, given in {"on_step": on_step, "on_progress": on_progress}.items():
-        if not callable(given):
-            raise InputError(f"{name} must be a function, got {checks.describe_value(given)}")
+    told = Listeners(on_step, on_progress)
     store = RunStore.at(run, columns.storage_options)
     if feature_map is not None:
         feature_map.check_weights(arrays.sample_weight)
@@ -110,7 +108,6 @@ def fit(
             method = chosen.method
             if chosen.choice.nearly_as_good is not None:
                 warnings.warn(chosen.choice.reason, stacklevel=3)
-        told = Listeners(on_step, on_progress)
         converged = _fit(store, lock, request, learned, scale, method, chosen, resume, told)
     if not (converged or method.draws):
         warnings.warn(NOT_CONVERGED.format(method.max_iter), ConvergenceWarning, stacklevel=3)
@@ -184,6 +181,11 @@ class Listeners:
 
     on_step: Callable[[int, Record, int], None]
     on_progress: Callable[[Progress[Any]], None]
+
+    def __post_init__(self) -> None:
+        for name, given in vars(self).items():
+            if not callable(given):
+                raise InputError(f"{name} must be a function, got {checks.describe_value(given)}")
 
 
 @dataclass(frozen=True)

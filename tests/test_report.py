@@ -411,7 +411,7 @@ def test_a_page_says_which_clusters_have_no_card_and_no_color(tmp_path, undrawn)
     assert found.maps[0].caption.endswith(
         "The 24 heaviest clusters have colors, all others are grey."
     )
-    assert "each of the 60 heaviest" in found.sizes.caption
+    assert "Bars of the 60 heaviest can be selected." in found.sizes.caption
     assert page(tmp_path / "run", data=False).left_out == ""
 
 

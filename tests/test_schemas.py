@@ -66,6 +66,7 @@ def schema(name: str) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.filterwarnings("ignore:.* stay the best while:UserWarning")  # of chosen penalties
 @pytest.mark.parametrize("name", RUNS)
 def test_show_gives_what_its_schema_says(name: str, tmp_path: Path) -> None:
     method, options = RUNS[name]

@@ -121,6 +121,7 @@ def predict_with(
         centers=result.arrays.get("cluster_centers"),
         stored_columns=result.manifest.input.shape[1],
         column_names=result.manifest.column_names or (),
+        **run.model._accepts(),
         **where,
     )
     beyond = _write(result, source, kernel, target, inputs, force)

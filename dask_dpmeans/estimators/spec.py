@@ -15,6 +15,7 @@ from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.membership import SoftPredictions
+from dask_dpmeans.kernels.price import price_of
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample
 from dask_dpmeans.storage.array_spec import ArraySpec
@@ -47,7 +48,7 @@ def nearest_centers(result: "Result") -> Kernel:
     """Return the kernel that labels rows by the nearest center of a run of DP-means."""
     told = result.manifest.parameters
     centers = Centers(result.arrays["cluster_centers"], metric_of(told["metric"]).general)
-    return Predictions(centers, told["penalty"])
+    return Predictions(centers, next_price(result))
 
 
 def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
@@ -56,7 +57,14 @@ def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
     divergence = metric_of(told["metric"])
     inertia = fsum(arrays["cluster_inertias"])
     mixture = mixture_of(arrays["cluster_centers"], arrays["cluster_weights"], inertia, divergence)
-    return SoftPredictions(mixture, told["penalty"], min(top, mixture.n_clusters))
+    return SoftPredictions(mixture, next_price(result), min(top, mixture.n_clusters))
+
+
+def next_price(result: "Result") -> float:
+    """Return what a row must cost at least to open one more cluster beside those of a run."""
+    told = result.manifest.parameters
+    price = price_of(told["penalty"], told.get("discount", 0.0))
+    return price.threshold(len(result.arrays["cluster_weights"]))
 
 
 def no_features(result: "Result") -> Features | None:

@@ -108,14 +108,7 @@ def fit_command(
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
     start = init if init == "mean" else Location.at(init, how["storage_options"])
-    method = DPMeans(
-        penalty,
-        search=search,
-        metric=metric,
-        discount=discount,
-        init=start,
-        **limits,
-    )
+    method = DPMeans(penalty, search=search, metric=metric, discount=discount, init=start, **limits)
     fit_from_options(data, run, method, dry=dry, **how)
 
 

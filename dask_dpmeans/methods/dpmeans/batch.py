@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,7 +19,13 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.price import LinearPrice, PitmanYorPrice, Price, price_of
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
-from dask_dpmeans.methods.common import BaseMethod, OpeningState, finite_objective
+from dask_dpmeans.methods.common import (
+    LEARNED,
+    OPTIONAL,
+    BaseMethod,
+    OpeningState,
+    finite_objective,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +149,11 @@ class Parameters(BaseMethod):
     """More clusters than this are an error."""
     metric: str = "euclidean"
     """Name of the divergence in `METRICS`."""
-    discount: float = 0.0
+    learned: Divergence | None = field(default=None, metadata=LEARNED)
+    """Divergence that was learned from the rows, in place of the metric; not a parameter."""
+    discount: float = field(default=0.0, metadata=OPTIONAL)
     """Fall of the price of a cluster with the logarithm of its number (`PitmanYorPrice`)."""
-    floor: float | None = None
+    floor: float | None = field(default=None, metadata=OPTIONAL)
     """Least price of a cluster with a discount; None for a share of the penalty."""
 
     def __post_init__(self) -> None:
@@ -163,8 +171,8 @@ class Parameters(BaseMethod):
 
     @property
     def divergence(self) -> Divergence:
-        """Divergence of the metric: the cost of a row at a center."""
-        return metric_of(self.metric)
+        """The cost of a row at a center: learned, or of the metric."""
+        return self.learned or metric_of(self.metric)
 
     @property
     def price(self) -> Price:
@@ -221,6 +229,9 @@ class Parameters(BaseMethod):
     def result(self, source: Source, state: Any) -> NamedArrays:
         """Return the arrays of the result, by name, with the names of their dimensions."""
         arrays = clusters_of(state)
+        if self.learned is not None:
+            arrays["cluster_averages"] = arrays["cluster_centers"][0], ("cluster", "encoded")
+            arrays["cluster_centers"] = self.learned.shown(state.centers), ("cluster", "feature")
         if self.centers is not None:
             arrays["first_centers"] = self.centers, ("first_cluster", "feature")
         return arrays

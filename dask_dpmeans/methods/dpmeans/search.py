@@ -332,4 +332,7 @@ class Method(Parameters):
             *_, end = iterate(source, method)
         except TooManyClustersError:
             return None, 0
-        return self.divergence.given(end.state.centers), end.state.rows_read - source.plan.n_rows
+        centers = end.state.centers
+        if self.divergence.spherical:
+            centers = self.divergence.given(centers)
+        return centers, end.state.rows_read - source.plan.n_rows

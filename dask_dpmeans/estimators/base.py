@@ -31,6 +31,7 @@ from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import Price, price_of
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.choice import Auto, ChosenFit
 
@@ -66,8 +67,8 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         """Return the parameters that may be paths or URLs."""
         return ()
 
-    def _price(self) -> float:
-        """Return the price of a cluster among new rows.
+    def _price(self, penalty: float | None) -> Price:
+        """Return the price of clusters among new rows, at a penalty or at the estimator's.
 
         Raises
         ------
@@ -193,9 +194,11 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
         return -batch.inertia_of(source, centers.values, centers.divergence)
 
-    def _price(self) -> float:
-        price: float = self.method().penalty
-        return price
+    def _price(self, penalty: float | None) -> Price:
+        method = self.method()
+        if penalty is None:
+            penalty = method.penalty
+        return price_of(penalty, getattr(method, "discount", 0.0))
 
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""

@@ -13,7 +13,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState, checked_rows
-from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
     PLAIN,
@@ -60,8 +60,8 @@ SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
 class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     """DP-means clustering: the number of clusters follows from the penalty for each cluster.
 
-    Minimizes inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than the
-    square root of the penalty from every center opens a cluster.  Then rows go to the nearest
+    Minimizes J = inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than
+    the square root of the penalty from every center opens a cluster.  Then rows go to the nearest
     center, centers become means, and clusters without weight are removed, until nothing changes.
     The result is the same, to the byte, for any chunking, threads and workers.
 
@@ -132,6 +132,12 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     balance_columns : bool, optional
         Divide the costs in each column by their mean at the mean of all rows, so that no column
         outweighs the others.  None: if columns have divergences of their own ("mixed" or a dict).
+    discount : float >= 0, default 0.0
+        Fall of the price, for clusters whose sizes follow a power law: the j-th cluster costs
+        max(penalty / 10, penalty - discount * log(j)), as in a Pitman-Yor process (Pitman & Yor
+        1997; Fan, Zeng & Cao 2013).  The more clusters there are, the smaller another one may be.
+        Without `search`, a row opens a cluster beside k others if it costs more than cluster
+        k + 1.  0 is the objective of the paper.  The penalty must be a number.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
         earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.
@@ -176,7 +182,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     inertia_ : float
         Sum of `cluster_inertias_`; with ``metric="cosine"`` of 2 (1 - cosine).
     objective_ : float
-        ``inertia_ + penalty * n_clusters_``.
+        ``inertia_ + penalty * n_clusters_``; with a `discount`, inertia plus the prices of the
+        clusters 1 to k.
     n_iter_ : int
         Sweeps, or steps of the search.
     n_passes_ : float
@@ -213,6 +220,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         missing: str = "error",
         smoothing: float = SMOOTHING,
         balance_columns: bool | None = None,
+        discount: float = 0.0,
         init: object = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -226,6 +234,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         self.missing = missing
         self.smoothing = smoothing
         self.balance_columns = balance_columns
+        self.discount = discount
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -241,6 +250,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         """Return how texts and pictures speak of this estimator, fitted or not."""
         told = self._describe_penalty(self.metric)
         told["settings"] = {"metric": self.metric} | told["settings"]
+        if self.discount:
+            told |= self._describe_discount(told["settings"])
         return replace(
             super().description(),
             metric=self.metric,
@@ -248,6 +259,22 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
             nearest_centers=True,
             **told,
         )
+
+    def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
+        """Return the fields of a `Description` at a price that falls."""
+        method = self.method()
+        k = getattr(self, "n_clusters_", 1)
+        threshold = method.price.threshold(k)
+        radius, read = radius_or_price(threshold, search=self._searches, metric=self.metric)
+        told = {
+            "penalty": f"{method.penalty:g}, of the first cluster",
+            "discount": f"{method.discount:g}: the next cluster, number {k + 1:,}, costs {read}",
+        }
+        return {
+            "radius": radius,
+            "settings": settings | told,
+            "objective_parts": "inertia {inertia:.9g} + prices of clusters 1 to k",
+        }
 
     def _paths(self) -> tuple[object, ...]:
         return (self.init,)
@@ -317,6 +344,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         return METHODS[self._searches](
             penalty=self._number,
             metric=self.metric,
+            discount=self.discount,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
             tol=self.tol,

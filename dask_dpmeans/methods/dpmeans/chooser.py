@@ -394,6 +394,11 @@ class AutoPenalty:
             raise InputError(
                 f"penalty must be a number with metric={self.method.metric!r}, got {AUTO!r}"
             )
+        if self.method.discount:
+            raise InputError(
+                f"penalty must be a number with discount={self.method.discount:g}, got {AUTO!r}: "
+                "it is chosen where each cluster costs the same; give a number, or no discount"
+            )
 
     def choose(self, source: Source, seed: int) -> "ChosenMethod":
         """Choose a penalty for the rows."""

@@ -100,7 +100,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         return forms
 
     def _choose(
-        self, source: Source, method: Algorithm[Any], frames: int = 2
+        self, mapped: MappedRows, method: Algorithm[Any], frames: int = 2
     ) -> tuple[Algorithm[Any], ChosenFit | None]:
         """Return the method with chosen penalties, and the choice; None if they are numbers.
 
@@ -109,7 +109,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         auto = self._auto()
         if auto is None:
             return method, None
-        chosen = auto.choose(source, self.random_state_)
+        chosen = mapped.auto(auto).choose(mapped.source, self.random_state_)
         if chosen.choice.nearly_as_good is not None:
             warnings.warn(chosen.choice.reason, stacklevel=frames + FRAMES + 1)
         return chosen.method, chosen
@@ -328,7 +328,7 @@ class CentersMixin(NearestCenterMixin):
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
-        method, chosen = self._choose(mapped.source, mapped.method(method), frames=3)
+        method, chosen = self._choose(mapped, mapped.method(method), frames=3)
         given = RowFit(method, mapped, rows, groups, chosen)
 
         def note(model: Self, progress: Progress[Any]) -> None:

@@ -53,6 +53,13 @@ class ColumnDivergence(ABC):
     def curvature(self, centers: Float64Array) -> Float64Array:
         """Return f'' > 0 at centers, (...)."""
 
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return numbers, (...), whose squared differences are about the costs of `values`, (...).
+
+        They are exact for each number at the mean of all rows, (...).
+        """
+        return np.sign(values - means) * np.sqrt(self.between(values, means))
+
 
 @dataclass(frozen=True)
 class Squared(ColumnDivergence):
@@ -92,6 +99,10 @@ class Poisson(ColumnDivergence):
         """Return 1 / m, (...)."""
         return 1 / centers
 
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return square roots of 2 x, (...)."""
+        return np.sqrt(2 * values)
+
 
 @dataclass(frozen=True)
 class Bernoulli(ColumnDivergence):
@@ -115,6 +126,11 @@ class Bernoulli(ColumnDivergence):
         """Return 1 / m + 1 / (1 - m), (...)."""
         return 1 / centers + 1 / (1 - centers)
 
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return angles, times the square root of 2, (...)."""
+        angles: Float64Array = np.sqrt(2) * np.arcsin(np.sqrt(values))
+        return angles
+
 
 @dataclass(frozen=True)
 class ItakuraSaito(ColumnDivergence):
@@ -136,6 +152,11 @@ class ItakuraSaito(ColumnDivergence):
     def curvature(self, centers: Float64Array) -> Float64Array:
         """Return 1 / m^2, (...)."""
         return 1 / centers**2
+
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return logarithms over the square root of 2, (...)."""
+        logarithms: Float64Array = np.log(values) / np.sqrt(2)
+        return logarithms
 
 
 SQUARED, POISSON, BERNOULLI, ITAKURA_SAITO = Squared(), Poisson(), Bernoulli(), ItakuraSaito()

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib.metadata import version
 from numbers import Integral, Real
 from typing import Any
@@ -75,7 +76,13 @@ def fingerprint(summary: Summary) -> str:
 
 def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
     """Return the parameters of an algorithm and of its learned features, for JSON."""
-    found = {key: _described(value) for key, value in vars(method).items()}
+    values: Any = method
+    found = {}
+    for each in fields(values):
+        value = getattr(method, each.name)
+        left_out = each.metadata.get("optional") and value == each.default
+        if not (each.metadata.get("learned") or left_out):
+            found[each.name] = _described(value)
     return found if feature_map is None else found | _described(feature_map.parameters)
 
 

@@ -118,7 +118,7 @@ def predict_with(
         columns=result.manifest.input.columns,
         scale=result.arrays.get("feature_scale"),
         features=run.features,
-        centers=result.arrays.get("cluster_centers"),
+        centers=result.arrays.get("cluster_averages", result.arrays.get("cluster_centers")),
         stored_columns=result.manifest.input.shape[1],
         column_names=result.manifest.column_names or (),
         **run.model._accepts(),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.labels import label_pairs
     from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
     from dask_dpmeans.sources.missing_values import with_nan
-    from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
+    from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
     from dask_dpmeans.sources.opening import (
         OpenedPath,
         open_groups,
@@ -76,7 +76,7 @@ else:
             ".labels": "label_pairs",
             ".layout": "RESIDENT_SHARE Layout lay_out",
             ".missing_values": "with_nan",
-            ".names": "Names check_centers check_names names_of",
+            ".names": "Names check_centers check_names names_of used_names",
             ".opening": "OpenedPath open_groups refused_table unwrap working_dtype",
             ".options": "Accepting Columns Compute InputArrays Opening Reading Requirements Stored "
             "Where check_option_names",

@@ -12,13 +12,15 @@ from dask_dpmeans import checks, sources, storage
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState, checked_rows
+from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
     PLAIN,
     SMOOTHING,
     DivergenceMap,
+    accepted_categories,
     divergence_map,
     imputed,
     restored_encoding,
@@ -280,7 +282,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         return (self.init,)
 
     def _accepts(self) -> "Accepting":
-        return {"missing": self.missing != "error"}
+        return {"missing": self.missing != "error", **accepted_categories(self.divergence)}
 
     def _center_names(self) -> "Names | None":
         return center_names(self.init)

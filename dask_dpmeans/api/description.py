@@ -13,6 +13,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.spec import ArrayParameter
 from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.column_statistics import Summary
+from dask_dpmeans.methods.common import ADDED
 from dask_dpmeans.sources import Layout, RowSource
 from dask_dpmeans.storage.location import shown_path
 from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest
@@ -73,7 +74,13 @@ def fingerprint(summary: Summary) -> str:
 
 def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
     """Return the parameters of an algorithm and of its learned features, for JSON."""
-    found = {key: _described(value) for key, value in vars(method).items()}
+    fields = getattr(method, "__dataclass_fields__", {})
+    defaults = {key: each.default for key, each in fields.items() if ADDED in each.metadata}
+    found = {
+        key: _described(value)
+        for key, value in vars(method).items()
+        if key not in defaults or value != defaults[key]
+    }
     return found if feature_map is None else found | _described(feature_map.parameters)
 
 

@@ -197,7 +197,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         check_is_fitted(self)
         centers = self._centers()
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
-        return -batch.inertia_of(source, centers.values, centers.divergence)
+        return -batch.inertia_of(source, centers.values, centers.divergence, centers.most)
 
     def _price(self, penalty: float | None) -> Price:
         method = self.method()

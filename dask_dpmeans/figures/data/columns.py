@@ -9,7 +9,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.center_labels import center_labels
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.encoding import Encoding
 
 Model = Any
 """A fitted estimator of the registry."""
@@ -55,9 +57,12 @@ def feature_names(model: Model) -> list[str]:
     if columns is None:
         return [f"{kind} {number}" for number in range(model.cluster_centers_.shape[1])]
     given = getattr(model, "feature_names_in_", None)
-    if given is None:
-        return [f"column {column}" for column in columns]
-    return [str(given[column]) for column in columns]
+    names = [f"column {column}" if given is None else str(given[column]) for column in columns]
+    if not isinstance(model.features_, Encoding):
+        return names
+    told = model.categories_ or {}
+    used = {number: told[column] for number, column in enumerate(columns) if column in told}
+    return center_labels(model.features_.layout, names, used)
 
 
 def checked_names(model: Model, given: Sequence[str] | None) -> list[str]:

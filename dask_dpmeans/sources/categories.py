@@ -32,7 +32,7 @@ class CategoricalColumns:
     """The columns of a table that are read as categories."""
 
     named: Sequence[str | int] | Literal["all"] = ()
-    """Columns of any type that are categories, by name or number, beside those of such a type."""
+    """Columns of any type that are categories, by name or number, beside columns of such a type."""
     known: Categories | None = None
     """Categories of a fit, whose codes are taken; None to find them."""
     missing: bool = False
@@ -56,7 +56,7 @@ class CategoricalColumns:
             raise InputError(
                 f"column {label!r} holds the category {unknown[0]!r}, which the fit did not have "
                 f"({_some(known)}): remove or replace such rows, fit again, or fit with "
-                "missing='observed', where it counts as missing"
+                "missing='observed': it then counts as missing"
             )
         return np.array([np.nan if v is None else places.get(v, np.nan) for v in plain])
 

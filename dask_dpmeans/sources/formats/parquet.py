@@ -257,7 +257,7 @@ def _codes(
     for chunk in values.chunks:
         indices = chunk.indices.fill_null(-1).to_numpy()
         used = np.unique(indices[indices >= 0])
-        places = np.full(len(chunk.dictionary) + 1, np.nan)  # the last is that of nulls
+        places = np.full(len(chunk.dictionary) + 1, np.nan)  # nulls take the last
         occurring = chunk.dictionary.take(used).to_pylist()
         places[used] = categorical.places(occurring, number, name)
         parts.append(places[indices])

@@ -1,5 +1,6 @@
 """The discount: a price that falls with the number of clusters, from the rows to the stored run."""
 
+import json
 import math
 from functools import cache
 from itertools import pairwise
@@ -7,11 +8,14 @@ from itertools import pairwise
 import dask.array as da
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from strategies import contents
 
 from dask_dpmeans import DPMeans, InputError, TooManyClustersError, dry_run, fit, load, predict
+from dask_dpmeans.cli import main
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.report import report
 from dask_dpmeans.selection.metrics import objective_score
 from dask_dpmeans.sources import as_source
 
@@ -244,3 +248,34 @@ def test_errors_say_what_a_discount_needs():
     with pytest.raises(InputError, match=r"penalty=8, discount=1, .* the next cluster costs 7\.3"):
         DPMeans(8.0, discount=1.0, metric="cosine").fit(rows + 1)
     assert DPMeans(5.0, discount=2.0, metric="cosine").fit(rows + 1).n_clusters_ >= 1
+
+
+def test_the_best_clusters_are_also_the_best_at_the_plain_price_of_the_last_one():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        rows, ones = rng.normal(size=(7, 2)), np.ones(7)
+        penalty, discount = float(rng.uniform(0.5, 3.0)), float(rng.uniform(0.1, 1.0))
+        least, k = lowest(rows, ones, penalty, discount)
+        last = price(penalty, discount, k)
+        inertia = least - prices(penalty, discount, k)
+        assert lowest(rows, ones, last, 0.0)[0] == pytest.approx(inertia + last * k, rel=1e-9)
+
+
+def test_the_command_line_and_the_estimator_fit_alike(tmp_path):
+    rows, run = zipf(7), str(tmp_path / "run.zarr")
+    np.save(tmp_path / "rows.npy", rows)
+    told = ["fit", str(tmp_path / "rows.npy"), run, "--penalty", "60", "--discount", "14"]
+    found = CliRunner().invoke(main, told)
+    assert found.exit_code == 0, found.output
+    assert "inertia" in found.output
+    assert "+ prices of clusters 1 to k" in found.output
+    fitted = DPMeans(60.0, discount=14.0).fit(rows)
+    assert load(run).cluster_centers_.tobytes() == fitted.cluster_centers_.tobytes()
+    shown = json.loads(CliRunner().invoke(main, ["show", run, "--json"]).output)
+    assert shown["parameters"]["discount"] == 14.0
+    assert "DPMeans(discount=14.0, penalty=60.0" in report_text(run, tmp_path / "out.html")
+
+
+def report_text(run, out):
+    report(run, str(out))
+    return out.read_text()

@@ -45,7 +45,7 @@ from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, sea
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.sources import Accepting, Names, RowSource
     from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
@@ -104,6 +104,34 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         2 (1 - cosine).  Centers are directions of sums of rows, of unit length (spherical k-means,
         Dhillon & Modha 2001).  If that sum is less than 1e-12 of the weight, the center stays
         as it was; the first center is then the first axis.  A row of zeros is an `InputError`.
+    divergence : str, ColumnDivergence, dict or Divergence, default "squared"
+        What a row costs at a center in each column: the squared distance, or another Bregman
+        divergence D(x, m) of Banerjee et al. 2005, whose best center is the mean too.
+
+        - "poisson": x log(x / m) - x + m, of counts (generalized Kullback-Leibler divergence).
+        - "multinomial": the same of shares; each row counts as shares of its sum.
+        - "bernoulli": x log(x / m) + (1 - x) log((1 - x) / (1 - m)), of numbers from 0 to 1.
+        - "itakura-saito" or "gamma": x / m - log(x / m) - 1, of numbers > 0.
+        - "categorical": of codes 0, 1, ... of categories, -log of the share of the category at the
+          center.  Centers have a column for each category, its share.
+        - "mixed": categories of a data frame are categorical, all other columns squared.
+
+        A dict gives the divergence of some columns, by name or number; all others are as in
+        "mixed".  A `dask_dpmeans.kernels.bregman.ColumnDivergence` is any other function of one
+        column, a `dask_dpmeans.kernels.divergence.Divergence` any other cost of a row.
+    missing : {"error", "observed", "unscaled"}, default "error"
+        What NaN is.  "observed": a missing value; a row costs the divergence in its other columns,
+        times d over their number, and a center is the mean of what was observed (after Chi, Chi &
+        Baraniuk 2016).  "unscaled": the same without the factor.  Where no row of a cluster has a
+        value, its center has the mean of all rows.  A row without any value has label -1 and counts
+        for nothing.
+    smoothing : float, default 0.1
+        Weight a of the mean g of all rows in each row of "poisson", "multinomial", "bernoulli" and
+        "categorical": x becomes (x + a g) / (1 + a), since a center of 0 would cost infinitely much.
+        Centers are shown without it.
+    balance_columns : bool, optional
+        Divide the costs in each column by their mean at the mean of all rows, so that no column
+        outweighs the others.  None: if columns have divergences of their own ("mixed" or a dict).
     discount : float >= 0, default 0.0
         Fall of the price, for clusters whose sizes follow a power law: the j-th cluster costs
         max(penalty / 10, penalty - discount * log(j)), as in a Pitman-Yor process (Pitman & Yor
@@ -252,6 +280,9 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     def _paths(self) -> tuple[object, ...]:
         return (self.init,)
 
+    def _accepts(self) -> "Accepting":
+        return {"missing": self.missing != "error"}
+
     def _center_names(self) -> "Names | None":
         return center_names(self.init)
 
@@ -299,8 +330,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     def impute(self, X: object) -> Float64Array:
         """Return rows, (n, d) float64, with missing values from the nearest centers.
 
-        A value that is NaN becomes that of the center of the row's label; a row without any value
-        becomes the mean of all rows.  In a categorical column it is the most frequent category.
+        NaN becomes the value of the nearest center, in a categorical column its most frequent
+        category.  A row without any value becomes the mean of all rows.  X is in memory.
         """
         check_is_fitted(self)
         if not isinstance(self.features_, Encoding):

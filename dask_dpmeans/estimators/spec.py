@@ -47,7 +47,7 @@ def as_given(data: Any) -> Any:
 
 
 def centers_of(result: "Result") -> tuple[Float64Array, Divergence]:
-    """Return the centers of a run of DP-means as kernels see them, and their divergence."""
+    """Return the centers, (k, d), of a run of DP-means as kernels see them, and the divergence."""
     encoding = restored_encoding(result)
     if encoding is not None:
         return result.arrays["cluster_averages"], EncodedDivergence(encoding)

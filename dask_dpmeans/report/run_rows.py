@@ -14,6 +14,7 @@ from dask_dpmeans.api import description
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import CorruptStoreError, InputError, redact
+from dask_dpmeans.estimators.spec import next_price
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model, Overview

@@ -225,11 +225,11 @@ def _add_rows(
     """Fill in all statistics of rows, (n, d); sums start from 0.
 
     `points` are centers, (k, d), and children, (2k, d), each with the constants of linear costs or
-    none, and the numbers of the two nearest centers, (n,).  `found` are squared distances to the nearest, (n,), losses at the second, (n,), halves
-    about the children, errors about the centers, (k,), and, of pairs of both centers, (k * k,)
-    unless empty, whether rows have them, and the sums of their losses.  Then whether rows, (n,), are
-    no outliers and have a second center that costs at most `most`, and, of those that have none,
-    the sums of what they cost more as outliers, (k,).
+    none, and the numbers of the two nearest centers, (n,).  `found` are costs at the nearest, (n,),
+    losses at the second, (n,), halves about the children, errors about the centers, (k,), and, of
+    pairs of both centers, (k * k,) unless empty, whether rows have them, and the sums of their
+    losses.  Then whether rows, (n,), are no outliers and have a second center that costs at most
+    `most`, and, of those that have none, the sums of what they cost more as outliers, (k,).
     """
     (centers, constants), (children, _), labels, seconds = points
     linear = constants.size > 0

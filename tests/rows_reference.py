@@ -203,11 +203,14 @@ class Table:
         return inertia + self.outliers(np.flatnonzero(labels == OUTLIER)) + price.of(len(members))
 
     def sweep(self, centers, threshold):
-        """Algorithm 1 over the rows in order: centers with those that opened, labels and costs."""
+        """Algorithm 1 over the rows in order: centers with those that opened, labels and costs.
+
+        A row of weight w opens a cluster if min(1, w) times its least cost exceeds the threshold.
+        """
         centers = list(centers)
         for row in range(self.n):
             least = min(self.cost(row, center) for center in centers)
-            if self.weights[row] > 0 and least > threshold:
+            if min(1.0, self.weights[row]) * least > threshold:
                 centers.append(self.row(row))
         return centers, *self.cheapest(centers)
 

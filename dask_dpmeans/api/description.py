@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib.metadata import version
 from numbers import Integral, Real
 from typing import Any
@@ -73,7 +74,9 @@ def fingerprint(summary: Summary) -> str:
 
 def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
     """Return the parameters of an algorithm and of its learned features, for JSON."""
-    found = {key: _described(value) for key, value in vars(method).items()}
+    values: Any = method
+    parameters = [each.name for each in fields(values) if not each.metadata.get("learned")]
+    found = {name: _described(getattr(method, name)) for name in parameters}
     return found if feature_map is None else found | _described(feature_map.parameters)
 
 

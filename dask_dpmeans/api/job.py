@@ -100,7 +100,7 @@ def fit(
             if _is_complete(store, method):
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
-        scale = _scale_of(source, learned)
+        scale, method = _scale_of(source, learned), learned.method(method)
         chosen = None
         if auto is not None:
             chosen = auto.choose(learned.source, seed)

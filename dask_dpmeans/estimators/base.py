@@ -325,7 +325,7 @@ class CentersMixin(NearestCenterMixin):
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
-        method, chosen = self._choose(mapped.source, method, frames=3)
+        method, chosen = self._choose(mapped.source, mapped.method(method), frames=3)
         given = RowFit(method, mapped, rows, groups, chosen)
 
         def note(model: Self, progress: Progress[Any]) -> None:

@@ -1,7 +1,6 @@
 """The scikit-learn estimator of DP-means."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources, storage
+from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
+from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState, checked_rows
 from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.divergences import (
+    ENCODING_ARRAYS,
+    PLAIN,
+    SMOOTHING,
+    DivergenceMap,
+    divergence_map,
+    imputed,
+    restored_encoding,
+)
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.spec import (
     CENTERS,
@@ -25,7 +34,9 @@ from dask_dpmeans.estimators.spec import (
 )
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.divergence import Divergence, metric_of
+from dask_dpmeans.kernels.encoded import EncodedDivergence
+from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
@@ -34,7 +45,7 @@ from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, sea
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Names
+    from dask_dpmeans.sources import Names, RowSource
     from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
@@ -170,6 +181,10 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         *,
         search: bool = False,
         metric: str = "euclidean",
+        divergence: object = "squared",
+        missing: str = "error",
+        smoothing: float = SMOOTHING,
+        balance_columns: bool | None = None,
         init: object = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -179,6 +194,10 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         self.penalty = penalty
         self.search = search
         self.metric = metric
+        self.divergence = divergence
+        self.missing = missing
+        self.smoothing = smoothing
+        self.balance_columns = balance_columns
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -208,14 +227,62 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     def _center_names(self) -> "Names | None":
         return center_names(self.init)
 
+    def _feature_map(self) -> DivergenceMap | None:
+        given = self.divergence, self.missing, self.smoothing, self.balance_columns
+        learned = None if isinstance(self.divergence, Divergence) else divergence_map(*given)
+        if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
+            raise InputError(
+                f"divergence={self.divergence!r} and missing={self.missing!r} cannot be used with "
+                f"metric={self.metric!r}, which is a divergence of its own: leave the metric out"
+            )
+        return learned
+
+    @property
+    def _divergence(self) -> Divergence:
+        """The cost of a row, (d,) as kernels see it, at a center of this fit."""
+        if isinstance(self.divergence, Divergence):
+            return self.divergence
+        if isinstance(self.features_, Encoding):
+            return EncodedDivergence(self.features_)
+        return metric_of(self.metric)
+
+    @property
+    def _points(self) -> Float64Array | None:
+        return self.cluster_averages_
+
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""
-        return Centers(self.cluster_centers_, metric_of(self.metric).general)
+        return Centers(self.cluster_averages_, self._divergence.general)
+
+    def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
+        """Set the centers of a state."""
+        self.cluster_averages_ = state.centers
+        self.cluster_centers_ = self._divergence.shown(state.centers)
+
+    def _restore(self, result: "Result") -> None:
+        super()._restore(result)
+        self.cluster_averages_ = result.arrays.get("cluster_averages", self.cluster_centers_)
 
     def _mixture(self) -> Mixture:
         """Return the mixture of the fit."""
-        divergence = metric_of(self.metric)
-        return mixture_of(self.cluster_centers_, self.cluster_weights_, self.inertia_, divergence)
+        figures = self.cluster_averages_, self.cluster_weights_, self.inertia_
+        return mixture_of(*figures, self._divergence)
+
+    def impute(self, X: object) -> Float64Array:
+        """Return rows, (n, d) float64, with missing values from the nearest centers.
+
+        A value that is NaN becomes that of the center of the row's label; a row without any value
+        becomes the mean of all rows.  In a categorical column it is the most frequent category.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.features_, Encoding):
+            raise InputError("impute needs missing='observed' or 'unscaled', got missing='error'")
+        return imputed(
+            self.features_,
+            self.cluster_averages_,
+            checked_rows(self, X, reset=False),
+            self.predict(X),
+        )
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
@@ -226,6 +293,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
             max_iter=self.max_iter,
             tol=self.tol,
             max_clusters=self.max_clusters,
+            learned=self.divergence if isinstance(self.divergence, Divergence) else None,
         )
 
 
@@ -261,21 +329,14 @@ def center_names(init: object) -> tuple[str, ...] | None:
         return None
     if isinstance(init, str | os.PathLike | storage.Location):
         manifest = earlier_run(init).manifest
-        return _chosen(manifest.column_names, manifest.input.columns)
+        return sources.used_names(manifest.column_names, manifest.input.columns)
     if not isinstance(init, NearestCenterMixin):
         return sources.names_of(init)
-    return _chosen(getattr(init, "feature_names_in_", None), init.feature_columns_)
+    return sources.used_names(getattr(init, "feature_names_in_", None), init.feature_columns_)
 
 
 def _is_mean(init: object) -> bool:
     return isinstance(init, str) and init == "mean"
-
-
-def _chosen(names: Sequence[str] | None, columns: Sequence[int] | None) -> tuple[str, ...] | None:
-    """Return the names of some columns, or of all for None."""
-    if names is None:
-        return None
-    return tuple(str(names[column]) for column in columns or range(len(names)))
 
 
 def earlier_run(init: "str | os.PathLike[str] | storage.Location") -> "Result":
@@ -321,7 +382,8 @@ FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
 SPEC = MethodSpec(
     DPMeans,
     nearest_centers,
-    arrays=(*CENTERS, STABILITY, FIRST_CENTERS),
+    learned_features=restored_encoding,
+    arrays=(*CENTERS, STABILITY, FIRST_CENTERS, *ENCODING_ARRAYS),
     parameters=_parameters,
     cluster_sample=_cluster_sample,
     soft_predictor=soft_nearest_centers,

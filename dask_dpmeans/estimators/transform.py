@@ -1,14 +1,17 @@
 """Feature maps that are fitted to all rows first: kernel approximations and eigenvectors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.divergence import Divergence
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources import RowSource
+
+AnyAlgorithm = TypeVar("AnyAlgorithm", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,15 @@ class MappedRows:
     """Numbers that a run stores among its attributes."""
     rows: Float64Array | None = None
     """(n, r), the mapped rows, if they cannot be made of each row alone; a run stores these too."""
+    divergence: Divergence | None = None
+    """What mapped rows cost, if the map has learned that too."""
+
+    def method(self, method: AnyAlgorithm) -> AnyAlgorithm:
+        """Return a method of the mapped rows."""
+        if self.divergence is None:
+            return method
+        changed: AnyAlgorithm = replace(method, learned=self.divergence)
+        return changed
 
 
 class FeatureMap(Protocol):

@@ -10,6 +10,9 @@ from dask_dpmeans.engine.history import GAINS, MoveCounts
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
 
+LEARNED = {"learned": True}
+"""Metadata of a field of a method that is learned from the rows; it is not among the parameters."""
+
 
 @dataclass(frozen=True)
 class BaseMethod:

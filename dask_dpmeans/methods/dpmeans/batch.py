@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.price import LinearPrice, Price
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
-from dask_dpmeans.methods.common import BaseMethod, OpeningState, finite_objective
+from dask_dpmeans.methods.common import LEARNED, BaseMethod, OpeningState, finite_objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +139,8 @@ class Parameters(BaseMethod):
     """More clusters than this are an error."""
     metric: str = "euclidean"
     """Name of the divergence in `METRICS`."""
+    learned: Divergence | None = field(default=None, metadata=LEARNED)
+    """Divergence that was learned from the rows, in place of the metric; not a parameter."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "penalty", checked_penalty(self.penalty))
@@ -154,8 +156,8 @@ class Parameters(BaseMethod):
 
     @property
     def divergence(self) -> Divergence:
-        """Divergence of the metric: the cost of a row at a center."""
-        return metric_of(self.metric)
+        """The cost of a row at a center: learned, or of the metric."""
+        return self.learned or metric_of(self.metric)
 
     @property
     def price(self) -> Price:
@@ -199,6 +201,9 @@ class Parameters(BaseMethod):
     def result(self, source: Source, state: Any) -> NamedArrays:
         """Return the arrays of the result, by name, with the names of their dimensions."""
         arrays = clusters_of(state)
+        if self.learned is not None:
+            arrays["cluster_averages"] = arrays["cluster_centers"][0], ("cluster", "encoded")
+            arrays["cluster_centers"] = self.learned.shown(state.centers), ("cluster", "feature")
         if self.centers is not None:
             arrays["first_centers"] = self.centers, ("first_cluster", "feature")
         return arrays

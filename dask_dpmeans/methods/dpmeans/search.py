@@ -325,9 +325,12 @@ class Method(Parameters):
             return None, 0
         tol = 0.0 if source.plan.n_rows <= BIRTHS_TO_THE_END else self.tol
         limits = self.max_iter, tol, self.max_clusters
-        method = self.sweeps(self.penalty, self.centers, *limits, self.metric)
+        method = self.sweeps(self.penalty, self.centers, *limits, self.metric, self.learned)
         try:
             *_, end = iterate(source, method)
         except TooManyClustersError:
             return None, 0
-        return self.divergence.given(end.state.centers), end.state.rows_read - source.plan.n_rows
+        centers = end.state.centers
+        if self.divergence.spherical:
+            centers = self.divergence.given(centers)
+        return centers, end.state.rows_read - source.plan.n_rows

@@ -136,7 +136,7 @@ class Instance:
     parameters: dict
 
     def model(self, **parameters):
-        return DPMeans(self.price.penalty, **(self.parameters | parameters))
+        return DPMeans(**({"penalty": self.price.penalty} | self.parameters | parameters))
 
 
 CASES = [

@@ -369,7 +369,8 @@ def test_infinity_is_not_a_missing_value(value):
     ("given", "names"),
     [
         ({"divergence": "gaussian"}, "divergence"),
-        ({"divergence": {0: "poisson"}}, "divergence"),
+        ({"divergence": {}}, "divergence"),
+        ({"divergence": {0: "gaussian"}}, "divergence"),
         ({"divergence": {0: "poisson", 1: "squared", 7: "squared"}}, "divergence"),
         ({"missing": "drop"}, "missing"),
         ({"outlier_penalty": 0.0}, "outlier_penalty"),

@@ -75,8 +75,12 @@ def fingerprint(summary: Summary) -> str:
 def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
     """Return the parameters of an algorithm and of its learned features, for JSON."""
     values: Any = method
-    parameters = [each.name for each in fields(values) if not each.metadata.get("learned")]
-    found = {name: _described(getattr(method, name)) for name in parameters}
+    found = {}
+    for each in fields(values):
+        value = getattr(method, each.name)
+        left_out = each.metadata.get("optional") and value == each.default
+        if not (each.metadata.get("learned") or left_out):
+            found[each.name] = _described(value)
     return found if feature_map is None else found | _described(feature_map.parameters)
 
 

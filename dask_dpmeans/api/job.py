@@ -103,7 +103,7 @@ def fit(
         scale, method = _scale_of(source, learned), learned.method(method)
         chosen = None
         if auto is not None:
-            chosen = auto.choose(learned.source, seed)
+            chosen = learned.auto(auto).choose(learned.source, seed)
             request = _chosen_request(request, chosen)
             method = chosen.method
             if chosen.choice.nearly_as_good is not None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.impute import KNNImputer
 
 from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
@@ -26,6 +28,8 @@ MIXED = "mixed"
 MISSING = ("error", "observed", "unscaled")
 SMOOTHING = 0.1
 """Default weight of the mean of all rows in smoothed columns."""
+NEIGHBORS = 5
+"""Rows whose mean is a missing value of the summary that a penalty is chosen from."""
 MOST_CATEGORIES = 2**12
 """Most values of a categorical column; each is a column of the centers."""
 ENCODING_ARRAYS = (
@@ -90,6 +94,7 @@ class DivergenceMap:
             passes=passes,
             arrays=arrays_of(encoding),
             divergence=EncodedDivergence(encoding),
+            flat=partial(complete_rows, EncodedDivergence(encoding)),
         )
 
     @property
@@ -229,6 +234,18 @@ def _check_ranges(layout: Layout, source: "RowSource") -> None:
 def _ratio(above: Float64Array, below: Float64Array, otherwise: float) -> Float64Array:
     answer: Float64Array = np.full(above.shape, otherwise)
     return np.divide(above, below, out=answer, where=below > 0)
+
+
+def complete_rows(divergence: EncodedDivergence, rows: Float64Array) -> Float64Array:
+    """Return encoded rows, (n, n_features), of a summary in the flat space of costs, (n, D).
+
+    A missing value is the mean of the nearest rows that have one (Troyanskaya et al. 2001).
+    """
+    flat = divergence.flat(rows)
+    if not np.isnan(flat).any():
+        return flat
+    imputer = KNNImputer(n_neighbors=NEIGHBORS, keep_empty_features=True)
+    return np.asarray(imputer.fit_transform(flat), np.float64)
 
 
 def imputed(

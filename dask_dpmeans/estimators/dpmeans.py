@@ -13,7 +13,7 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState, checked_rows
-from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
     PLAIN,
@@ -60,8 +60,8 @@ SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
 class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     """DP-means clustering: the number of clusters follows from the penalty for each cluster.
 
-    Minimizes inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than the
-    square root of the penalty from every center opens a cluster.  Then rows go to the nearest
+    Minimizes J = inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than
+    the square root of the penalty from every center opens a cluster.  Then rows go to the nearest
     center, centers become means, and clusters without weight are removed, until nothing changes.
     The result is the same, to the byte, for any chunking, threads and workers.
 
@@ -104,6 +104,40 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         2 (1 - cosine).  Centers are directions of sums of rows, of unit length (spherical k-means,
         Dhillon & Modha 2001).  If that sum is less than 1e-12 of the weight, the center stays
         as it was; the first center is then the first axis.  A row of zeros is an `InputError`.
+    divergence : str, ColumnDivergence, dict or Divergence, default "squared"
+        What a row costs at a center in each column: the squared distance, or another Bregman
+        divergence D(x, m) of Banerjee et al. 2005, whose best center is the mean too.
+
+        - "poisson": x log(x / m) - x + m, of counts (generalized Kullback-Leibler divergence).
+        - "multinomial": the same of shares; each row counts as shares of its sum.
+        - "bernoulli": x log(x / m) + (1 - x) log((1 - x) / (1 - m)), of numbers from 0 to 1.
+        - "itakura-saito" or "gamma": x / m - log(x / m) - 1, of numbers > 0.
+        - "categorical": of codes 0, 1, ... of categories, -log of the share of the category at the
+          center.  Centers have a column for each category, its share.
+        - "mixed": categories of a data frame are categorical, all other columns squared.
+
+        A dict gives the divergence of some columns, by name or number; all others are as in
+        "mixed".  A `dask_dpmeans.kernels.bregman.ColumnDivergence` is any other function of one
+        column, a `dask_dpmeans.kernels.divergence.Divergence` any other cost of a row.
+    missing : {"error", "observed", "unscaled"}, default "error"
+        What NaN is.  "observed": a missing value; a row costs the divergence in its other columns,
+        times d over their number, and a center is the mean of what was observed (after Chi, Chi &
+        Baraniuk 2016).  "unscaled": the same without the factor.  Where no row of a cluster has a
+        value, its center has the mean of all rows.  A row without any value has label -1 and counts
+        for nothing.
+    smoothing : float, default 0.1
+        Weight a of the mean g of all rows in each row of "poisson", "multinomial", "bernoulli" and
+        "categorical": x becomes (x + a g) / (1 + a), since a center of 0 would cost infinitely much.
+        Centers are shown without it.
+    balance_columns : bool, optional
+        Divide the costs in each column by their mean at the mean of all rows, so that no column
+        outweighs the others.  None: if columns have divergences of their own ("mixed" or a dict).
+    discount : float >= 0, default 0.0
+        Fall of the price, for clusters whose sizes follow a power law: the j-th cluster costs
+        max(penalty / 10, penalty - discount * log(j)), as in a Pitman-Yor process (Pitman & Yor
+        1997; Fan, Zeng & Cao 2013).  The more clusters there are, the smaller another one may be.
+        Without `search`, a row opens a cluster beside k others if it costs more than cluster
+        k + 1.  0 is the objective of the paper.  The penalty must be a number.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
         earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.
@@ -148,7 +182,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     inertia_ : float
         Sum of `cluster_inertias_`; with ``metric="cosine"`` of 2 (1 - cosine).
     objective_ : float
-        ``inertia_ + penalty * n_clusters_``.
+        ``inertia_ + penalty * n_clusters_``; with a `discount`, inertia plus the prices of the
+        clusters 1 to k.
     n_iter_ : int
         Sweeps, or steps of the search.
     n_passes_ : float
@@ -185,6 +220,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         missing: str = "error",
         smoothing: float = SMOOTHING,
         balance_columns: bool | None = None,
+        discount: float = 0.0,
         init: object = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -198,6 +234,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         self.missing = missing
         self.smoothing = smoothing
         self.balance_columns = balance_columns
+        self.discount = discount
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -213,6 +250,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         """Return how texts and pictures speak of this estimator, fitted or not."""
         told = self._describe_penalty(self.metric)
         told["settings"] = {"metric": self.metric} | told["settings"]
+        if self.discount:
+            told |= self._describe_discount(told["settings"])
         return replace(
             super().description(),
             metric=self.metric,
@@ -220,6 +259,22 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
             nearest_centers=True,
             **told,
         )
+
+    def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
+        """Return the fields of a `Description` at a price that falls."""
+        method = self.method()
+        k = getattr(self, "n_clusters_", 1)
+        threshold = method.price.threshold(k)
+        radius, read = radius_or_price(threshold, search=self._searches, metric=self.metric)
+        told = {
+            "penalty": f"{method.penalty:g}, of the first cluster",
+            "discount": f"{method.discount:g}: the next cluster, number {k + 1:,}, costs {read}",
+        }
+        return {
+            "radius": radius,
+            "settings": settings | told,
+            "objective_parts": "inertia {inertia:.9g} + prices of clusters 1 to k",
+        }
 
     def _paths(self) -> tuple[object, ...]:
         return (self.init,)
@@ -271,8 +326,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     def impute(self, X: object) -> Float64Array:
         """Return rows, (n, d) float64, with missing values from the nearest centers.
 
-        A value that is NaN becomes that of the center of the row's label; a row without any value
-        becomes the mean of all rows.  In a categorical column it is the most frequent category.
+        NaN becomes the value of the nearest center, in a categorical column its most frequent
+        category.  A row without any value becomes the mean of all rows.  X is in memory.
         """
         check_is_fitted(self)
         if not isinstance(self.features_, Encoding):
@@ -289,6 +344,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         return METHODS[self._searches](
             penalty=self._number,
             metric=self.metric,
+            discount=self.discount,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
             tol=self.tol,

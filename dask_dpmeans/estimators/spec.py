@@ -17,6 +17,7 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.membership import SoftPredictions
+from dask_dpmeans.kernels.price import price_of
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample
 from dask_dpmeans.storage.array_spec import ArraySpec
@@ -46,7 +47,7 @@ def as_given(data: Any) -> Any:
 
 
 def centers_of(result: "Result") -> tuple[Float64Array, Divergence]:
-    """Return the centers of a run of DP-means as kernels see them, and their divergence."""
+    """Return the centers, (k, d), of a run of DP-means as kernels see them, and the divergence."""
     encoding = restored_encoding(result)
     if encoding is not None:
         return result.arrays["cluster_averages"], EncodedDivergence(encoding)
@@ -57,17 +58,23 @@ def centers_of(result: "Result") -> tuple[Float64Array, Divergence]:
 def nearest_centers(result: "Result") -> Kernel:
     """Return the kernel that labels rows by the nearest center of a run of DP-means."""
     centers, divergence = centers_of(result)
-    penalty = result.manifest.parameters["penalty"]
-    return Predictions(Centers(centers, divergence.general), penalty)
+    return Predictions(Centers(centers, divergence.general), next_price(result))
 
 
 def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
     """Return the kernel that also returns the `top` most probable clusters of each row."""
-    told, arrays = result.manifest.parameters, result.arrays
+    arrays = result.arrays
     centers, divergence = centers_of(result)
     inertia = fsum(arrays["cluster_inertias"])
     mixture = mixture_of(centers, arrays["cluster_weights"], inertia, divergence)
-    return SoftPredictions(mixture, told["penalty"], min(top, mixture.n_clusters))
+    return SoftPredictions(mixture, next_price(result), min(top, mixture.n_clusters))
+
+
+def next_price(result: "Result") -> float:
+    """Return what a row must cost at least to open one more cluster beside those of a run."""
+    told = result.manifest.parameters
+    price = price_of(told["penalty"], told.get("discount", 0.0))
+    return price.threshold(len(result.arrays["cluster_weights"]))
 
 
 def no_features(result: "Result") -> Features | None:

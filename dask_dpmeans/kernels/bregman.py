@@ -18,7 +18,7 @@ from dask_dpmeans.kernels.block import Float64Array
 class ColumnDivergence(ABC):
     """A Bregman divergence of single numbers, by its convex function f.
 
-    A subclass is a frozen dataclass.  All functions work on arrays of any shape.
+    A subclass is a frozen dataclass.  All functions work number by number, on arrays of any shape (...).
     """
 
     smoothed: ClassVar[bool] = False
@@ -43,15 +43,22 @@ class ColumnDivergence(ABC):
 
     @abstractmethod
     def between(self, values: Float64Array, centers: Float64Array) -> Float64Array:
-        """Return the costs of numbers at centers of the same shape, >= 0."""
+        """Return the costs >= 0 of numbers, (...), at centers, (...)."""
 
     @abstractmethod
     def slope(self, centers: Float64Array) -> Float64Array:
-        """Return f' at centers."""
+        """Return f' at centers, (...)."""
 
     @abstractmethod
     def curvature(self, centers: Float64Array) -> Float64Array:
-        """Return f'' at centers, > 0."""
+        """Return f'' > 0 at centers, (...)."""
+
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return numbers, (...), whose squared differences are about the costs of `values`, (...).
+
+        They are exact for each number at the mean of all rows, (...).
+        """
+        return np.sign(values - means) * np.sqrt(self.between(values, means))
 
 
 @dataclass(frozen=True)
@@ -59,16 +66,16 @@ class Squared(ColumnDivergence):
     """(x - m)^2, of normal columns."""
 
     def between(self, values: Float64Array, centers: Float64Array) -> Float64Array:
-        """Return squared differences."""
+        """Return squared differences, (...)."""
         squares: Float64Array = (values - centers) ** 2
         return squares
 
     def slope(self, centers: Float64Array) -> Float64Array:
-        """Return 2 m."""
+        """Return 2 m, (...)."""
         return 2 * centers
 
     def curvature(self, centers: Float64Array) -> Float64Array:
-        """Return 2."""
+        """Return 2, (...)."""
         return np.full_like(centers, 2.0)
 
 
@@ -80,17 +87,21 @@ class Poisson(ColumnDivergence):
     lowest: ClassVar[float] = 0.0
 
     def between(self, values: Float64Array, centers: Float64Array) -> Float64Array:
-        """Return generalized Kullback-Leibler divergences."""
+        """Return generalized Kullback-Leibler divergences, (...)."""
         costs: Float64Array = np.maximum(kl_div(values, centers), 0.0)
         return costs
 
     def slope(self, centers: Float64Array) -> Float64Array:
-        """Return log m."""
+        """Return log m, (...)."""
         return np.log(centers)
 
     def curvature(self, centers: Float64Array) -> Float64Array:
-        """Return 1 / m."""
+        """Return 1 / m, (...)."""
         return 1 / centers
+
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return square roots of 2 x, (...)."""
+        return np.sqrt(2 * values)
 
 
 @dataclass(frozen=True)
@@ -102,18 +113,23 @@ class Bernoulli(ColumnDivergence):
     highest: ClassVar[float] = 1.0
 
     def between(self, values: Float64Array, centers: Float64Array) -> Float64Array:
-        """Return Kullback-Leibler divergences of two outcomes."""
+        """Return Kullback-Leibler divergences of two outcomes, (...)."""
         costs: Float64Array = kl_div(values, centers) + kl_div(1 - values, 1 - centers)
         return np.maximum(costs, 0.0)
 
     def slope(self, centers: Float64Array) -> Float64Array:
-        """Return log(m / (1 - m))."""
+        """Return log(m / (1 - m)), (...)."""
         slopes: Float64Array = logit(centers)
         return slopes
 
     def curvature(self, centers: Float64Array) -> Float64Array:
-        """Return 1 / m + 1 / (1 - m)."""
+        """Return 1 / m + 1 / (1 - m), (...)."""
         return 1 / centers + 1 / (1 - centers)
+
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return angles, times the square root of 2, (...)."""
+        angles: Float64Array = np.sqrt(2) * np.arcsin(np.sqrt(values))
+        return angles
 
 
 @dataclass(frozen=True)
@@ -125,17 +141,22 @@ class ItakuraSaito(ColumnDivergence):
     positive: ClassVar[bool] = True
 
     def between(self, values: Float64Array, centers: Float64Array) -> Float64Array:
-        """Return Itakura-Saito divergences."""
+        """Return Itakura-Saito divergences, (...)."""
         quotients = values / centers
         return np.maximum(quotients - np.log(quotients) - 1, 0.0)
 
     def slope(self, centers: Float64Array) -> Float64Array:
-        """Return -1 / m."""
+        """Return -1 / m, (...)."""
         return -1 / centers
 
     def curvature(self, centers: Float64Array) -> Float64Array:
-        """Return 1 / m^2."""
+        """Return 1 / m^2, (...)."""
         return 1 / centers**2
+
+    def flat(self, values: Float64Array, means: Float64Array) -> Float64Array:
+        """Return logarithms over the square root of 2, (...)."""
+        logarithms: Float64Array = np.log(values) / np.sqrt(2)
+        return logarithms
 
 
 SQUARED, POISSON, BERNOULLI, ITAKURA_SAITO = Squared(), Poisson(), Bernoulli(), ItakuraSaito()

@@ -77,7 +77,7 @@ class Centers:
 
     @cached_property
     def definition(self) -> Linear:
-        """What the definition is computed from: linear costs, or centers without constants."""
+        """Linear costs, or centers without constants, of which the definition is computed."""
         return self.linear or Linear(self.values, NOTHING)
 
     @property

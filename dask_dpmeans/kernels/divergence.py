@@ -76,6 +76,15 @@ class Divergence(ABC):
         """Return the rows, (n,), that no cluster can have, whose labels are -1; None for none."""
         return None
 
+    def flat(self, rows: Float64Array) -> Float64Array:
+        """Return rows, (n, d), in a space where squared distances are about the costs, (n, m).
+
+        Missing values are NaN.
+        """
+        raise InputError(
+            f"no space is known where squared distances are about {type(self).__name__}"
+        )
+
     def costs_to_all(self, rows: Rows, centers: Float64Array) -> Float64Array:
         """Return the cost of each row, (n, d), at each center, (k, d), as (n, k)."""
         same = np.zeros(len(rows), np.intp)

@@ -71,6 +71,18 @@ class EncodedDivergence(Divergence):
             )
         return averages
 
+    def flat(self, rows: Float64Array) -> Float64Array:
+        """Return encoded rows, (n, n_features), in a flat space, (n, D); NaN without a value."""
+        encoding = self.encoding
+        values, D = encoding.values(rows), len(encoding.means)
+        flat = np.empty(values.shape)
+        for kind, columns in encoding.layout.divergences:
+            flat[:, columns] = kind.flat(values[:, columns], encoding.middles[columns])
+        flat *= np.sqrt(encoding.weights)
+        if encoding.masked:
+            flat[~(rows[:, D:-1] > 0)[:, encoding.layout.inputs]] = np.nan
+        return flat
+
     def shown(self, centers: Float64Array) -> Float64Array:
         """Return averages of encoded rows, (k, n_features), as centers in units of the input."""
         return self.encoding.centers(centers)

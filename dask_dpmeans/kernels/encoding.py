@@ -85,7 +85,7 @@ class Layout:
     def expand(self, rows: Float64Array) -> tuple[Float64Array, BoolArray]:
         """Return values, (n, D), and which columns, (n, d), of rows, (n, d), have a value.
 
-        Values are NaN where there is none.  Categories have a column of zeros and ones for each
+        Missing values are NaN.  Categories have a column of zeros and ones for each
         value, multinomial columns are shares of their sum in the row.  What a divergence cannot
         have becomes infinite.
         """
@@ -293,9 +293,9 @@ class Encoding:
         values: Float64Array
         if self.masked:
             shares = averages[..., D:-1][..., self.layout.inputs]
-            there = shares > 0
-            quotients = np.divide(shifted, shares, out=np.zeros_like(shifted), where=there)
-            values = np.where(there, self.origins + quotients, self.middles)
+            known = shares > 0
+            quotients = np.divide(shifted, shares, out=np.zeros_like(shifted), where=known)
+            values = np.where(known, self.origins + quotients, self.middles)
         else:
             values = self.origins + shifted
         return np.clip(values, *self._range)

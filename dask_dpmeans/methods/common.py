@@ -12,6 +12,9 @@ from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
 
 LEARNED = {"learned": True}
 """Metadata of a field of a method that is learned from the rows; it is not among the parameters."""
+OPTIONAL = {"optional": True}
+"""Metadata of a field that is among the parameters only if it is not the default, so that runs from
+before it came, or without it, are the same."""
 
 
 @dataclass(frozen=True)

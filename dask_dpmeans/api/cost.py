@@ -15,6 +15,7 @@ from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, SampleClusters
 from dask_dpmeans.sources import (
     RESIDENT_SHARE,
+    Accepting,
     Columns,
     Compute,
     InputArrays,
@@ -147,6 +148,7 @@ def dry_run(
     seed: int | None,
     sample_weight: Any = None,
     center_names: Names | None = None,
+    accepts: Accepting,
     resume: bool = False,
     force: bool = False,
     columns: Columns,
@@ -163,9 +165,8 @@ def dry_run(
         raise InputError(
             "a dry run reads stored rows, not what Dask has yet to compute: write them to a Zarr store"
         )
-    layout, executor = lay_out(
-        InputArrays(data, sample_weight), columns, Requirements(method.features), compute
-    )
+    needs = Requirements(method.features, **accepts)
+    layout, executor = lay_out(InputArrays(data, sample_weight), columns, needs, compute)
     check_centers(center_names, layout.column_names, layout.prepare.columns)
     seed = runs.seed_for(store, seed, resume)
     method = method.seeded(seed)

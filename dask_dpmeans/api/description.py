@@ -69,6 +69,8 @@ def fingerprint(summary: Summary) -> str:
         np.array([summary.weight, summary.n_groups]),
         np.array([summary.groups_sum], np.uint64),
     ]
+    if summary.observed_weights is not None:
+        figures += [summary.observed_weights, np.array([summary.empty_rows])]
     return hashlib.sha256(b"".join((figure + 0).tobytes() for figure in figures)).hexdigest()
 
 

@@ -20,6 +20,7 @@ from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, ChosenFit
 from dask_dpmeans.sources import (
+    Accepting,
     Columns,
     Compute,
     InputArrays,
@@ -48,6 +49,7 @@ def fit(
     feature_map: FeatureMap | None,
     auto: Auto | None,
     center_names: Names | None,
+    accepts: Accepting,
     resume: bool,
     force: bool,
     on_step: Callable[[int, Record, int], None],
@@ -67,6 +69,7 @@ def fit(
     feature_map : map from rows to the features that the method sees
     auto : the choice of penalties from those features; None if they are numbers
     center_names : names of the columns of the method's first centers, if known
+    accepts : which rows the estimator accepts that others refuse
     resume : continue an existing run from its last committed step; a finished run stays as it is,
         unless it stopped at a lower `max_iter`
     force : remove an existing run; nothing but a run of this package is ever removed
@@ -88,7 +91,8 @@ def fit(
     if feature_map is not None:
         feature_map.check_weights(arrays.sample_weight)
     with _only_fit(store, arrays, force=force, resume=resume) as lock:
-        source = open_source(arrays, columns, Requirements(method.features, method.sparse), compute)
+        needs = Requirements(method.features, method.sparse, **accepts)
+        source = open_source(arrays, columns, needs, compute)
         check_centers(center_names, source.column_names, source.prepare.columns)
         seed = seed_for(store, seed, resume)
         method = method.seeded(seed)

@@ -118,9 +118,10 @@ def predict_with(
         columns=result.manifest.input.columns,
         scale=result.arrays.get("feature_scale"),
         features=run.features,
-        centers=result.arrays.get("cluster_centers"),
+        centers=result.arrays.get("cluster_averages", result.arrays.get("cluster_centers")),
         stored_columns=result.manifest.input.shape[1],
         column_names=result.manifest.column_names or (),
+        **run.model._accepts(),
         **where,
     )
     beyond = _write(result, source, kernel, target, inputs, force)

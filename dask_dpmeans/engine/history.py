@@ -86,7 +86,7 @@ class Record:
     objective: float
     """Inertia + penalty * k."""
     inertia: float
-    """Squared error, in squared units of the rows times weight."""
+    """Squared error, in squared units of the rows times weight; with what outliers cost."""
     n_clusters: int
     n_local_clusters: int
     """Local clusters of all data sets together, for the HDP; 0 elsewhere."""
@@ -97,7 +97,7 @@ class Record:
     merges: int
     """Pairs of clusters that the search made one."""
     splits: int
-    """Clusters that the search made two."""
+    """Clusters that the search made two, or made of outliers."""
     deletes: int
     """Clusters whose rows went to their neighbors."""
     openings: int
@@ -125,7 +125,7 @@ class Record:
         gains = getattr(state, "gains", np.zeros(len(GAINS)))
         return cls(
             objective=state.objective,
-            inertia=math.fsum(state.inertias),
+            inertia=math.fsum(state.inertias) + getattr(state, "outlier_cost", 0.0),
             n_clusters=len(state.weights),
             n_local_clusters=getattr(state, "n_local_clusters", 0),
             births=state.births,

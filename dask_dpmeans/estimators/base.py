@@ -36,7 +36,7 @@ from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.choice import Auto, ChosenFit
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.sources import Accepting, Names, RowSource
     from dask_dpmeans.storage import Result
 
 RandomState = int | np.random.RandomState | None
@@ -62,6 +62,10 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     def _auto(self) -> Auto | None:
         """Return the choice of penalties as a value; None if they are numbers."""
         return None
+
+    def _accepts(self) -> "Accepting":
+        """Return which rows the estimator accepts that others refuse."""
+        return {}
 
     def _paths(self) -> tuple[object, ...]:
         """Return the parameters that may be paths or URLs."""
@@ -192,7 +196,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         check_is_fitted(self)
         centers = self._centers()
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
-        return -batch.inertia_of(source, centers.values, centers.divergence)
+        return -batch.inertia_of(source, centers.values, centers.divergence, centers.most)
 
     def _price(self, penalty: float | None) -> Price:
         method = self.method()
@@ -221,7 +225,15 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         if sources.is_lazy(rows):
             columns, scale = self.feature_columns_, self.feature_scale_
             return sources.lazy_map(
-                rows, kernel, columns, scale, dtype, width, groups, self.features_
+                rows,
+                kernel,
+                columns,
+                scale,
+                dtype,
+                width,
+                groups,
+                self.features_,
+                missing=self._accepts().get("missing", False),
             )
         source = self._source(rows, groups=groups)
         shape: tuple[int, ...] = rows.shape[:1]
@@ -243,6 +255,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
             scale=self.feature_scale_,
             features=self.features_,
             centers=self._points,
+            **self._accepts(),
         )
 
     @property
@@ -343,7 +356,9 @@ class CentersMixin(NearestCenterMixin):
     ) -> MappedRows:
         """Return the rows as the method sees them."""
         feature_map = self._feature_map()
-        source = sources.as_source(rows, sample_weight, groups=groups, features=method.features)
+        source = sources.as_source(
+            rows, sample_weight, groups=groups, features=method.features, **self._accepts()
+        )
         if feature_map is None:
             return MappedRows(source)
         return feature_map.fit(source, self.random_state_)
@@ -365,9 +380,16 @@ class CentersMixin(NearestCenterMixin):
     def _row_labels(self, given: RowFit, kernel: Kernel) -> Any:
         """Return the labels of the rows, (n,) int32, by a kernel; lazy if the rows are."""
         if sources.is_lazy(given.rows):
-            groups, features = given.groups, self.features_
             return sources.lazy_map(
-                given.rows, kernel, None, None, np.int32, None, groups, features
+                given.rows,
+                kernel,
+                None,
+                None,
+                np.int32,
+                None,
+                given.groups,
+                self.features_,
+                missing=self._accepts().get("missing", False),
             )
         labels = np.empty(given.rows.shape[0], np.int32)
         given.source.map(kernel, storage.Writer((labels,)), "label")
@@ -405,7 +427,8 @@ def checked_rows(
     reset : note the columns for a new fit, in place of the check
     names : names of the columns, if X was made of tables
     """
-    if isinstance(X, np.ma.MaskedArray):
+    missing = isinstance(model, ClustersMixin) and model._accepts().get("missing", False)
+    if isinstance(X, np.ma.MaskedArray) and not missing:
         advice = "fill or drop the masked entries first, as X.filled(0) does"
         raise InputError(f"X is a masked array: {advice}")
     name = type(model).__name__
@@ -414,6 +437,8 @@ def checked_rows(
         names = sources.names_of(rows)
     if not reset:
         sources.check_names(names, getattr(model, "feature_names_in_", None), name)
+    if missing:
+        rows = sources.with_nan(rows, "X")
     if not sources.is_lazy(rows):
         rows = _array_of(model, rows)
     if rows.ndim != 2:

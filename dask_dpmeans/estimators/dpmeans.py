@@ -45,7 +45,7 @@ from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, sea
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.sources import Accepting, Names, RowSource
     from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
@@ -278,6 +278,9 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
 
     def _paths(self) -> tuple[object, ...]:
         return (self.init,)
+
+    def _accepts(self) -> "Accepting":
+        return {"missing": self.missing != "error"}
 
     def _center_names(self) -> "Names | None":
         return center_names(self.init)

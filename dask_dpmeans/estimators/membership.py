@@ -69,6 +69,7 @@ class MembershipMixin(NearestCenterMixin):
                 None,
                 self.features_,
                 meta=csr_array((0, 0), dtype=np.float32),
+                missing=self._accepts().get("missing", False),
             )
         kernel = PackedMemberships(Memberships(mixture, top))
         answer = SparseRows.empty(rows.shape[0], top)

@@ -25,6 +25,12 @@ class Scan:
     """Openers among the rows that object to every center."""
     reaches: Float64Array
     """(k,), the greatest cost of a row of each cluster at its center."""
+    outliers: float = 0.0
+    """Weight of the outliers, which are in no cluster."""
+
+    def inertia(self, centers: Centers) -> float:
+        """Return the cost of all rows at these centers or as outliers."""
+        return self.moments.inertia + outlier_cost(centers, self.outliers)
 
 
 def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
@@ -35,12 +41,32 @@ def assign(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
     return nearest_squared(block.rows, centers, block.scratch)
 
 
+def assign_or_leave(block: Block, centers: Centers) -> tuple[IndexArray, Float64Array]:
+    """Return labels and costs, (height,) each; outliers have the label k and the cost `most`."""
+    labels, squared = assign(block, centers)
+    if math.isfinite(centers.most):
+        outliers = np.flatnonzero(squared > centers.most)
+        labels[outliers], squared[outliers] = len(centers), centers.most
+    return labels, squared
+
+
+def outlier_cost(centers: Centers, weight: float) -> float:
+    """Return what outliers of this weight cost together."""
+    return centers.most * weight if weight else 0.0
+
+
 def scan(block: Block, centers: Centers, penalty: float) -> Scan:
     """Return the answer of one block; rows that cost more than the penalty object."""
-    labels, squared = assign(block, centers)
-    moments = cluster_moments(block, labels, squared, len(centers))
+    labels, squared = assign_or_leave(block, centers)
+    k = len(centers)
     proposals = propose(block, squared, penalty, centers.divergence)
-    return Scan(moments, proposals, greatest(labels, squared, len(centers)))
+    if not math.isfinite(centers.most):
+        moments = cluster_moments(block, labels, squared, k)
+        return Scan(moments, proposals, greatest(labels, squared, k))
+    moments = cluster_moments(block, labels, squared, k + 1)
+    outliers = float(moments.weights[k])
+    reaches = greatest(labels, squared, k + 1)[:k]
+    return Scan(moments.keep(np.arange(k)), proposals, reaches, outliers)
 
 
 def propose(
@@ -63,6 +89,7 @@ def merge_scans(
         left.moments + right.moments,
         merge_openers(left.proposals, right.proposals, penalty, divergence),
         np.maximum(left.reaches, right.reaches),
+        left.outliers + right.outliers,
     )
 
 
@@ -71,10 +98,16 @@ class NearestLabels:
     """The kernel of a map: the label of each row."""
 
     centers: Centers
+    noise: BoolArray | None = None
+    """(k,), centers whose rows have label -1; None for none."""
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32]]:
-        """Return labels, (height,) int32."""
-        return (nearest(block.rows, self.centers, block.scratch).astype(np.int32),)
+        """Return labels, (height,) int32; -1 for outliers and for rows of noise."""
+        if math.isfinite(self.centers.most):
+            labels, squared = assign(block, self.centers)
+            return (labels_of(labels, squared, self.centers, self.noise),)
+        labels = nearest(block.rows, self.centers, block.scratch)
+        return (labels_of(labels, None, self.centers, self.noise),)
 
 
 @dataclass(frozen=True)
@@ -83,11 +116,33 @@ class Predictions:
 
     centers: Centers
     penalty: float
+    noise: BoolArray | None = None
+    """(k,), centers whose rows have label -1; None for none."""
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
-        """Return labels, int32, costs, and whether costs exceed the penalty, (height,) each."""
-        labels, squared = assign(block, self.centers)
-        return labels.astype(np.int32), squared, squared > self.penalty
+        """Return labels, int32, costs, and whether costs exceed the penalty, (height,) each.
+
+        The cost of an outlier, whose label is -1, is its cost at the nearest center.
+        """
+        nearest, squared = assign(block, self.centers)
+        labels = labels_of(nearest, squared, self.centers, self.noise)
+        return labels, squared, squared > self.penalty
+
+
+def labels_of(
+    nearest: IndexArray, costs: Float64Array | None, centers: Centers, noise: BoolArray | None
+) -> npt.NDArray[np.int32]:
+    """Return labels, (n,), from the nearest centers, (n,), and the costs there, (n,).
+
+    Outliers, and rows nearest to centers that are `noise`, (k,), have label -1.  The costs may be
+    None if there are no outliers.
+    """
+    labels: npt.NDArray[np.int32] = nearest.astype(np.int32)
+    if noise is not None:
+        labels[noise[nearest]] = -1
+    if costs is not None and math.isfinite(centers.most):
+        labels[costs > centers.most] = -1
+    return labels
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from dask_dpmeans.kernels.block import Block, Features, Float64Array, IndexArray, Rows
+from dask_dpmeans.kernels.block import Block, BoolArray, Features, Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.moments import cluster_moments
 
 MOST_GROUPS = 2**24
@@ -34,27 +34,48 @@ class Summary:
     weight: float
     """Sum of the weights."""
     sums: Float64Array
-    """(d,), sums of weight times row."""
+    """(d,), sums of weight times row; a missing value adds nothing."""
     squares: Float64Array
-    """(d,), weighted sums of squared differences from the column means."""
+    """(d,), weighted sums of squared differences of the values from the column means."""
     lowest: Float64Array
-    """(d,), smallest values."""
+    """(d,), smallest values; infinity for a column in which no value is observed."""
     highest: Float64Array
-    """(d,), largest values."""
+    """(d,), largest values; minus infinity for such a column."""
     n_groups: int = 0
     """Largest group number plus 1; 0 without groups."""
     groups_sum: int = 0
     """Sum of (row number + 1) * (group number + 1), modulo 2**64: a checksum of the groups."""
+    observed_weights: Float64Array | None = None
+    """(d,), sums of the weights of the rows with a value in each column; None if all have one."""
+    empty_rows: int = 0
+    """Number of rows in which every value is missing, of any weight."""
+
+    @property
+    def observed(self) -> Float64Array:
+        """(d,), sums of the weights of the rows with a value in each column."""
+        if self.observed_weights is None:
+            return np.full(len(self.sums), self.weight)
+        return self.observed_weights
 
     @property
     def mean(self) -> Float64Array:
-        """(d,), weighted column means; a constant column has exactly its value as mean."""
-        return np.clip(self.sums / self.weight, self.lowest, self.highest)
+        """(d,), weighted means of the observed values; 0 for a column without any, or any weight.
+
+        A constant column has exactly its value as mean.
+        """
+        if self.observed_weights is None:
+            return np.clip(self.sums / self.weight, self.lowest, self.highest)
+        return _observed_means(self.observed_weights, self.sums, self.lowest, self.highest)
 
     @property
     def deviation(self) -> Float64Array:
-        """(d,), weighted standard deviations of the columns (population form)."""
-        return np.asarray(np.sqrt(self.squares / self.weight))
+        """(d,), weighted standard deviations of the observed values (population form).
+
+        0 for a column in which no value is observed.
+        """
+        if self.observed_weights is None:
+            return np.asarray(np.sqrt(self.squares / self.weight))
+        return np.sqrt(self.squares / np.where(self.observed_weights > 0, self.observed_weights, 1))
 
     def scaled(self, scale: Float64Array) -> "Summary":
         """Return the summary of the same rows with each column divided by `scale`, (d,)."""
@@ -72,7 +93,8 @@ class Summary:
         Values are too large if squared distances among the rows, and to `points` (k, d), can
         overflow float64, or if a value exceeds `most`.
         """
-        lowest, highest = self.lowest, self.highest
+        seen = self.lowest <= self.highest
+        lowest, highest = np.where(seen, self.lowest, 0.0), np.where(seen, self.highest, 0.0)
         if points is not None:
             lowest = np.minimum(lowest, points.min(axis=0))
             highest = np.maximum(highest, points.max(axis=0))
@@ -93,44 +115,51 @@ class ColumnStatistics:
     """Values must lie strictly between minus and plus this; infinity for floats."""
     features: Features | None = None
     """Map of the rows, after they are checked; the statistics are computed from the features."""
+    missing: bool = False
+    """Whether NaN is a missing value; else it is a flaw, as NaN among features always is."""
 
     def chunk(self, block: Block) -> Summary:
         """Return the summary of one block."""
-        ends = column_ranges(block.rows)
-        flaw = first_flaw(block, self.limit, ends)
+        rows, ends, empty_rows, seen = block.rows, column_ranges(block.rows), 0, None
+        if self.missing and np.isnan(ends[0]).any():
+            seen, ends = ~np.isnan(rows), observed_ranges(rows)
+            empty_rows = len(rows) - int(np.count_nonzero(seen.any(axis=1)))
+        flaw = first_flaw(block, self.limit, ends, self.missing)
         if self.features is not None and flaw is None:
-            block = replace(block, rows=self.features(block.rows, block.scratch))
-            ends = column_ranges(block.rows)
+            block = replace(block, rows=self.features(rows, block.scratch))
+            seen, ends = None, column_ranges(block.rows)
             flaw = first_flaw(block, np.inf, ends)
             if flaw is not None:
                 flaw = flaw._replace(column=-3)
         lowest, highest = (side.astype(np.float64) for side in ends)
-        n, d = block.rows.shape
         if flaw is not None:
-            nothing = np.zeros(d)
+            nothing = np.zeros(block.rows.shape[1])
             return Summary(flaw, 0.0, nothing, nothing, lowest, highest)
         with np.errstate(over="ignore", invalid="ignore"):
-            moments = cluster_moments(block, np.zeros(n, np.intp), np.zeros(n), 1)
-            weight, sums = float(moments.weights[0]), moments.sums[0]
-            memory = block.scratch.array("differences", block.rows.shape, np.float64)
-            mean = _column_means(weight, sums, lowest, highest)
-            differences = np.subtract(block.doubles(), mean, out=memory)
-            if block.weights is None:
-                squares = np.einsum("ij,ij->j", differences, differences)
-            else:
-                squares = np.einsum("i,ij,ij->j", block.weights, differences, differences)
-        return Summary(None, weight, sums, squares, lowest, highest, *_group_statistics(block))
+            figures = _block_statistics(block, lowest, highest, seen)
+        weight, sums, squares, weights = figures
+        observed = weights if self.missing and self.features is None else None
+        groups = _group_statistics(block)
+        return Summary(None, weight, sums, squares, lowest, highest, *groups, observed, empty_rows)
 
     def combine(self, left: Summary, right: Summary) -> Summary:
         """Merge two neighboring summaries; squares after Chan, Golub & LeVeque 1983."""
+        if left.flaw is not None:
+            return left
+        if right.flaw is not None:
+            return right
         with np.errstate(over="ignore", invalid="ignore"):
             weight = left.weight + right.weight
             sums, squares = left.sums + right.sums, left.squares + right.squares
-            if left.weight > 0 and right.weight > 0:
+            observed = None
+            if left.observed_weights is not None and right.observed_weights is not None:
+                observed = left.observed_weights + right.observed_weights
+                squares = squares + _squares_between(left, right)
+            elif left.weight > 0 and right.weight > 0:
                 factor = left.weight * (right.weight / weight)
                 squares = squares + (left.mean - right.mean) ** 2 * factor
         return Summary(
-            left.flaw or right.flaw,
+            None,
             weight,
             sums,
             squares,
@@ -138,6 +167,8 @@ class ColumnStatistics:
             np.maximum(left.highest, right.highest),
             max(left.n_groups, right.n_groups),
             (left.groups_sum + right.groups_sum) % 2**64,
+            observed,
+            left.empty_rows + right.empty_rows,
         )
 
 
@@ -173,6 +204,66 @@ def _column_means(
     return np.clip(sums / weight, lowest, highest)
 
 
+def _observed_means(
+    observed: Float64Array, sums: Float64Array, lowest: Float64Array, highest: Float64Array
+) -> Float64Array:
+    """Return the means, (d,), of the observed values of columns; 0 for columns without weight."""
+    seen = observed > 0
+    means = np.divide(sums, observed, out=np.zeros(len(sums)), where=seen)
+    return np.asarray(np.where(seen, np.clip(means, lowest, highest), 0.0))
+
+
+def _squares_between(left: Summary, right: Summary) -> Float64Array:
+    """Return what the merge of two summaries adds to the squares of each column, (d,)."""
+    both = (left.observed > 0) & (right.observed > 0)
+    observed = left.observed + right.observed
+    shares = np.divide(right.observed, observed, out=np.zeros(len(both)), where=both)
+    return np.where(both, (left.mean - right.mean) ** 2 * (left.observed * shares), 0.0)
+
+
+def _block_statistics(
+    block: Block, lowest: Float64Array, highest: Float64Array, seen: BoolArray | None
+) -> tuple[float, Float64Array, Float64Array, Float64Array]:
+    """Return weight, sums, squares and observed weights of a block, each (d,) but the weight.
+
+    `seen`, (height, d), tells values from missing ones; None if no value is missing.
+    """
+    n, d = block.rows.shape
+    if seen is not None:
+        filled = block.scratch.array("filled", block.rows.shape, block.rows.dtype)
+        np.copyto(filled, 0.0)
+        np.copyto(filled, block.rows, where=seen)
+        block = replace(block, rows=filled)
+    moments = cluster_moments(block, np.zeros(n, np.intp), np.zeros(n), 1)
+    weight, sums = float(moments.weights[0]), moments.sums[0]
+    if seen is None:
+        observed = np.full(d, weight)
+        mean = _column_means(weight, sums, lowest, highest)
+    else:
+        observed = _observed_weights(block, seen, weight)
+        mean = _observed_means(observed, sums, lowest, highest)
+    memory = block.scratch.array("differences", block.rows.shape, np.float64)
+    differences = np.subtract(block.doubles(), mean, out=memory)
+    if seen is not None:
+        np.copyto(differences, 0.0, where=~seen)
+    if block.weights is None:
+        squares = np.einsum("ij,ij->j", differences, differences)
+    else:
+        squares = np.einsum("i,ij,ij->j", block.weights, differences, differences)
+    return weight, sums, squares, observed
+
+
+def _observed_weights(block: Block, seen: BoolArray, weight: float) -> Float64Array:
+    """Return the weights, (d,), of the rows with a value in each column.
+
+    `weight` is the weight of all rows, which a complete column has to the bit.
+    """
+    if block.weights is None:
+        return np.asarray(np.count_nonzero(seen, axis=0), np.float64)
+    observed: Float64Array = np.einsum("i,ij->j", block.weights, seen.astype(np.float64))
+    return np.where(seen.all(axis=0), weight, observed)
+
+
 def _row_statistics(rows: csr_array) -> Float64Array:
     """Return the two numbers of each CSR row, (height, 2)."""
     numbers, n = _row_numbers(rows), rows.shape[0]
@@ -196,15 +287,22 @@ def _group_statistics(block: Block) -> tuple[int, int]:
     return int(block.groups.max()) + 1, int(products.sum())
 
 
-def first_flaw(block: Block, limit: float, ends: tuple[Rows, Rows] | None = None) -> Flaw | None:
+def first_flaw(
+    block: Block, limit: float, ends: tuple[Rows, Rows] | None = None, missing: bool = False
+) -> Flaw | None:
     """Return the first invalid weight, group, or value not strictly between -limit and limit.
 
-    `ends` are the `column_ranges` of the rows, (d,) each, if they are known.
+    `ends` are the `column_ranges` of the rows, (d,) each, if they are known; with `missing`, where
+    NaN is no flaw, their `observed_ranges`.
     """
     flaws = _weight_and_group_flaws(block)
-    lowest, highest = ends or column_ranges(block.rows)
+    ranges = observed_ranges if missing else column_ranges
+    lowest, highest = ends or ranges(block.rows)
     if not (np.maximum(-lowest, highest) < limit).all():
-        row, column = np.argwhere(~(np.abs(block.rows) < limit))[0]
+        bad = ~(np.abs(block.rows) < limit)
+        if missing:
+            bad &= ~np.isnan(block.rows)
+        row, column = np.argwhere(bad)[0]
         flaws.append(Flaw(block.start + int(row), int(column), float(block.rows[row, column])))
     return min(flaws, default=None)
 
@@ -220,6 +318,15 @@ def column_ranges(rows: Rows) -> tuple[Rows, Rows]:
         parts = extreme.reduce(lines, axis=0).reshape(-1, d)
         ends.append(extreme.reduce(np.concatenate([parts, rows[whole:]]), axis=0))
     return ends[0], ends[1]
+
+
+def observed_ranges(rows: Rows) -> tuple[Rows, Rows]:
+    """Return the smallest and largest observed value of each column, (d,) each.
+
+    They are infinity and minus infinity for a column of NaN alone.
+    """
+    lowest = np.fmin.reduce(rows, axis=0, initial=np.inf)
+    return lowest, np.fmax.reduce(rows, axis=0, initial=-np.inf)
 
 
 def first_sparse_flaw(block: Block, limit: float) -> Flaw | None:

@@ -8,6 +8,7 @@ rounding of that product to the definition, so that its answer is the definition
 number of threads and height of the block.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,6 +67,8 @@ class Centers:
     """The centers as given, (k, d)."""
     divergence: "Divergence | None" = None
     """What a row costs at a center; None for the squared distance, by its fast paths."""
+    most: float = math.inf
+    """Cost above which a row is an outlier, which belongs to no center and costs this."""
 
     def __len__(self) -> int:
         return len(self.values)

@@ -2,10 +2,12 @@
 
 Besides the moments of a scan, it finds two things.  Two child centers of each cluster split its
 rows in two. The second nearest center of each row is the center that the row goes to if its own is
-deleted.
+deleted; if it costs more than `Centers.most` there, it becomes an outlier.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArra
 from dask_dpmeans.kernels.distance import Centers, costs, nearest_two
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments, total
 from dask_dpmeans.kernels.numba_support import compile_loop
+from dask_dpmeans.kernels.outliers import Candidates, OutlierStatistics
 
 DENSE = 8
 """Pairs of clusters for each row, up to which summing over all pairs is faster than sorting."""
@@ -47,6 +50,8 @@ class MoveStatistics:
     """Losses of the rows at their second nearest centers."""
     proposals: Proposals
     """Openers among the rows that object to every center."""
+    outliers: OutlierStatistics | None = None
+    """None if no row can be an outlier."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class MoveScan:
     """(k, 2, d)."""
     penalty: float
     """Penalty of the proposals; infinite for no proposals."""
+    candidates: Candidates | None = None
+    """Centers for outliers alone."""
 
     def chunk(self, block: Block) -> MoveStatistics:
         """Return the statistics of one block."""
@@ -67,20 +74,35 @@ class MoveScan:
         children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
         if numba_support.AVAILABLE and divergence is None:
             measure = _measure_compiled
-        squared, halves, inertias, transfers = measure(
+        squared, halves, inertias, transfers, departures = measure(
             block, self.centers, children, labels, seconds
         )
+        found = halves, inertias, transfers
+        if not math.isfinite(self.centers.most):
+            return MoveStatistics(*found, propose(block, squared, self.penalty, divergence))
+        outliers = OutlierStatistics.of(block, squared, departures, *self._outlier_centers)
+        if math.isfinite(self.penalty):
+            squared = np.minimum(squared, self.centers.most)
         proposals = propose(block, squared, self.penalty, divergence)
-        return MoveStatistics(halves, inertias, transfers, proposals)
+        return MoveStatistics(*found, proposals, outliers)
+
+    @cached_property
+    def _outlier_centers(self) -> tuple[Centers, int]:
+        """The candidates, ready for kernels, and the seed of the draw."""
+        candidates = self.candidates or Candidates.none(self.children.shape[2])
+        return replace(self.centers, values=candidates.points), candidates.seed
 
     def combine(self, left: MoveStatistics, right: MoveStatistics) -> MoveStatistics:
         """Merge the statistics of two neighboring runs of blocks."""
-        proposals = left.proposals, right.proposals
+        proposals, outliers = (left.proposals, right.proposals), None
+        if left.outliers is not None and right.outliers is not None:
+            outliers = left.outliers + right.outliers
         return MoveStatistics(
             left.halves + right.halves,
             left.inertias + right.inertias,
             left.transfers + right.transfers,
             merge_openers(*proposals, self.penalty, self.centers.divergence),
+            outliers,
         )
 
 
@@ -92,8 +114,9 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
     return only, only
 
 
-Measured = tuple[Float64Array, Moments, Float64Array, Transfers]
-"""Squared distances, (height,), and halves, inertias and transfers of `MoveStatistics`."""
+Measured = tuple[Float64Array, Moments, Float64Array, Transfers, Float64Array]
+"""Squared distances, (height,), then halves, inertias and transfers of `MoveStatistics`, and
+departures of `OutlierStatistics`."""
 
 
 def _measure(
@@ -102,16 +125,33 @@ def _measure(
     """Return the statistics of rows whose two nearest centers are known."""
     k, rows, scratch = len(centers), block.rows, block.scratch
     squared = costs(rows, centers, labels, scratch)
-    losses = costs(rows, centers, seconds, scratch) - squared
+    far = costs(rows, centers, seconds, scratch)
+    losses = far - squared
     first = costs(rows, children, 2 * labels, scratch)
     second = costs(rows, children, 2 * labels + 1, scratch)
     sides = second < first
-    halves = cluster_moments(block, 2 * labels + sides, np.where(sides, second, first), 2 * k)
+    places, nearer = 2 * labels + sides, np.where(sides, second, first)
     errors = squared
     if block.weights is not None:
         errors, losses = block.weights * errors, block.weights * losses
-    transfers = _sum_by_pair(labels.astype(np.int64) * k + seconds, losses)
-    return squared, halves, total(labels, errors, k), transfers
+    pairs = labels.astype(np.int64) * k + seconds
+    if not math.isfinite(centers.most):
+        halves, transfers = (
+            cluster_moments(block, places, nearer, 2 * k),
+            _sum_by_pair(pairs, losses),
+        )
+        return squared, halves, total(labels, errors, k), transfers, np.zeros(k)
+    inside, near = squared <= centers.most, far <= centers.most
+    halves = cluster_moments(block, np.where(inside, places, 2 * k), nearer, 2 * k + 1)
+    moving, parting = inside & near, np.flatnonzero(inside & ~near)
+    rises = block.row_weights(parting) * (centers.most - squared[parting])
+    return (
+        squared,
+        halves.keep(np.arange(2 * k)),
+        total(labels[inside], errors[inside], k),
+        _sum_by_pair(pairs[moving], losses[moving]),
+        total(labels[parting], rises, k),
+    )
 
 
 def _measure_compiled(
@@ -119,19 +159,23 @@ def _measure_compiled(
 ) -> Measured:
     """Return the statistics by a compiled loop, which sums the transfers if there are few pairs."""
     n, (k, d) = len(labels), centers.values.shape
-    squared, losses, inertias = np.empty(n), np.empty(n), np.zeros(k)
+    squared, losses, inertias, departures = np.empty(n), np.empty(n), np.zeros(k), np.zeros(k)
     halves = Moments.none(2 * k, d)
     dense = k * k <= DENSE * n
     pairs = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
     points = centers.values, children.values, labels, seconds
-    found = squared, losses, halves.parts, inertias, pairs
-    _add_rows(block.rows, block.row_weights(), points, found)
+    moving = np.ones(n, np.bool_)
+    found = squared, losses, halves.parts, inertias, pairs, (moving, departures)
+    _add_rows(block.rows, block.row_weights(), points, centers.most, found)
     if dense:
         present = np.flatnonzero(pairs[0]).astype(np.int64)
         transfers = Transfers(present, pairs[1][present])
     else:
-        transfers = _sum_by_pair(labels.astype(np.int64) * k + seconds, losses)
-    return squared, halves, inertias, transfers
+        all_pairs = labels.astype(np.int64) * k + seconds
+        if not moving.all():
+            all_pairs, losses = all_pairs[moving], losses[moving]
+        transfers = _sum_by_pair(all_pairs, losses)
+    return squared, halves, inertias, transfers, departures
 
 
 def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
@@ -145,8 +189,14 @@ def _add_rows(
     rows: Rows,
     weights: Float64Array,
     points: tuple[Float64Array, Float64Array, IndexArray, IndexArray],
+    most: float,
     found: tuple[
-        Float64Array, Float64Array, MomentParts, Float64Array, tuple[BoolArray, Float64Array]
+        Float64Array,
+        Float64Array,
+        MomentParts,
+        Float64Array,
+        tuple[BoolArray, Float64Array],
+        tuple[BoolArray, Float64Array],
     ],
 ) -> None:
     """Fill in all statistics of rows, (n, d); sums start from 0.
@@ -154,10 +204,13 @@ def _add_rows(
     `points` are centers, (k, d), children, (2k, d), and the numbers of the two nearest centers,
     (n,).  `found` are squared distances to the nearest, (n,), losses at the second, (n,), halves
     about the children, errors about the centers, (k,), and, of pairs of both centers, (k * k,)
-    unless empty, whether rows have them, and the sums of their losses.
+    unless empty, whether rows have them, and the sums of their losses.  Then whether rows, (n,), are
+    no outliers and have a second center that costs at most `most`, and, of those that have none,
+    the sums of what they cost more as outliers, (k,).
     """
     centers, children, labels, seconds = points
-    squared, losses, (counts, totals, sums, errors), inertias, (present, lost) = found
+    squared, losses, (counts, totals, sums, errors), inertias, (present, lost), parting = found
+    moving, departures = parting
     n, d = rows.shape
     for i in range(n):
         label, other, weight = labels[i], seconds[i], weights[i]
@@ -173,7 +226,13 @@ def _add_rows(
             right += from_right * from_right
         half = 2 * label + (right < left)
         squared[i], losses[i] = near, weight * (far - near)
-        if present.size:
+        if near > most:
+            moving[i] = False
+            continue
+        if far > most:
+            moving[i] = False
+            departures[label] += weight * (most - near)
+        elif present.size:
             pair = label * len(centers) + other
             present[pair] = True
             lost[pair] += losses[i]

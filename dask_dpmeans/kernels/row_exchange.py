@@ -2,7 +2,7 @@
 
 Lloyd's step sends a row to the nearest center and leaves the centers in place.  Here both means
 move too, so that the descent goes on after Lloyd's step has ended (Hartigan 1975; Telgarsky &
-Vattani 2010).
+Vattani 2010).  A row of label -1 is an outlier: it costs its weight times the outlier penalty.
 """
 
 import math
@@ -29,6 +29,8 @@ FEWEST_ROWS = 32
 MOST_DIFFERENCES = 2**16
 """... and the most: this many differences of numbers, after no row has moved for long."""
 
+Rule = tuple[Price, Divergence, float]
+"""Price of clusters, cost of a row at a center, and cost of an outlier for each unit of weight."""
 MovableClusters = tuple[Float64Array, Float64Array, Int64Array]
 """Centers, (d, room), masses and numbers of rows, (room,), which change in place.
 
@@ -43,9 +45,9 @@ class Exchanged:
     """Result of moves of single rows."""
 
     labels: Int64Array
-    """(n,), numbers of clusters; some numbers may have no rows."""
+    """(n,), numbers of clusters, -1 for outliers; some numbers may have no rows."""
     objective: float
-    """Cost of the rows at the means, plus the price of the clusters."""
+    """Cost of the rows at the means or as outliers, plus the price of the clusters."""
     passes: int
     """Number of passes over the rows."""
 
@@ -57,17 +59,21 @@ def exchange(
     price: Price,
     most: int,
     divergence: Divergence,
+    outlier_penalty: float = math.inf,
 ) -> Exchanged:
     """Move rows one by one, in order, to the cheapest cluster or to a new one, until no move gains.
+
+    Rows also move to the outliers and back; one cluster always stays.
 
     Parameters
     ----------
     rows : (n, d); of unit length if centers are directions
     weights : (n,), > 0
-    labels : (n,), numbers of the rows' clusters at first
+    labels : (n,), numbers of the rows' clusters at first, -1 for outliers; not all are -1
     price : price of the clusters
     most : maximum number of passes over the rows
     divergence : cost of a row at a center
+    outlier_penalty : cost of an outlier for each unit of weight
 
     Compiled loops support linear prices and squared distances; NumPy supports all.
     """
@@ -78,15 +84,17 @@ def exchange(
     passes: int
     if numba_support.AVAILABLE and isinstance(price, LinearPrice) and divergence.general is None:
         passes = _exchange_rows_compiled(
-            rows, weights, labels, price.penalty, vanishing, most, clusters
+            rows, weights, labels, price.penalty, outlier_penalty, vanishing, most, clusters
         )
     else:
-        passes = _exchange_rows(rows, weights, labels, price, divergence, most, clusters)
+        rule = price, divergence, outlier_penalty
+        passes = _exchange_rows(rows, weights, labels, rule, most, clusters)
     centers, _, counts = _clusters(rows, weights, labels, room, vanishing)
     if counts.all() and passes < most:  # the room is used up: more clusters may open
-        more = exchange(rows, weights, labels, price, most - passes, divergence)
+        more = exchange(rows, weights, labels, price, most - passes, divergence, outlier_penalty)
         return replace(more, passes=passes + more.passes)
-    costs = divergence.costs(rows, np.ascontiguousarray(centers.T), labels)
+    costs = divergence.costs(rows, np.ascontiguousarray(centers.T), np.maximum(labels, 0))
+    costs[labels < 0] = outlier_penalty
     objective = math.fsum(weights * costs) + price.of(int(np.count_nonzero(counts)))
     return Exchanged(labels, objective, passes)
 
@@ -95,6 +103,9 @@ def _clusters(
     rows: Float64Array, weights: Float64Array, labels: Int64Array, room: int, vanishing: float
 ) -> MovableClusters:
     """Return the clusters of rows, (n, d), with weights and labels, (n,)."""
+    if (labels < 0).any():
+        inside = labels >= 0
+        rows, weights, labels = rows[inside], weights[inside], labels[inside]
     moments = cluster_moments(Block(0, rows, weights, Scratch()), labels, np.zeros(len(rows)), room)
     masses, centers = moments.weights, np.zeros((rows.shape[1], room))
     np.divide(moments.sums.T, masses, out=centers, where=masses > 0)
@@ -111,8 +122,7 @@ def _exchange_rows(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    price: Price,
-    divergence: Divergence,
+    rule: Rule,
     most: int,
     clusters: MovableClusters,
 ) -> int:
@@ -122,6 +132,7 @@ def _exchange_rows(
     that moves, then again from the row after it.
     """
     _, _, counts = clusters
+    _, divergence, _ = rule
     passes, moved = 0, True
     while moved and passes < most:
         passes += 1
@@ -129,9 +140,7 @@ def _exchange_rows(
         first, count = 0, FEWEST_ROWS
         while first < len(rows):
             part = slice(first, first + count)
-            gaining, targets = _best_moves(
-                rows[part], weights[part], labels[part], price, divergence, clusters
-            )
+            gaining, targets = _best_moves(rows[part], weights[part], labels[part], rule, clusters)
             if not len(gaining):
                 first += len(targets)
                 most_rows = MOST_DIFFERENCES // (rows.shape[1] * np.count_nonzero(counts))
@@ -139,8 +148,10 @@ def _exchange_rows(
                 continue
             offset = int(gaining[0])  # the rows after it see the centers that this move leads to
             i = first + offset
-            _take_out(rows[i], weights[i], labels[i], divergence.vanishing, clusters)
-            _put_in(rows[i], weights[i], int(targets[offset]), divergence.vanishing, clusters)
+            if labels[i] >= 0:
+                _take_out(rows[i], weights[i], labels[i], divergence.vanishing, clusters)
+            if targets[offset] >= 0:
+                _put_in(rows[i], weights[i], int(targets[offset]), divergence.vanishing, clusters)
             labels[i] = targets[offset]
             moved = True
             first, count = i + 1, max(FEWEST_ROWS, min(count, 2 * (offset + 1)))
@@ -151,15 +162,17 @@ def _best_moves(
     rows: Float64Array,
     weights: Float64Array,
     labels: Int64Array,
-    price: Price,
-    divergence: Divergence,
+    rule: Rule,
     clusters: MovableClusters,
 ) -> tuple[Int64Array, Int64Array]:
     """Return positions, (m,), of rows, (n, d), that gain by a move, and all best targets, (n,)."""
     centers, masses, counts = clusters
+    price, divergence, outlier_penalty = rule
+    outside, out = labels < 0, weights * outlier_penalty
     present, every = np.flatnonzero(counts > 0), np.arange(len(rows))
+    labels = np.where(outside, present[0], labels)
     own = np.searchsorted(present, labels)
-    sizes = counts[labels]
+    sizes = np.where(outside, 0, counts[labels])
     if divergence.general is None:
         squared = _squared_to_each(rows, centers[:, present])
         gains = _leaving_gains(weights, masses[labels], squared[every, own], divergence.vanishing)
@@ -172,12 +185,15 @@ def _best_moves(
     k = len(present)
     saved, opening = price.change(k - 1, k), price.threshold(k)
     left = np.where(sizes == 1, saved, gains)
-    costs[every, own] = np.inf
+    left[outside] = out[outside]
+    costs[every[~outside], own[~outside]] = np.inf
     best = costs.argmin(axis=1)
     least, targets = costs[every, best], present[best]
     if len(present) < len(counts):
-        alone = (sizes > 1) & (opening < least)
+        alone = (sizes != 1) & (opening < least)
         targets[alone], least[alone] = np.flatnonzero(counts == 0)[0], opening
+    leaving = (out < least) & ~outside & ((sizes > 1) | (k > 1))
+    targets[leaving], least[leaving] = -1, out[leaving]
     return np.flatnonzero(least + EXCHANGE_ROUNDING * opening < left), targets
 
 
@@ -327,6 +343,7 @@ def _exchange_rows_compiled(
     weights: Float64Array,
     labels: Int64Array,
     penalty: float,
+    outlier_penalty: float,
     vanishing: float,
     most: int,
     clusters: MovableClusters,
@@ -341,8 +358,10 @@ def _exchange_rows_compiled(
         for i in range(len(rows)):
             row, weight, own = rows[i], weights[i], labels[i]
             _square_distances(row, centers, squared)
-            count, mass = counts[own], masses[own]
-            left = _leaving_gain_compiled(weight, count, mass, squared[own], penalty, vanishing)
+            count, left, out = 0, weight * outlier_penalty, weight * outlier_penalty
+            if own >= 0:
+                count, mass = counts[own], masses[own]
+                left = _leaving_gain_compiled(weight, count, mass, squared[own], penalty, vanishing)
             best, least, empty = -1, np.inf, -1
             for c in range(room):
                 if counts[c] == 0:
@@ -352,11 +371,16 @@ def _exchange_rows_compiled(
                     cost = _joining_cost_compiled(weight, masses[c], squared[c], vanishing)
                     if cost < least:
                         best, least = c, cost
-            if counts[own] > 1 and empty >= 0 and penalty < least:
+            some = best >= 0 or count > 1
+            if count != 1 and empty >= 0 and penalty < least:
                 best, least = empty, penalty
+            if own >= 0 and some and out < least:
+                best, least = -1, out
             if least + EXCHANGE_ROUNDING * penalty < left:
-                _take_out(row, weight, own, vanishing, clusters)
-                _put_in(row, weight, best, vanishing, clusters)
+                if own >= 0:
+                    _take_out(row, weight, own, vanishing, clusters)
+                if best >= 0:
+                    _put_in(row, weight, best, vanishing, clusters)
                 labels[i] = best
                 moved = True
     return passes

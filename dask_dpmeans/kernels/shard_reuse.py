@@ -34,10 +34,13 @@ class ShardAnswer:
 
     @classmethod
     def of(cls, scan: Scan, most_bytes: int) -> "ShardAnswer | None":
-        """Return the answer in compact form; None with proposals or if it exceeds `most_bytes`."""
+        """Return the answer in compact form; None if it exceeds `most_bytes`.
+
+        Also None with proposals or outliers.
+        """
         clusters = np.flatnonzero(scan.moments.counts)
         size = clusters.size * 8 * (5 + scan.moments.sums.shape[1])
-        if len(scan.proposals) or size > most_bytes:
+        if len(scan.proposals) or scan.outliers or size > most_bytes:
             return None
         return cls(clusters, scan.moments.keep(clusters), scan.reaches[clusters])
 

@@ -95,7 +95,8 @@ def source_of_features(source: RowSource, features: Features) -> RowSource:
 
     Features of rows in memory are kept in memory too, if they fit beside the rows.
     """
-    summary = source.fold(ColumnStatistics(np.inf, features), name="survey")
+    survey = ColumnStatistics(np.inf, features, source.prepare.missing)
+    summary = source.fold(survey, name="survey")
     size = source.plan.n_rows * len(summary.sums) * source.prepare.dtype.itemsize
     keep = source.resident and size <= source.room
     prepare = replace(source.prepare, features=features, keep=keep)

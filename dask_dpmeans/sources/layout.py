@@ -40,7 +40,8 @@ BLOCK_COPIES = 16
 """Further bytes a number of a block: kernels hold its float64 copy and differences from a mean."""
 NO_ROWS = "Found array with 0 {}(s) (shape={}) while a minimum of 1 is required."
 ONLY_CSR = (
-    "sparse=True leaves rows as they are: columns, scale, features and centers cannot go with it"
+    "sparse=True leaves rows as they are: columns, scale, features, centers and missing cannot go "
+    "with it"
 )
 
 
@@ -157,7 +158,7 @@ def lay_out(
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
     compute = compute.checked()
-    opened = _open(arrays, columns)
+    opened = _open(arrays, columns, needs)
     given = _of_one_kind(opened)
     _check_shapes(given)
     rows, n = given.data, given.data.shape[0]
@@ -193,19 +194,21 @@ def column_statistics(
     `scale` is (d,), "std" or None.  A scale and features together take a second pass.
     """
     limit, features = limit_of(layout.stored_dtype), layout.prepare.features
+    missing = layout.prepare.missing
     if layout.prepare.sparse:
         return fold(SparseStatistics(limit), layout.prepare), layout.prepare
     plain = replace(layout.prepare, features=None)
     if scale is None:
-        return fold(ColumnStatistics(limit, features), plain), layout.prepare
-    summary = fold(ColumnStatistics(limit, None), plain)
+        return fold(ColumnStatistics(limit, features, missing), plain), layout.prepare
+    summary = fold(ColumnStatistics(limit, None, missing), plain)
     if summary.flaw is not None or summary.weight == 0:
         return summary, layout.prepare
     divisors = _divisors(scale, summary)
     plain = replace(plain, scale=divisors)
     if features is None:
         return summary.scaled(divisors), plain
-    return fold(ColumnStatistics(np.inf, features), plain), replace(plain, features=features)
+    survey = ColumnStatistics(np.inf, features, missing)
+    return fold(survey, plain), replace(plain, features=features)
 
 
 def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
@@ -216,7 +219,7 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
             raise InputError(f'scale must be "std" or one number > 0 a column, got {shown}')
         # The deviation of a constant column is the rounding error of its mean.
         largest = np.maximum(np.abs(summary.lowest), np.abs(summary.highest))
-        rounding = 8 * np.finfo(np.float64).eps * largest
+        rounding = 8 * np.finfo(np.float64).eps * largest  # infinity without values
         return np.where(summary.deviation > rounding, summary.deviation, 1.0)
     try:
         divisors = np.asarray(scale, np.float64)
@@ -229,15 +232,18 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     return divisors
 
 
-def _open(arrays: InputArrays, columns: Columns) -> InputArrays:
+def _open(arrays: InputArrays, columns: Columns, needs: Requirements) -> InputArrays:
     """Open the rows, weights and groups."""
     checks.switch("fill_missing", columns.fill_missing)
 
-    def opened(name: str, dimensions: int, data: object) -> RowArray | None:
-        opener = opening.Opener(name, dimensions, columns.fill_missing, columns.storage_options)
+    def opened(name: str, dimensions: int, data: object, missing: bool = False) -> RowArray | None:
+        opener = opening.Opener(
+            name, dimensions, columns.fill_missing, columns.storage_options, missing
+        )
         return None if data is None else opener.open(data)
 
-    rows, weights = opened("data", 2, arrays.data), opened("sample_weight", 1, arrays.sample_weight)
+    rows = opened("data", 2, arrays.data, needs.missing)
+    weights = opened("sample_weight", 1, arrays.sample_weight)
     groups = opened(arrays.groups_name, 1, arrays.groups)
     return replace(arrays, data=rows, sample_weight=weights, groups=groups)
 
@@ -272,7 +278,9 @@ def _prepare_of(
     if needs.stored_columns not in (None, d):
         raise InputError(f"data has {d} columns, the run was fitted on {needs.stored_columns}")
     chosen, dtype = _checked_columns(columns.columns, d), opening.working_dtype(rows.dtype, "data")
-    prepare = Prepare(dtype, chosen, features=needs.features, sparse=needs.sparse)
+    prepare = Prepare(
+        dtype, chosen, features=needs.features, sparse=needs.sparse, missing=needs.missing
+    )
     width = (needs.features and needs.features.n_features) or prepare.n_columns(d)
     if needs.centers is not None and needs.centers.shape[1] != width:
         raise InputError(f"data has {width} columns, the centers have {needs.centers.shape[1]}")
@@ -373,7 +381,7 @@ def _check_sparse(layout: Layout, columns: Columns, needs: Requirements) -> None
             "array, an .npz or .mtx file, or a Zarr group in the layout of anndata"
         )
     refused = columns.columns, columns.scale, needs.features, needs.centers
-    if any(each is not None for each in refused):
+    if needs.missing or any(each is not None for each in refused):
         raise InputError(ONLY_CSR)
 
 

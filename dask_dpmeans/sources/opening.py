@@ -24,6 +24,7 @@ from dask_dpmeans.sources.formats.csr_files import (
     open_npz,
 )
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
+from dask_dpmeans.sources.missing_values import with_nan
 from dask_dpmeans.sources.names import names_of
 from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.row_array import Raw, RowArray
@@ -76,6 +77,8 @@ class Opener:
     """Whether a chunk that is not in a Zarr store holds the fill value."""
     storage_options: Mapping[str, Any] | None = None
     """Options of fsspec for URLs."""
+    missing: bool = False
+    """Whether masked entries, nulls and None become NaN; else they are errors."""
 
     def open(self, data: object) -> RowArray:
         """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read."""
@@ -94,14 +97,14 @@ class Opener:
             return self._at(Location.at(data, self.storage_options))
         if issparse(data):
             return self._csr(data)
-        if isinstance(data, np.ma.MaskedArray):
+        if isinstance(data, np.ma.MaskedArray) and not self.missing:
             raise InputError(
                 f"{self.name} is a masked array: fill or drop the masked entries first, as {self.name}.filled(0) does"
             )
         if hasattr(data, "to_dask_array"):
             return table_rows(data, self.name)
         if isinstance(data, da.Array):
-            known = known_chunks(data)
+            known = known_chunks(with_nan(data, self.name) if self.missing else data)
             if csr.is_csr_dask(data) and self.dimensions == 2:
                 return csr.dask_csr(known)
             return known
@@ -141,7 +144,8 @@ class Opener:
             return open_mtx(path, name)
         table = parquet_table(path)
         if table is not None:
-            return open_parquet(replace(place, url=table[0]), table[1], name, self.dimensions)
+            place, columns = replace(place, url=table[0]), table[1]
+            return open_parquet(place, columns, name, self.dimensions, self.missing)
 
         node = self._node(place)
         if isinstance(node, zarr.Group):
@@ -176,7 +180,7 @@ class Opener:
         """Return a NumPy array of data in memory; objects become numbers, as in scikit-learn."""
         name = self.name
         try:
-            array = np.asarray(data)
+            array = np.asarray(with_nan(data, name) if self.missing else data)
             if array.dtype == object:
                 return array.astype(np.float64)
             return array

@@ -43,7 +43,13 @@ class Reading(Stored, total=False):
     scale: Literal["std"] | Float64Array | None
 
 
-class SourceOptions(Reading, total=False):
+class Accepting(TypedDict, total=False):
+    """Options for the rows that an estimator accepts, and others refuse."""
+
+    missing: bool
+
+
+class SourceOptions(Reading, Accepting, total=False):
     """All options of `as_source`."""
 
     column_names: Sequence[str] | None
@@ -151,6 +157,8 @@ class Requirements(FromOptions):
     """(k, d), centers whose squared distances to the rows must not overflow."""
     stored_columns: int | None = None
     """Columns that the input must have."""
+    missing: bool = False
+    """Whether NaN, nulls and masked entries are missing values; else they are errors."""
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,19 @@
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import chunkings, seeds, tables, weights_of
+from strategies import chunkings, contents, seeds, tables, weights_of
 
 from dask_dpmeans.kernels import column_statistics as kernel
 from dask_dpmeans.kernels.block import Block
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Flaw
 
 
-def survey(rows, weights, sizes, limit=np.inf):
+def survey(rows, weights, sizes, limit=np.inf, missing=False):
     """The summary of rows cut into blocks of these sizes, merged from the left."""
-    reduction, start, merged = ColumnStatistics(limit), 0, None
+    reduction, start, merged = ColumnStatistics(limit, missing=missing), 0, None
     for size in sizes:
         part = slice(start, start + size)
         summary = reduction.chunk(
@@ -82,6 +84,97 @@ def test_values_must_lie_strictly_within_the_limit(value):
     rows = np.array([[np.nextafter(value, 0)], [value]])
     assert survey(rows, None, [1, 1], limit=8.0).flaw == Flaw(1, 0, value)
     assert survey(rows[:1], None, [1], limit=8.0).flaw is None
+
+
+@st.composite
+def with_holes(draw):
+    """A table with missing values anywhere, some columns and rows of them alone."""
+    rows, weights, sizes = draw(surveyed())
+    rng = np.random.default_rng(draw(seeds))
+    rows[rng.random(rows.shape) < draw(st.sampled_from([0.0, 0.05, 0.5, 1.0]))] = np.nan
+    rows[:, rng.random(rows.shape[1]) < draw(st.sampled_from([0.0, 0.3]))] = np.nan
+    rows[rng.random(len(rows)) < draw(st.sampled_from([0.0, 0.3]))] = np.nan
+    return rows, weights, sizes
+
+
+@given(with_holes())
+def test_the_statistics_of_a_column_are_those_of_its_observed_values(drawn):
+    rows, weights, sizes = drawn
+    summary = survey(rows, weights, sizes, missing=True)
+    each = np.ones(len(rows)) if weights is None else weights
+    assert (summary.flaw, summary.weight) == (None, each.sum())
+    assert summary.empty_rows == np.isnan(rows).all(axis=1).sum()
+    for column, values in enumerate(rows.T.astype(np.longdouble)):
+        there = ~np.isnan(values)
+        heavy = each[there].astype(np.longdouble)
+        values = values[there]
+        mean = (heavy * values).sum() / heavy.sum() if heavy.sum() else 0.0
+        squares = (heavy * (values - mean) ** 2).sum()
+        deviation = np.sqrt(squares / heavy.sum()) if heavy.sum() else 0.0
+        reach = float(np.abs(values).max(initial=0))
+        assert summary.observed[column] == heavy.sum()
+        assert summary.lowest[column] == values.min(initial=np.inf)
+        assert summary.highest[column] == values.max(initial=-np.inf)
+        assert abs(summary.mean[column] - mean) <= 1e-14 * reach
+        assert summary.deviation[column] == pytest.approx(
+            float(deviation), rel=1e-9, abs=1e-14 * reach
+        )
+        assert abs(summary.sums[column] - (heavy * values).sum()) <= 1e-13 * reach * each.sum()
+
+
+@given(surveyed())
+def test_complete_rows_have_the_same_statistics_where_values_may_be_missing(drawn):
+    rows, weights, sizes = drawn
+    plain, holed = survey(rows, weights, sizes), survey(rows, weights, sizes, missing=True)
+    assert contents(replace(holed, observed_weights=None)) == contents(plain)
+    assert holed.observed.tolist() == plain.observed.tolist()
+    assert holed.mean.tobytes() == plain.mean.tobytes()
+    assert holed.deviation.tobytes() == plain.deviation.tobytes()
+
+
+@given(with_holes(), st.data())
+def test_infinity_is_a_flaw_where_values_may_be_missing(drawn, data):
+    rows, weights, sizes = drawn
+    row = data.draw(st.integers(0, len(rows) - 1))
+    column = data.draw(st.integers(0, rows.shape[1] - 1))
+    rows[row, column] = data.draw(st.sampled_from([np.inf, -np.inf]))
+    found = survey(rows, weights, sizes, missing=True).flaw
+    assert found == Flaw(row, column, float(rows[row, column]))
+
+
+def test_an_empty_column_overflows_nothing_and_has_the_mean_0():
+    rows = np.array([[np.nan, 1.0], [np.nan, 3.0]])
+    summary = survey(rows, None, [1, 1], missing=True)
+    assert summary.overflowing() is None
+    assert (summary.mean.tolist(), summary.deviation.tolist()) == ([0.0, 2.0], [0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Features: the observed masks of a row, twice."""
+
+    def __call__(self, rows, scratch):
+        return np.tile(~np.isnan(rows), 2).astype(rows.dtype)
+
+
+def test_features_of_rows_with_missing_values_are_complete():
+    rows = np.array([[np.nan, 1.0], [np.nan, np.nan], [2.0, 3.0]])
+    reduction = ColumnStatistics(np.inf, Observed(), missing=True)
+    summary = reduction.combine(
+        reduction.chunk(Block(0, rows[:2], None)), reduction.chunk(Block(2, rows[2:], None))
+    )
+    assert summary.sums.tolist() == [1.0, 2.0, 1.0, 2.0]
+    assert (summary.observed_weights, summary.empty_rows) == (None, 1)
+
+
+def test_a_flaw_of_the_rows_is_told_beside_features_of_another_width():
+    rows = np.array([[1.0, 1.0], [np.inf, 0.0]])
+    reduction = ColumnStatistics(np.inf, Observed())
+    first, second = (
+        reduction.chunk(Block(start, rows[start : start + 1], None)) for start in (0, 1)
+    )
+    assert reduction.combine(first, second).flaw == Flaw(1, 0, np.inf)
+    assert reduction.combine(second, first).flaw == Flaw(1, 0, np.inf)
 
 
 @given(st.floats(-1e9, 1e9), surveyed())

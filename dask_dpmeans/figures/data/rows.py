@@ -158,6 +158,7 @@ def rows_of(
         columns=model.feature_columns_,
         scale=model.feature_scale_,
         features=model.features_,
+        **model._accepts(),
         **where,
     )
     if source.stored_columns != model.n_features_in_:

@@ -14,7 +14,7 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.assign import NearestLabels, Scan, merge_scans, scan
 from dask_dpmeans.kernels.births import Proposals, objects
-from dask_dpmeans.kernels.block import Block, Features, Float64Array, Int64Array
+from dask_dpmeans.kernels.block import Block, BoolArray, Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.price import LinearPrice, PitmanYorPrice, Price, price_of
@@ -96,6 +96,10 @@ class Openings:
         return kept.to_scan(len(state))
 
 
+NO_RADIUS = (
+    "outliers need search=True: with search=False the penalty is a radius, beyond which a row opens a "
+    "cluster, so that no row could be an outlier"
+)
 NO_BIRTHS = Openings(LinearPrice(math.inf))
 """The rule under which no row opens a cluster."""
 LEAST_PRICE = float(np.finfo(np.float64).tiny)
@@ -155,6 +159,10 @@ class Parameters(BaseMethod):
     """Fall of the price of a cluster with the logarithm of its number (`PitmanYorPrice`)."""
     floor: float | None = field(default=None, metadata=OPTIONAL)
     """Least price of a cluster with a discount; None for a share of the penalty."""
+    outlier_penalty: float | None = field(default=None, metadata=OPTIONAL)
+    """Cost of an outlier for each unit of weight; None if no row can be an outlier."""
+    min_cluster_weight: float = field(default=0.0, metadata=OPTIONAL)
+    """Rows of clusters lighter than this have label -1."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "penalty", checked_penalty(self.penalty))
@@ -168,6 +176,13 @@ class Parameters(BaseMethod):
             )
         set_limits(self)
         metric_of(self.metric)
+        if self.outlier_penalty is not None:
+            outlier_penalty = checks.number(
+                "outlier_penalty", self.outlier_penalty, or_none=" or None"
+            )
+            object.__setattr__(self, "outlier_penalty", outlier_penalty)
+        least = checks.number("min_cluster_weight", self.min_cluster_weight, ">= 0")
+        object.__setattr__(self, "min_cluster_weight", least)
 
     @property
     def divergence(self) -> Divergence:
@@ -192,9 +207,14 @@ class Parameters(BaseMethod):
         floor = max(price.floor * share + more, LEAST_PRICE)
         return replace(self, penalty=penalty, discount=self.discount * share, floor=floor)
 
+    @property
+    def most(self) -> float:
+        """Cost above which a row is an outlier; infinite if none can be one."""
+        return math.inf if self.outlier_penalty is None else self.outlier_penalty
+
     def kernel_centers(self, values: Float64Array) -> Centers:
         """Return centers, (k, d), for kernels."""
-        return Centers(values, self.divergence.general)
+        return Centers(values, self.divergence.general, self.most)
 
     @property
     def features(self) -> Features | None:
@@ -219,12 +239,14 @@ class Parameters(BaseMethod):
 
     def score(self, source: Source, state: Any) -> float:
         """Return the objective of the centers of a state on these rows, from one pass."""
-        found = source.fold(Round(NO_BIRTHS, self.kernel_centers(state.centers)), name="check")
-        return self.objective(found.moments.inertia, len(state.centers))
+        centers = self.kernel_centers(state.centers)
+        found = source.fold(Round(NO_BIRTHS, centers), name="check")
+        return self.objective(found.inertia(centers), len(state.centers))
 
     def labels(self, source: Source, state: Any) -> NearestLabels:
         """Return the kernel of a map that labels the rows by the centers of a state."""
-        return NearestLabels(self.kernel_centers(state.centers))
+        noise = lighter(state.weights, self.min_cluster_weight)
+        return NearestLabels(self.kernel_centers(state.centers), noise)
 
     def result(self, source: Source, state: Any) -> NamedArrays:
         """Return the arrays of the result, by name, with the names of their dimensions."""
@@ -250,6 +272,8 @@ class Method(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.outlier_penalty is not None:
+            raise InputError(NO_RADIUS)
         farthest, first = self.divergence.farthest, self.first_threshold
         if first > farthest:
             got = repr(self.penalty)
@@ -298,6 +322,12 @@ class Method(Parameters):
         return small or np.array_equal(after.means, after.centers)
 
 
+def lighter(weights: Float64Array, least: float) -> BoolArray | None:
+    """Return which clusters, (k,), weigh less than `least`; None if there is none."""
+    light = weights < least
+    return light if light.any() else None
+
+
 def clusters_of(state: Any) -> dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]]:
     """Return the arrays that every result with centers has, (k, d) or (k,)."""
     return {
@@ -308,8 +338,11 @@ def clusters_of(state: Any) -> dict[str, tuple[np.ndarray[Any, Any], tuple[str, 
 
 
 def inertia_of(
-    source: Source, centers: Float64Array, divergence: Divergence | None = None
+    source: Source,
+    centers: Float64Array,
+    divergence: Divergence | None = None,
+    most: float = math.inf,
 ) -> float:
-    """Return the weighted cost of all rows at the nearest of `centers`, (k, d)."""
-    found = source.fold(Round(NO_BIRTHS, Centers(centers, divergence)), name="score")
-    return found.moments.inertia
+    """Return the weighted cost of all rows at the nearest of `centers`, (k, d), but at most `most`."""
+    taken = Centers(centers, divergence, most)
+    return source.fold(Round(NO_BIRTHS, taken), name="score").inertia(taken)

@@ -6,6 +6,7 @@ squared distance to its seed and with one over the weight of its cell.  A row's 
 block and place in it alone: the chunking does not show.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.occ import Round
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records
-from dask_dpmeans.kernels.assign import assign
+from dask_dpmeans.kernels.assign import assign_or_leave, outlier_cost
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.moments import Moments
@@ -56,14 +57,14 @@ class BySensitivity(ConcatenatedAnswers):
 
     seeds: Centers
     of_distances: float
-    """Expected draws of a row for each unit of weight times squared distance to its seed."""
+    """Expected draws of a row for each unit of weight times cost at its seed."""
     of_cells: Float64Array
-    """(k,), expected draws of a row in a cell for each unit of weight."""
+    """(k + 1,), expected draws of a row in a cell for each unit of weight; last of outliers."""
     seed: int
 
     def chunk(self, block: Block) -> Drawn:
         """Return the drawn rows of one block."""
-        labels, squared = assign(block, self.seeds)
+        labels, squared = assign_or_leave(block, self.seeds)
         expected = (self.of_distances * squared + self.of_cells[labels]) * block.row_weights()
         random = stream(self.seed, Stream.CORESET_DRAW, block.start)
         return _draw(block, np.minimum(1.0, expected), random)
@@ -71,21 +72,31 @@ class BySensitivity(ConcatenatedAnswers):
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Sensitivities of rows: seeds, and the weights and errors of their cells."""
+    """Sensitivities of rows: seeds, and the weights and errors of their cells.
+
+    Outliers, which cost as much as they can at each seed, are a cell of their own.
+    """
 
     seeds: Centers
     cells: Moments
     seed: int
+    outliers: float = 0.0
+    """Weight of the outliers."""
 
     @classmethod
-    def of(cls, source: Source, seed: int) -> tuple["Sensitivity", int]:
-        """Return the sensitivities of the rows of a source, and the number of passes."""
+    def of(cls, source: Source, seed: int, most: float = math.inf) -> tuple["Sensitivity", int]:
+        """Return the sensitivities of the rows of a source, and the number of passes.
+
+        A row costs at most `most` for each unit of weight.
+        """
         probability = min(1.0, SAMPLE_ROWS / source.plan.n_rows)
         sample = source.fold(Uniform(probability, seed), name="sample")
         if not len(sample.rows):
             sample = Drawn(source.summary.mean[np.newaxis], np.ones(1))
-        seeds = Centers(d2_seeds(sample, SEEDS, stream(seed, Stream.CORESET_SEEDS)))
-        return cls(seeds, source.fold(Round(NO_BIRTHS, seeds), name="cells").moments, seed), 2
+        random = stream(seed, Stream.CORESET_SEEDS)
+        seeds = Centers(d2_seeds(sample, SEEDS, random, most), most=most)
+        found = source.fold(Round(NO_BIRTHS, seeds), name="cells")
+        return cls(seeds, found.moments, seed, found.outliers), 2
 
     def coreset(self, source: Source, size: int) -> InMemoryRows:
         """Draw about `size` rows in one pass; if none is drawn, return the mean of all rows."""
@@ -101,22 +112,31 @@ class Sensitivity:
         weight, share the draws as one, one and two do; the second and the third hang on the cell
         alone.
         """
-        weights, inertia = self.cells.weights, self.cells.inertia
+        cost = outlier_cost(self.seeds, self.outliers)
+        weights, inertias = self.cells.weights, self.cells.inertias
+        inertia = self.cells.inertia + cost
+        if cost:
+            weights, inertias = np.append(weights, self.outliers), np.append(inertias, cost)
         alive = weights > 0
         weights = np.where(alive, weights, 1.0)
         errors, of_distances = np.zeros(len(weights)), 0.0
         if inertia > 0:
-            errors = self.cells.inertias / inertia
+            errors = inertias / inertia
             of_distances = min(size / 4 / inertia, np.finfo(np.float64).max)
         of_cells = (errors / weights + 2 * alive / (weights * np.count_nonzero(alive))) * (size / 4)
         return BySensitivity(self.seeds, of_distances, of_cells, self.seed)
 
 
-def d2_seeds(sample: Drawn, most: int, random: np.random.Generator) -> Float64Array:
-    """Draw k <= `most` rows, (k, d), by weight times squared distance to earlier ones."""
+def d2_seeds(
+    sample: Drawn, most: int, random: np.random.Generator, most_cost: float = math.inf
+) -> Float64Array:
+    """Draw k <= `most` rows, (k, d), by weight times squared distance to earlier ones.
+
+    A squared distance counts as `most_cost` at most.
+    """
     rows = sample.rows.astype(np.float64)
     chosen = [int(random.choice(len(rows), p=sample.weights / sample.weights.sum()))]
-    squared = np.full(len(rows), np.inf)
+    squared = np.full(len(rows), most_cost)
     while len(chosen) < most:
         differences = rows - rows[chosen[-1]]
         squared = np.minimum(squared, np.einsum("ij,ij->i", differences, differences))

@@ -5,9 +5,14 @@ the objective, whatever the rows do next.  The gain of a merge or a split is exa
 partition, the gain of a delete is a bound.  The moves of one step change disjoint clusters: a merge
 its two clusters, a split one, a delete its cluster and all that receive its rows.  Deletes may
 share receivers.  A receiver is not deleted, merged or split.
+
+If outliers have a price, candidate centers among the outliers may open too.  A center that moves,
+comes or goes leaves every row a cost of at most that price, so that gains stay lower bounds: the
+rows that a move counts on are no outliers before it and after it, or are counted as outliers.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
 from typing import NamedTuple
@@ -18,7 +23,9 @@ from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray
 from dask_dpmeans.kernels.divergence import SQUARED, Divergence, ratio
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.move_statistics import MoveStatistics
+from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.price import Price
+from dask_dpmeans.methods.dpmeans.outliers import AmongOutliers
 
 ROUNDING = 1e-9
 """Least gain of a move, as a share of the price of a cluster: more than its rounding."""
@@ -35,6 +42,10 @@ class Findings:
     probe: MoveStatistics
     price: Price
     divergence: Divergence = SQUARED
+    candidates: Candidates | None = None
+    """Centers of the pass for outliers alone; None if no row can be an outlier."""
+    most: float = math.inf
+    """Cost of an outlier for each unit of weight."""
 
     @property
     def k(self) -> int:
@@ -57,12 +68,24 @@ class Findings:
 
     @cached_property
     def inertia(self) -> float:
-        """Cost of all rows at the centers."""
-        return fsum(self.probe.inertias)
+        """Cost of all rows at the centers or as outliers."""
+        return fsum(self.probe.inertias) + self.outlier_cost
+
+    @property
+    def outlier_weight(self) -> float:
+        """Weight of the outliers."""
+        return 0.0 if self.probe.outliers is None else self.probe.outliers.weight
+
+    @property
+    def outlier_cost(self) -> float:
+        """Cost of the outliers."""
+        return self.most * self.outlier_weight if self.outlier_weight else 0.0
 
     @cached_property
     def objective(self) -> float:
-        """Inertia plus price of the clusters with weight."""
+        """Inertia plus price of the clusters with weight; infinite if there is none."""
+        if not self.alive:
+            return math.inf
         return self.inertia + self.price.of(self.alive)
 
     @cached_property
@@ -135,9 +158,15 @@ class Findings:
 
     @cached_property
     def transfer_losses(self) -> Float64Array:
-        """(k,), rise of the cost if the rows of a cluster go to their second nearest centers."""
+        """(k,), rise of the cost if the rows of a cluster go to their second nearest centers.
+
+        Rows without another center become outliers.
+        """
         givers, _ = self.receivers
-        return total(givers, self.probe.transfers.losses, self.k)
+        losses = total(givers, self.probe.transfers.losses, self.k)
+        if self.probe.outliers is not None:
+            losses += self.probe.outliers.departures
+        return losses
 
     @cached_property
     def deletion_losses(self) -> Float64Array:
@@ -151,6 +180,14 @@ class Findings:
         givers, takers = np.divmod(self.probe.transfers.pairs, self.k)
         return givers, takers
 
+    @cached_property
+    def among_outliers(self) -> AmongOutliers | None:
+        """What candidates among the outliers save; None if no row can be an outlier."""
+        if self.probe.outliers is None:
+            return None
+        candidates = self.candidates or Candidates.none(self.centers.shape[1])
+        return AmongOutliers.of(candidates, self.probe.outliers, self.most, self.divergence)
+
 
 class Placement(NamedTuple):
     """Where the centers of a pass are, and their children."""
@@ -159,6 +196,8 @@ class Placement(NamedTuple):
     """(k, d)."""
     children: Float64Array
     """(k, 2, d)."""
+    candidates: Candidates | None = None
+    """Centers for outliers alone."""
 
 
 @dataclass(frozen=True)
@@ -171,11 +210,19 @@ class Moves:
     """(m, 2), pairs of clusters, the lower number first."""
     split: BoolArray
     """(k,), clusters whose halves go on alone."""
+    opened: IndexArray = field(default_factory=lambda: np.empty(0, np.intp))
+    """Numbers of the candidates among the outliers that become clusters."""
 
     @property
     def any(self) -> bool:
         """Whether there is a move."""
-        return bool(self.deleted.any() or len(self.merged) or self.split.any())
+        moved = self.deleted.any() or len(self.merged) or self.split.any()
+        return bool(moved or len(self.opened))
+
+    @property
+    def n_split(self) -> int:
+        """Number of splits; a cluster out of outliers counts as one."""
+        return int(np.count_nonzero(self.split)) + len(self.opened)
 
 
 def no_moves(found: Findings) -> Moves:
@@ -191,7 +238,9 @@ def profitable_moves(found: Findings) -> Moves:
     left = found.alive - int(np.count_nonzero(deleted))
     merged = merges(found, busy, found.least, left)
     busy[merged] = True
-    return Moves(deleted | dead, merged, splits(found, busy, left - len(merged)))
+    split = splits(found, busy, left - len(merged))
+    left += int(np.count_nonzero(split)) - len(merged)
+    return Moves(deleted | dead, merged, split, openings(found, left))
 
 
 def deletions(
@@ -261,10 +310,19 @@ def splits(found: Findings, busy: BoolArray, alive: int) -> BoolArray:
     return split
 
 
+def openings(found: Findings, alive: int) -> IndexArray:
+    """Return the candidates among the outliers that gain beside `alive` clusters, best first."""
+    if found.among_outliers is None:
+        return np.empty(0, np.intp)
+    return found.among_outliers.gaining(found.price, alive, found.least)
+
+
 def gains_of(found: Findings, moves: Moves) -> Float64Array:
     """Return the least gains of the merges, the splits and the deletes, (3,)."""
     losses = found.deletion_losses[moves.deleted & (found.weights > 0)]
-    rises, savings = merge_rises(found, moves.merged), found.savings[moves.split]
+    rises, savings = merge_rises(found, moves.merged), found.savings[moves.split].tolist()
+    if found.among_outliers is not None:
+        savings += found.among_outliers.savings[moves.opened].tolist()
     k = found.alive  # deletes come first, splits last
     deleted = [found.saved(k - number) - loss for number, loss in enumerate(losses)]
     k -= len(losses)
@@ -275,15 +333,16 @@ def gains_of(found: Findings, moves: Moves) -> Float64Array:
 
 
 def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> Placement:
-    """Return the k centers and their children of the next pass.
+    """Return the k centers, their children and the candidates of the next pass.
 
     Clusters go to their means.  Receivers of the rows of a deleted cluster keep their centers, since
     the bound of its loss holds for these.  Clusters keep their order.  A merged pair keeps the
-    lower number.  The first half of a split cluster keeps its number, the second comes last.
+    lower number.  The first half of a split cluster keeps its number, the second comes last, and
+    then clusters out of outliers.
     """
     children = next_children(found, random)
     if not moves.any:
-        return Placement(found.means, children)
+        return with_candidates(found, moves, Placement(found.means, children), random)
     centers = found.means.copy()
     first, second = moves.merged[:, 0], moves.merged[:, 1]
     children[first] = found.means[moves.merged]
@@ -302,7 +361,28 @@ def apply_moves(found: Findings, moves: Moves, random: np.random.Generator) -> P
     stay = ~moves.deleted
     stay[second] = False
     centers = np.concatenate([centers[stay], halves[:, 1]])
-    return Placement(centers, np.concatenate([children[stay], born[:, 1]]))
+    children = np.concatenate([children[stay], born[:, 1]])
+    return with_candidates(found, moves, Placement(centers, children), random)
+
+
+def with_candidates(
+    found: Findings, moves: Moves, places: Placement, random: np.random.Generator
+) -> Placement:
+    """Return places with the clusters that open among outliers, and the next candidates.
+
+    One opens if there is no other, since a fit has a cluster.
+    """
+    among, (centers, children, _) = found.among_outliers, places
+    if among is None:
+        return places
+    fresh, radii = among.means[moves.opened], among.radii[moves.opened]
+    if not (len(centers) or len(fresh)):
+        fresh, radii = among.one()
+    if len(fresh):
+        centers = np.concatenate([centers, fresh])
+        born = around(fresh, radii, random, found.divergence)
+        children = np.concatenate([children, born])
+    return Placement(centers, children, among.next(moves.opened, random))
 
 
 def next_children(found: Findings, random: np.random.Generator) -> Float64Array:

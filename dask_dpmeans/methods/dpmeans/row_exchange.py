@@ -2,18 +2,19 @@
 
 An iterated local search (Lourenço, Martin & Stützle 2003): a kick splits a cluster, joins two, does
 both, or puts a row and the rows nearest to it together; then rows move one by one until none gains;
-what is lower stays.
+what is lower stays.  Where outliers have a price, a kick may also make a row and those nearest to it
+outliers, or all rows of a cluster.
 """
+
+import math
 
 import numpy as np
 
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Scratch
-from dask_dpmeans.kernels.distance import Centers, nearest, squared_distances
-from dask_dpmeans.kernels.divergence import Divergence
+from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared, squared_distances
 from dask_dpmeans.kernels.gather import GatheredRows
 from dask_dpmeans.kernels.moments import cluster_moments
-from dask_dpmeans.kernels.price import Price
-from dask_dpmeans.kernels.row_exchange import Exchanged, exchange
+from dask_dpmeans.kernels.row_exchange import Exchanged, Rule, exchange
 
 KICKS = 128
 """Kicks in a row that must fail before the end."""
@@ -30,12 +31,12 @@ LEAST_GAIN = 1e-9
 def exchange_and_kick(
     gathered: GatheredRows,
     centers: Float64Array,
-    price: Price,
-    divergence: Divergence,
+    costs: Rule,
     random: np.random.Generator,
     kicks: int = KICKS,
 ) -> Float64Array:
     """Return means, (l, d), no higher than the partition of centers, (k, d), after kicks."""
+    price, divergence, outlier_penalty = costs
     heaviest = float(gathered.weights.max())
     some, price = gathered.weights / heaviest > 0, price.divide(heaviest)
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
@@ -44,26 +45,47 @@ def exchange_and_kick(
         shifted = rows - rows.mean(axis=0)
 
     def settled(start: Int64Array) -> Exchanged:
-        return exchange(shifted, weights / heaviest, start, price, MOST_PASSES, divergence)
+        each = weights / heaviest
+        return exchange(shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty)
 
-    best = settled(nearest(rows, Centers(centers, divergence.general)).astype(np.int64))
+    outliers = math.isfinite(outlier_penalty)
+    start = _first_labels(rows, Centers(centers, divergence.general), outlier_penalty)
+    best = settled(start)
     labels, least = _numbered(best.labels), LEAST_GAIN * price.threshold(1)
     (n, d), failures, work = rows.shape, 0, 0
     while failures < kicks and work < MOST_WORK:
-        found = settled(kick(shifted, labels, random))
+        found = settled(kick(shifted, labels, random, outliers=outliers))
         work += found.passes * n * (d * (int(labels.max()) + 1) + ROW_WORK)
         failures += 1
         if found.objective < best.objective - least:
             best, labels, failures = found, _numbered(found.labels), 0
-    block, k = Block(0, rows, weights, Scratch()), int(labels.max()) + 1
-    moments = cluster_moments(block, labels, np.zeros(n), k)
+    inside, k = labels >= 0, int(labels.max()) + 1
+    block = Block(0, rows[inside], weights[inside], Scratch())
+    moments = cluster_moments(block, labels[inside], np.zeros(len(block.rows)), k)
     axes = np.broadcast_to(np.eye(1, d), moments.sums.shape)
     return divergence.means(moments.means, axes)
 
 
-def kick(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
-    """Return labels of rows, (n,), after a random change of few clusters; every number has rows."""
-    kind = random.integers(4)
+def _first_labels(rows: Float64Array, centers: Centers, outlier_penalty: float) -> Int64Array:
+    """Return the labels of rows, (n,), that are nearest to given centers, -1 for outliers."""
+    if not math.isfinite(outlier_penalty):
+        return nearest(rows, centers).astype(np.int64)
+    labels, costs = nearest_squared(rows, centers)
+    outliers = costs > outlier_penalty
+    outliers[costs.argmin()] = False  # one cluster stays
+    return np.where(outliers, -1, labels).astype(np.int64)
+
+
+def kick(
+    rows: Float64Array, labels: Int64Array, random: np.random.Generator, *, outliers: bool = False
+) -> Int64Array:
+    """Return labels of rows, (n,), after a random change of few clusters; every number has rows.
+
+    With `outliers` rows may become -1; one cluster stays.
+    """
+    kind = random.integers(6 if outliers else 4)
+    if kind > 3:
+        return _numbered(_leave(rows, labels, random, whole=kind == 5))
     if kind == 0:
         return _numbered(_gather(rows, labels, random))
     if kind != 1:
@@ -81,6 +103,20 @@ def _gather(rows: Float64Array, labels: Int64Array, random: np.random.Generator)
     labels = labels.copy()
     labels[near] = k
     return labels
+
+
+def _leave(
+    rows: Float64Array, labels: Int64Array, random: np.random.Generator, *, whole: bool
+) -> Int64Array:
+    """Make a row and some rows nearest to it outliers, or the `whole` cluster of a row."""
+    k = int(labels.max()) + 1
+    row, count = random.integers(len(rows)), random.integers(1, 2 + 2 * len(rows) // k)
+    leaving = labels == labels[row]
+    if not whole:
+        leaving = np.zeros(len(rows), np.bool_)
+        leaving[np.argsort(_squared_to(rows, row), kind="stable")[:count]] = True
+    left = np.where(leaving, -1, labels)
+    return left if (left >= 0).any() else labels
 
 
 def _split(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -> Int64Array:
@@ -101,6 +137,9 @@ def _join(rows: Float64Array, labels: Int64Array, random: np.random.Generator) -
     if not strange.any():
         return labels
     other = np.where(strange, _squared_to(rows, row), np.inf).argmin()
+    if min(labels[row], labels[other]) < 0:  # an outlier joins
+        row, other = (row, other) if labels[other] < 0 else (other, row)
+        return np.where(np.arange(len(rows)) == other, labels[row], labels)
     return np.where(labels == labels[other], labels[row], labels)
 
 
@@ -110,5 +149,6 @@ def _squared_to(rows: Float64Array, number: np.int64) -> Float64Array:
 
 
 def _numbered(labels: Int64Array) -> Int64Array:
-    """Return labels, (n,), with numbers from 0 on that all have rows."""
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    """Return labels, (n,), with numbers from 0 on that all have rows, and -1 for outliers."""
+    numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    return numbers - int(labels.min() < 0)

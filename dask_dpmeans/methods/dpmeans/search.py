@@ -27,6 +27,7 @@ from dask_dpmeans.errors import InputError, TooManyClustersError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.move_statistics import MoveScan
+from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import batch, trials
 from dask_dpmeans.methods.dpmeans.batch import Parameters
@@ -107,6 +108,7 @@ class Method(Parameters):
             children=children,
             next_centers=centers,
             next_children=children,
+            next_candidates=Candidates.none(centers.shape[1]),
             weights=np.zeros(k),
             inertias=np.zeros(k),
             share=0 if n <= trials.TRIALS_BELOW else len(SHARES),
@@ -131,9 +133,10 @@ class Method(Parameters):
                 state,
                 next_centers=after.next_centers,
                 next_children=after.next_children,
+                next_candidates=after.next_candidates,
                 planned=after.planned,
                 promised=after.promised,
-                settled=stalled and not after.planned.any(),
+                settled=stalled and not after.planned.any() and after.objective < math.inf,
                 passes=after.passes,
                 rows_read=after.rows_read,
             )
@@ -154,13 +157,15 @@ class Method(Parameters):
 
     def _probe(self, source: Source, places: Placement, threshold: float = math.inf) -> Findings:
         """Run a pass; rows that cost more than `threshold` object."""
-        probing = MoveScan(self.kernel_centers(places.centers), places.children, threshold)
-        probe = source.fold(probing, name="probe")
-        return Findings(*places, probe, self.price, self.divergence)
+        centers = self.kernel_centers(places.centers)
+        probing = MoveScan(centers, places.children, threshold, places.candidates)
+        probe, rule = source.fold(probing, name="probe"), (self.price, self.divergence)
+        outliers = places.candidates, self.most
+        return Findings(places.centers, places.children, probe, *rule, *outliers)
 
     def _pass(self, source: Source, state: State) -> tuple[State, float]:
         """Return the state of a pass against the next centers, and the savings of splits."""
-        found = self._probe(source, Placement(state.next_centers, state.next_children))
+        found = self._probe(source, state.next_places)
         moves = MoveCounts(*state.planned.tolist())
         after = self._commit(state, found, moves, state.promised).after_passes(source, 1)
         finer = FINER
@@ -181,19 +186,25 @@ class Method(Parameters):
         k = found.alive
         batch.check_number(k, self.max_clusters, self.price)
         moves = profitable_moves(found)
-        next_centers, next_children = apply_moves(found, moves, self._random(state.passes))
+        places = apply_moves(found, moves, self._random(state.passes))
         deletes = np.count_nonzero(moves.deleted & weighty)
-        planned = len(moves.merged), np.count_nonzero(moves.split), deletes
+        planned = len(moves.merged), moves.n_split, deletes
+        objective = math.inf
+        if k:
+            objective = self.objective(found.inertia, k)
         return replace(
             state,
             step=state.step + 1,
             centers=found.centers[weighty],
             children=found.children[weighty],
-            next_centers=next_centers,
-            next_children=next_children,
+            next_centers=places.centers,
+            next_children=places.children,
+            next_candidates=places.candidates or state.next_candidates,
+            outlier_weight=found.outlier_weight,
+            outlier_cost=found.outlier_cost,
             weights=found.weights[weighty],
             inertias=found.probe.inertias[weighty],
-            objective=self.objective(found.inertia, k),
+            objective=objective,
             opened=np.zeros(0, np.int64),
             deaths=found.k - k,
             moves=moved,
@@ -209,7 +220,8 @@ class Method(Parameters):
         """Return the first lower state of trials, births, finer passes and the last part."""
         tried = state.share < len(SHARES)
         threshold = self.price.threshold(len(state.centers))
-        found = self._probe(source, Placement(state.centers, state.children), threshold)
+        places = Placement(state.centers, state.children, state.next_candidates)
+        found = self._probe(source, places, threshold)
         state = state.after_passes(source, 1)
         while state.share < len(SHARES):
             trial = self._trial(source, found, state)
@@ -230,7 +242,7 @@ class Method(Parameters):
         """Open, delete or swap clusters, and settle."""
         random = self._random(state.passes)
         kind, count = trials.kind_of(state), trials.clusters_to_change(state)
-        passes, places = 0, Placement(found.centers, found.children)
+        passes, places = 0, Placement(found.centers, found.children, found.candidates)
         if kind != "delete":
             moves = trials.splits_to_try(found, count, random, noisy=state.failures > 0)
             places = self._relax(source, apply_moves(found, moves, random), random)
@@ -251,7 +263,8 @@ class Method(Parameters):
         drawn, others = draw_centers(first.centers, second.centers, random)
         centers = np.concatenate([first.centers[drawn], second.centers[others]])
         children = np.concatenate([first.children[drawn], second.children[others]])
-        places = self._relax(source, Placement(centers, children), random)
+        start = Placement(centers, children, first.next_candidates)
+        places = self._relax(source, start, random)
         return self._commit(first, self._settle(source, places, goal, random)[0])
 
     def _relax(self, source: Source, places: Placement, random: np.random.Generator) -> Placement:
@@ -288,7 +301,9 @@ class Method(Parameters):
         radii = np.full(len(proposals), math.sqrt(self.price.threshold(found.alive)))
         opened = self.divergence.given(proposals.rows)
         born = opened, around(opened, radii, random, self.divergence)
-        both = Placement(*map(np.concatenate, zip(places, born, strict=True)))
+        centers = np.concatenate([places.centers, born[0]])
+        children = np.concatenate([places.children, born[1]])
+        both = Placement(centers, children, places.candidates)
         after = self._commit(state.after_passes(source, 1), self._probe(source, both))
         return replace(after, opened=proposals.numbers, settled=False)
 
@@ -316,8 +331,8 @@ class Method(Parameters):
             return None, 0
         gathered, random = source.fold(Gather(), name="gather"), self._random(state.passes)
         kicks = KICKS if state.on_all_rows else 0
-        geometry = self.price, self.divergence
-        return exchange_and_kick(gathered, state.centers, *geometry, random, kicks), n
+        costs, start = (self.price, self.divergence, self.most), state.centers
+        return exchange_and_kick(gathered, start, costs, random, kicks), n
 
     def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """Return the centers, (k, d), of births alone, if any, and the rows read."""

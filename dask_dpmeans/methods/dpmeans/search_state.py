@@ -1,10 +1,12 @@
 """The state of a search."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.outliers import Candidates
 from dask_dpmeans.methods.common import OpeningState, PlannedState
+from dask_dpmeans.methods.dpmeans.moves import Placement
 
 TRIES = 3
 """Rounds of trials that must fail before the next share, if the search starts on all rows, ..."""
@@ -30,6 +32,12 @@ class State(PlannedState, OpeningState):
     """(k', d), of the next pass, if the search has not settled."""
     next_children: Float64Array
     """(k', 2, d)."""
+    next_candidates: Candidates = field(default_factory=lambda: Candidates.none(0))
+    """Centers of the next pass for outliers alone."""
+    outlier_weight: float = 0.0
+    """Weight of the outliers of the last committed pass."""
+    outlier_cost: float = 0.0
+    """Cost of these."""
     settled: bool = False
     """Whether no move is planned and means gain little."""
     tries: int = TRIES
@@ -49,6 +57,11 @@ class State(PlannedState, OpeningState):
     def on_all_rows(self) -> bool:
         """Whether the search started on all rows, without a coreset."""
         return self.tries == TRIES
+
+    @property
+    def next_places(self) -> Placement:
+        """Centers of the next pass."""
+        return Placement(self.next_centers, self.next_children, self.next_candidates)
 
     def after_passes(self, source: Source, passes: int) -> "State":
         """Return the state after more passes over the rows."""

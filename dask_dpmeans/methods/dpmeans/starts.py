@@ -1,9 +1,10 @@
 """The start of a search of many rows: searches of a coreset, and crossovers of their ends."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dask_dpmeans.engine.loop import last_state
+from dask_dpmeans.engine.loop import iterate, last_state
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.random_streams import Stream, seed_sequence
 from dask_dpmeans.methods.dpmeans import trials
@@ -48,7 +49,9 @@ class Restart:
         """Return the last state."""
         start = self.method.init(rows)
         if self.warm is not None:
-            start = replace(start, next_centers=self.warm.centers, next_children=self.warm.children)
+            start = start_at(start, self.warm)
+        else:
+            start = start_without_outliers(self.method, rows, start)
         share = start.share if self.tries else len(trials.SHARES)
         start = replace(start, share=share, finest=False, tries=self.tries)
         return last_state(rows, self.method, start)
@@ -59,21 +62,40 @@ def restart_seeds(seed: int) -> list[int]:
     return [int(number) for number in seed_sequence(seed, Stream.RESTARTS).generate_state(RESTARTS)]
 
 
+def start_at(start: State, end: State) -> State:
+    """Return a start at the centers of another search."""
+    return replace(start, next_centers=end.centers, next_children=end.children)
+
+
+def start_without_outliers(method: "Method", source: Source, state: State) -> State:
+    """Return the start at the end of moves and means alone under which no row is an outlier.
+
+    From the mean of all rows, nearly all may be outliers.
+    """
+    if not math.isfinite(method.most):
+        return state
+    whole = replace(method, outlier_penalty=None, max_clusters=None, max_iter=NO_LIMIT)
+    first = replace(whole, coreset_rows=0).init(source)
+    start = replace(first, share=len(trials.SHARES), finest=False, tries=0)
+    *_, end = iterate(source, replace(whole, coreset_rows=0), start)
+    rows_read = state.rows_read + end.state.rows_read - source.plan.n_rows
+    return replace(start_at(state, end.state), rows_read=rows_read)
+
+
 def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     """Return the start at the centers of searches of a coreset, if there is a coreset."""
     n, size = source.plan.n_rows, method.coreset_rows
     squared = method.divergence.general is None
     if size == 0 or (size is None and (n <= CORESET_ABOVE or not squared)):
-        return state
-    sensitivity, passes = Sensitivity.of(source, method.seed)
+        return start_without_outliers(method, source, state) if state.on_all_rows else state
+    sensitivity, passes = Sensitivity.of(source, method.seed, method.most)
     coreset, passes = sensitivity.coreset(source, size or LEAST_CORESET), passes + 1
     alone = replace(method, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
     first = source.run([Restart(alone, tries=0)], coreset, "search")[0]
     if size is None:
         size = ROWS_A_CLUSTER * len(first.centers)
         if 2 * size > n:
-            start = replace(state, next_centers=first.centers, next_children=first.children)
-            return start.after_passes(source, passes)
+            return start_at(state, first).after_passes(source, passes)
         if size > LEAST_CORESET:
             coreset, passes = sensitivity.coreset(source, size), passes + 1
     optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
@@ -85,5 +107,5 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
     share = len(trials.SHARES)
     if n <= trials.TRIALS_AFTER_BELOW:
         share -= trials.LAST_SHARES
-    start = replace(state, next_centers=best.centers, next_children=best.children)
+    start = start_at(state, best)
     return replace(start, share=share, tries=TRIES_AFTER).after_passes(source, passes)

@@ -47,14 +47,22 @@ def clusters_to_change(state: State) -> int:
 def splits_to_try(
     found: Findings, count: int, random: np.random.Generator, *, noisy: bool
 ) -> Moves:
-    """Return splits of the clusters that save the most, or nearly the most if `noisy`."""
-    chances = found.savings
+    """Return splits of the clusters that save the most, or nearly the most if `noisy`.
+
+    Candidates among the outliers take part as clusters do.
+    """
+    savings = found.savings
+    if found.among_outliers is not None:
+        savings = np.concatenate([savings, found.among_outliers.savings])
+    chances = savings
     if noisy:
-        chances = chances * random.exponential(size=found.k)
+        chances = chances * random.exponential(size=len(savings))
     chosen = np.argsort(-chances, kind="stable")[:count]
+    chosen = chosen[savings[chosen] > 0]
     split = np.zeros(found.k, np.bool_)
-    split[chosen[found.savings[chosen] > 0]] = True
-    return replace(no_moves(found), split=split)
+    split[chosen[chosen < found.k]] = True
+    opened = chosen[chosen >= found.k] - found.k
+    return replace(no_moves(found), split=split, opened=opened)
 
 
 def deletes_to_try(found: Findings, count: int, random: np.random.Generator) -> Moves:

@@ -59,18 +59,21 @@ def lazy_map(
     groups: Any = None,
     features: Features | None = None,
     meta: Any = None,
+    missing: bool = False,
 ) -> Any:
     """Return the kernel's first answer for each row, lazily, with the row chunks of the input.
 
     The kernel, and with it the model, is in the graph once.  `width` is the number of columns of the
     answer, None for an answer of one dimension.  With `groups`, (n,), chunk sizes must be known.
-    `meta` is an empty answer, (0, 0), that is not a NumPy array.
+    `meta` is an empty answer, (0, 0), that is not a NumPy array.  With `missing`, NaN is a missing
+    value.
     """
     rows = lazy_rows(data)
     if rows.numblocks[1] > 1:
         rows = rows.rechunk({1: -1})
     used = None if columns is None else tuple(columns)
-    prepare = Prepare(working_dtype(rows.dtype, "data"), used, scale, features)
+    dtype_used = working_dtype(rows.dtype, "data")
+    prepare = Prepare(dtype_used, used, scale, features, missing=missing)
     model = delayed((kernel, prepare), name=Keys.of("predict")("model"), traverse=False)
     if groups is not None:
         beside = lazy_rows(groups).rechunk((rows.chunks[0],))[:, np.newaxis]
@@ -129,7 +132,7 @@ def _part_answer(
     prepared = replace(prepare, features=None)(rows, scratch)
     block = Block(start + first, prepared, None, scratch, None, groups)
     n = rows.shape[0]
-    flaw = first_flaw(block, limit_of(rows.dtype)) if n else None
+    flaw = first_flaw(block, limit_of(rows.dtype), missing=prepare.missing) if n else None
     if flaw is not None:
         column = f", column {flaw.column} of those used" * (flaw.column >= 0)
         raise InputError(describe_flaw(flaw, f"row {flaw.row - start:,} of a chunk{column}"))

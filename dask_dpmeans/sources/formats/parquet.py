@@ -20,6 +20,7 @@ from dask.utils import natural_sort_key
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
 from dask_dpmeans.sources.formats.csr_files import explained
+from dask_dpmeans.sources.missing_values import float_dtype
 from dask_dpmeans.storage.location import Location
 
 AVAILABLE = find_spec("pyarrow") is not None
@@ -49,6 +50,8 @@ class ParquetRows:
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
     """Rows of the largest row group, and the number of columns."""
+    missing: bool = False
+    """Whether nulls become NaN; else they are errors."""
 
     @property
     def ndim(self) -> int:
@@ -79,11 +82,11 @@ class ParquetRows:
         for number, name in enumerate(self.names):
             values = columns[name].slice(first - at, last - first)
             self._check(values, name, start + first)
-            answer[first:last, number] = values.to_numpy()
+            answer[first:last, number] = values.to_numpy()  # nulls become NaN
 
     def _check(self, values: Any, name: str, start: int) -> None:
         """Raise `InputError` for nulls and for integers that float64 does not represent."""
-        if values.null_count:
+        if values.null_count and not self.missing:
             row = start + int(np.argmax(values.is_null().to_numpy()))
             raise InputError(
                 f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove "
@@ -93,7 +96,7 @@ class ParquetRows:
         if beyond.any():
             row = int(np.argmax(beyond))
             raise InputError(
-                f"data holds the integer {values.to_numpy()[row]} at row {start + row:,}, column "
+                f"data holds the integer {values[row].as_py()} at row {start + row:,}, column "
                 f"{name!r} of {self.store_path}: beyond 2**53 float64 cannot tell integers apart; "
                 "subtract an offset, divide, or leave the column out"
             )
@@ -129,9 +132,16 @@ def _is_table(path: str) -> bool:
 
 
 def open_parquet(
-    place: Location, columns: tuple[str, ...] | None, name: str, dimensions: int
+    place: Location,
+    columns: tuple[str, ...] | None,
+    name: str,
+    dimensions: int,
+    missing: bool = False,
 ) -> ParquetRows:
-    """Open the columns of a table, by default all but its index, after a check of the metadata."""
+    """Open the columns of a table, by default all but its index, after a check of the metadata.
+
+    With `missing`, nulls become NaN.
+    """
     path = place.shown
     if not AVAILABLE:
         needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
@@ -161,9 +171,11 @@ def open_parquet(
     groups = [(each, group) for each, _ in opened for group in range(each.num_row_groups)]
     heights = [each.row_group(group).num_rows for each, group in groups]
     dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
+    if missing:
+        dtype = float_dtype(dtype)
     width = (len(chosen),) if dimensions == 2 else ()
     shape, chunks = (starts[-1], *width), (max(heights, default=1) or 1, *width)
-    return ParquetRows(path, tuple(files), tuple(starts), chosen, shape, dtype, chunks)
+    return ParquetRows(path, tuple(files), tuple(starts), chosen, shape, dtype, chunks, missing)
 
 
 def _files(place: Location, name: str) -> list[Location]:
@@ -273,7 +285,7 @@ def _is_inexact(values: Any) -> npt.NDArray[np.bool_]:
     """Return which integers of a column, (n,), float64 does not represent; none of others."""
     if not types.is_integer(values.type):
         return np.zeros(0, np.bool_)
-    numbers = values.to_numpy()
+    numbers = values.fill_null(0).to_numpy()
     return (numbers > EXACT) | (numbers < -EXACT)
 
 

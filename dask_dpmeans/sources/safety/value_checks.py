@@ -51,6 +51,8 @@ def check_summary(
     """Raise `InputError` for values that the first pass found unusable; `centers` are (k, d)."""
     if summary.flaw is not None:
         raise InputError(_flaw_message(summary.flaw, rows, prepare, groups_are))
+    if prepare.missing and not (summary.lowest <= summary.highest).any():
+        raise InputError("every value of data is missing: at least one must be there")
     if summary.weight == 0:
         raise InputError("every sample_weight is zero: at least one row needs a weight > 0")
     if summary.weight == np.inf:

@@ -1,0 +1,193 @@
+"""What one pass finds out about outliers: rows that cost more than `Centers.most` everywhere.
+
+Splits cannot find a cluster among outliers, since outliers are in no cluster.  So a pass carries a
+few candidates, which are centers for the outliers alone, and draws rows among the outliers for the
+next candidates.  A row's draw hangs on its number alone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_dpmeans.kernels import numba_support
+from dask_dpmeans.kernels.answers import Records
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
+from dask_dpmeans.kernels.distance import Centers, nearest_squared
+from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments
+from dask_dpmeans.kernels.numba_support import compile_loop
+
+ONE, GOLDEN = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
+FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+"""Constants of SplitMix64."""
+DRAWN_OUTLIERS = 32
+"""Most rows that a pass draws among the outliers."""
+
+
+@dataclass(frozen=True)
+class DrawnOutliers(Records):
+    """Outliers drawn with chances that grow with their weights, by rising key."""
+
+    keys: Float64Array
+    """(m,), odds of uniform random numbers over weights."""
+    numbers: Int64Array
+    """(m,), global row numbers."""
+    rows: Float64Array
+    """(m, d)."""
+
+    def least(self) -> "DrawnOutliers":
+        """Return the rows with the least keys."""
+        return self.take(np.argsort(self.keys, kind="stable")[:DRAWN_OUTLIERS])
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Centers for the outliers of a pass, and the seed of its draw."""
+
+    points: Float64Array
+    """(m, d)."""
+    seed: int
+
+    @classmethod
+    def none(cls, d: int) -> "Candidates":
+        """Return no candidates, of d columns."""
+        return cls(np.empty((0, d)), 0)
+
+
+@dataclass(frozen=True)
+class OutlierStatistics:
+    """The outliers of a pass with k centers and m candidates."""
+
+    weight: float
+    """Weight of all outliers."""
+    departures: Float64Array
+    """(k,), the rise of the cost if rows of a cluster without another center become outliers."""
+    moments: Moments
+    """Moments of the m candidates: of the outliers that cost at most `Centers.most` there."""
+    drawn: DrawnOutliers
+
+    def __add__(self, other: "OutlierStatistics") -> "OutlierStatistics":
+        return OutlierStatistics(
+            self.weight + other.weight,
+            self.departures + other.departures,
+            self.moments + other.moments,
+            self.drawn.then(other.drawn).least(),
+        )
+
+    @classmethod
+    def of(
+        cls,
+        block: Block,
+        squared: Float64Array,
+        departures: Float64Array,
+        candidates: Centers,
+        seed: int,
+    ) -> "OutlierStatistics":
+        """Return the statistics of one block from the least costs of its rows, (height,)."""
+        if numba_support.AVAILABLE and candidates.divergence is None:
+            return _statistics_compiled(block, squared, departures, candidates, seed)
+        outliers = np.flatnonzero(squared > candidates.most)
+        rows, weights = block.rows[outliers], block.row_weights(outliers)
+        m, d = candidates.values.shape
+        moments = Moments.none(m, d)
+        if m and len(rows):
+            labels, costs = nearest_squared(rows, candidates, block.scratch)
+            labels[costs > candidates.most] = m
+            some = Block(block.start, rows, weights, block.scratch)
+            moments = cluster_moments(some, labels, costs, m + 1).keep(np.arange(m))
+        total = float(np.add.accumulate(weights)[-1]) if len(weights) else 0.0
+        drawn = draw_outliers(block.start + outliers, rows, weights, seed)
+        return cls(total, departures, moments, drawn)
+
+
+def draw_outliers(
+    numbers: Int64Array, rows: Rows, weights: Float64Array, seed: int
+) -> DrawnOutliers:
+    """Return the outliers, of (l,) numbers and weights and (l, d) rows, with the least keys."""
+    uniform = uniform_of(numbers, seed)
+    some = np.flatnonzero(weights > 0)
+    keys = uniform[some] / (1.0 - uniform[some]) / weights[some]
+    least = np.argsort(keys, kind="stable")[:DRAWN_OUTLIERS]
+    some = some[least]
+    return DrawnOutliers(keys[least], numbers[some], rows[some].astype(np.float64))
+
+
+def uniform_of(numbers: Int64Array, seed: int) -> Float64Array:
+    """Return a random number in [0, 1) for each row number, (l,), that hangs on it and the seed.
+
+    SplitMix64 (Steele, Lea & Flood 2014): a generator for each block would take longer.
+    """
+    mixed = (numbers.astype(np.uint64) + ONE) * GOLDEN + np.uint64(seed)
+    mixed = (mixed ^ (mixed >> SHIFTS[0])) * FACTORS[0]
+    mixed = (mixed ^ (mixed >> SHIFTS[1])) * FACTORS[1]
+    mixed ^= mixed >> SHIFTS[2]
+    return np.asarray((mixed >> SHIFTS[3]).astype(np.float64) * 2.0**-53)
+
+
+def _statistics_compiled(
+    block: Block, squared: Float64Array, departures: Float64Array, candidates: Centers, seed: int
+) -> OutlierStatistics:
+    """As `OutlierStatistics.of`, by one compiled loop."""
+    weights = np.empty(0) if block.weights is None else block.weights
+    moments = Moments.none(*candidates.values.shape)
+    keys, places = np.full(DRAWN_OUTLIERS, np.inf), np.empty(DRAWN_OUTLIERS, np.int64)
+    found = moments.parts, keys, places
+    rule = candidates.values, candidates.most, np.uint64(seed), block.start
+    total, drawn = _add_outliers(block.rows, weights, squared, rule, found)
+    places = places[:drawn]
+    taken = DrawnOutliers(keys[:drawn], block.start + places, block.rows[places].astype(np.float64))
+    return OutlierStatistics(total, departures, moments, taken)
+
+
+@compile_loop
+def _add_outliers(
+    rows: Rows,
+    weights: Float64Array,
+    squared: Float64Array,
+    rule: tuple[Float64Array, float, np.uint64, int],
+    found: tuple[MomentParts, Float64Array, Int64Array],
+) -> tuple[float, int]:
+    """Fill in moments of candidates, keys and places of drawn rows; return weight and their number.
+
+    Rows are (n, d), weights (n,), or empty if all are 1.  `rule` has the candidates, (m, d), what
+    outliers cost, the seed, and the number of the first row.
+    """
+    candidates, most, seed, first = rule
+    (counts, totals, sums, errors), keys, places = found
+    (n, d), m, total, drawn = rows.shape, len(candidates), 0.0, 0
+    for i in range(n):
+        if not squared[i] > most:
+            continue
+        weight = weights[i] if weights.size else 1.0
+        total += weight
+        best, least = -1, np.inf
+        for c in range(m):
+            cost = 0.0
+            for j in range(d):
+                difference = np.float64(rows[i, j]) - candidates[c, j]
+                cost += difference * difference
+            if cost < least:
+                best, least = c, cost
+        if best >= 0 and not least > most:
+            counts[best] += 1
+            totals[best] += weight
+            errors[best] += weight * least
+            for j in range(d):
+                sums[best, j] += weight * np.float64(rows[i, j])
+        if not weight > 0:
+            continue
+        mixed = (np.uint64(first + i) + ONE) * GOLDEN + seed
+        mixed = (mixed ^ (mixed >> SHIFTS[0])) * FACTORS[0]
+        mixed = (mixed ^ (mixed >> SHIFTS[1])) * FACTORS[1]
+        mixed = mixed ^ (mixed >> SHIFTS[2])
+        uniform = np.float64(mixed >> SHIFTS[3]) * 2.0**-53
+        key = uniform / (1.0 - uniform) / weight
+        place = min(drawn, len(keys) - 1)
+        if drawn == len(keys) and not key < keys[place]:
+            continue
+        drawn = min(drawn + 1, len(keys))
+        while place > 0 and keys[place - 1] > key:
+            keys[place], places[place] = keys[place - 1], places[place - 1]
+            place -= 1
+        keys[place], places[place] = key, i
+    return total, drawn

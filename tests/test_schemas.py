@@ -38,6 +38,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"columns": [2, 0], "scale": "std", "sample_weight": np.ones(60)},
     ),
     "divergences": (DPMeans(9.0, divergence={0: "squared"}, missing="observed"), {}),
+    "falling price": (DPMeans(9.0, discount=2.0, search=True), {}),
     "from centers": (DPMeans(0.1, metric="cosine", init=ROWS[:2], max_clusters=50), {}),
     "hdp": (HDPMeans(9.0, 20.0), {"groups": np.arange(60) % 2}),
     "hdp, chosen": (HDPMeans(random_state=0), {"groups": np.arange(60) % 2}),

@@ -348,11 +348,11 @@ def check_resumable(store: Output, request: Manifest) -> None:
             before, now = {"": before}, {"": now}
         changed = [
             name
-            for name in now
-            if name not in ("max_iter", "max_clusters") and before.get(name) != now[name]
+            for name in {**now, **before}
+            if name not in ("max_iter", "max_clusters") and before.get(name) != now.get(name)
         ]
         if changed:
-            names = ", ".join(f"{name} {before.get(name)}, not {now[name]}" for name in changed)
+            names = ", ".join(f"{name} {before.get(name)}, not {now.get(name)}" for name in changed)
             other = "other parameters" if key == "parameters" else f"another {key}"
             raise InputError(
                 f"{store.path} was begun with {other}: {names}; use --force to start anew"

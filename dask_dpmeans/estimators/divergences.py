@@ -12,7 +12,7 @@ from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.transform import MappedRows
-from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.bregman import CATEGORICAL, COLUMN_DIVERGENCES, ColumnDivergence
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.encoded import EncodedDivergence
@@ -238,14 +238,33 @@ def _check_ranges(layout: Layout, source: "RowSource") -> None:
     """Refuse columns with numbers that their divergence cannot have."""
     summary, names = source.summary, source.used_names
     for column, (name, kind) in enumerate(zip(layout.names, layout.kinds, strict=True)):
-        most = kind.highest
+        most = np.inf if name == CATEGORICAL else kind.highest
         lowest, highest = summary.lowest[column], summary.highest[column]
         if lowest < kind.lowest or highest > most or (kind.positive and lowest <= kind.lowest):
             wrong = highest if highest > most else lowest
+            row = source.fold(FirstRow(column, wrong), name="error")[0]
             shown = str(column) if names is None else repr(names[column])
             raise InputError(
-                f"column {shown} has {wrong:g}, but {name!r} takes {numbers_of(name, kind)}"
+                f"data has {wrong:g} at row {row}, column {shown}, but {name!r} takes "
+                f"{numbers_of(name, kind)}: mend it, or choose another divergence for the column"
             )
+
+
+@dataclass(frozen=True)
+class FirstRow:
+    """The reduction to the first row, (1,), with a value in a column, (0,) if there is none."""
+
+    column: int
+    value: float
+
+    def chunk(self, block: Block) -> Int64Array:
+        """Return the first row of a block."""
+        found = np.flatnonzero(block.rows[:, self.column] == self.value)
+        return block.start + found[:1].astype(np.int64)
+
+    def combine(self, left: Int64Array, right: Int64Array) -> Int64Array:
+        """Return the first row of two neighboring runs of blocks."""
+        return np.concatenate([left, right])[:1]
 
 
 def _ratio(above: Float64Array, below: Float64Array, otherwise: float) -> Float64Array:

@@ -139,7 +139,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         max(penalty / 10, penalty - discount * log(j)), as in a Pitman-Yor process (Pitman & Yor
         1997; Fan, Zeng & Cao 2013).  The more clusters there are, the smaller another one may be.
         Without `search`, a row opens a cluster beside k others if it costs more than cluster
-        k + 1.  0 is the objective of the paper.  The penalty must be a number.
+        k + 1.  0 is the objective of the paper.  The penalty must be a number.  The best clusters
+        are also the best at a plain penalty, the price of the last one.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
         earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.

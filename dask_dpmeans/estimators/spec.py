@@ -71,7 +71,7 @@ def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
 
 
 def next_price(result: "Result") -> float:
-    """Return what a row must cost at least to open one more cluster beside those of a run."""
+    """Return the price of one more cluster beside the clusters of a run."""
     told = result.manifest.parameters
     price = price_of(told["penalty"], told.get("discount", 0.0))
     return price.threshold(len(result.arrays["cluster_weights"]))

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.births import Proposals, keep_openers, merge_openers, objects
-from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray
+from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
@@ -105,9 +105,9 @@ class NearestLabels:
         """Return labels, (height,) int32; -1 for outliers and for rows of noise."""
         if math.isfinite(self.centers.most):
             labels, squared = assign(block, self.centers)
-            return (labels_of(labels, squared, self.centers, self.noise),)
+            return (labels_of(block.rows, labels, squared, self.centers, self.noise),)
         labels = nearest(block.rows, self.centers, block.scratch)
-        return (labels_of(labels, None, self.centers, self.noise),)
+        return (labels_of(block.rows, labels, None, self.centers, self.noise),)
 
 
 @dataclass(frozen=True)
@@ -125,23 +125,30 @@ class Predictions:
         The cost of an outlier, whose label is -1, is its cost at the nearest center.
         """
         nearest, squared = assign(block, self.centers)
-        labels = labels_of(nearest, squared, self.centers, self.noise)
+        labels = labels_of(block.rows, nearest, squared, self.centers, self.noise)
         return labels, squared, squared > self.penalty
 
 
 def labels_of(
-    nearest: IndexArray, costs: Float64Array | None, centers: Centers, noise: BoolArray | None
+    rows: Rows,
+    nearest: IndexArray,
+    costs: Float64Array | None,
+    centers: Centers,
+    noise: BoolArray | None,
 ) -> npt.NDArray[np.int32]:
-    """Return labels, (n,), from the nearest centers, (n,), and the costs there, (n,).
+    """Return labels, (n,), of rows, (n, d), from nearest centers, (n,), and the costs there, (n,).
 
-    Outliers, and rows nearest to centers that are `noise`, (k,), have label -1.  The costs may be
-    None if there are no outliers.
+    Outliers, rows nearest to centers that are `noise`, (k,), and rows without any value have label
+    -1.  The costs may be None if there are no outliers.
     """
     labels: npt.NDArray[np.int32] = nearest.astype(np.int32)
     if noise is not None:
         labels[noise[nearest]] = -1
     if costs is not None and math.isfinite(centers.most):
         labels[costs > centers.most] = -1
+    without = None if centers.divergence is None else centers.divergence.unlabeled(rows)
+    if without is not None:
+        labels[without] = -1
     return labels
 
 

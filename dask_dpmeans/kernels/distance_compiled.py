@@ -76,12 +76,35 @@ def linear_costs_compiled(
     `coefficients` are (k, d), `constants` (k,).  The sum goes over the columns in order.
     """
     n, d = rows.shape
-    for i in range(n):
+    whole = n // 8 * 8 if d >= WIDE else 0
+    products, sums = np.empty((8, d)), np.empty(8)
+    for start in range(0, whole, 8):
+        for i in range(8):
+            label = labels[start + i]
+            sums[i] = constants[label]
+            for j in range(d):
+                products[i, j] = np.float64(rows[start + i, j]) * coefficients[label, j]
+        p, q, r, s = sums[0], sums[1], sums[2], sums[3]
+        t, u, v, w = sums[4], sums[5], sums[6], sums[7]
+        for j in range(d):
+            p += products[0, j]
+            q += products[1, j]
+            r += products[2, j]
+            s += products[3, j]
+            t += products[4, j]
+            u += products[5, j]
+            v += products[6, j]
+            w += products[7, j]
+        costs[start], costs[start + 1], costs[start + 2], costs[start + 3] = p, q, r, s
+        costs[start + 4], costs[start + 5], costs[start + 6], costs[start + 7] = t, u, v, w
+    for i in range(whole, n):
         label = labels[i]
         total = constants[label]
         for j in range(d):
             total += np.float64(rows[i, j]) * coefficients[label, j]
-        costs[i] = total if total > 0.0 else 0.0
+        costs[i] = total
+    for i in range(n):
+        costs[i] = costs[i] if costs[i] > 0.0 else 0.0
 
 
 @compile_loop

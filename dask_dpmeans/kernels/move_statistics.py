@@ -72,7 +72,7 @@ class MoveScan:
         labels, seconds = two_nearest(block, self.centers)
         divergence, measure = self.centers.divergence, _measure
         children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
-        if numba_support.AVAILABLE and divergence is None:
+        if numba_support.AVAILABLE and self.centers.ranked:
             measure = _measure_compiled
         squared, halves, inertias, transfers, departures = measure(
             block, self.centers, children, labels, seconds
@@ -163,7 +163,7 @@ def _measure_compiled(
     halves = Moments.none(2 * k, d)
     dense = k * k <= DENSE * n
     pairs = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
-    points = centers.values, children.values, labels, seconds
+    points = (*centers.definition,), (*children.definition,), labels, seconds
     moving = np.ones(n, np.bool_)
     found = squared, losses, halves.parts, inertias, pairs, (moving, departures)
     _add_rows(block.rows, block.row_weights(), points, centers.most, found)
@@ -184,11 +184,34 @@ def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
     return Transfers(distinct, total(ranks, losses, len(distinct)))
 
 
+Points = tuple[
+    tuple[Float64Array, Float64Array], tuple[Float64Array, Float64Array], IndexArray, IndexArray
+]
+"""Arguments of compiled loops: see `_add_rows`."""
+
+
+@compile_loop
+def _linear_costs(
+    row: Rows, points: Points, label: int, other: int
+) -> tuple[float, float, float, float]:
+    """Return linear costs of a row, (d,), at two centers and at both children of the first."""
+    (centers, constants), (children, child_constants), _, _ = points
+    near, far = constants[label], constants[other]
+    left, right = child_constants[2 * label], child_constants[2 * label + 1]
+    for j in range(len(row)):
+        value = np.float64(row[j])
+        near += value * centers[label, j]
+        far += value * centers[other, j]
+        left += value * children[2 * label, j]
+        right += value * children[2 * label + 1, j]
+    return max(near, 0.0), max(far, 0.0), max(left, 0.0), max(right, 0.0)
+
+
 @compile_loop
 def _add_rows(
     rows: Rows,
     weights: Float64Array,
-    points: tuple[Float64Array, Float64Array, IndexArray, IndexArray],
+    points: Points,
     most: float,
     found: tuple[
         Float64Array,
@@ -201,29 +224,33 @@ def _add_rows(
 ) -> None:
     """Fill in all statistics of rows, (n, d); sums start from 0.
 
-    `points` are centers, (k, d), children, (2k, d), and the numbers of the two nearest centers,
-    (n,).  `found` are squared distances to the nearest, (n,), losses at the second, (n,), halves
-    about the children, errors about the centers, (k,), and, of pairs of both centers, (k * k,)
-    unless empty, whether rows have them, and the sums of their losses.  Then whether rows, (n,), are
-    no outliers and have a second center that costs at most `most`, and, of those that have none,
-    the sums of what they cost more as outliers, (k,).
+    `points` are centers, (k, d), and children, (2k, d), each with the constants of linear costs or
+    none, and the numbers of the two nearest centers, (n,).  `found` are costs at the nearest, (n,),
+    losses at the second, (n,), halves about the children, errors about the centers, (k,), and, of
+    pairs of both centers, (k * k,) unless empty, whether rows have them, and the sums of their
+    losses.  Then whether rows, (n,), are no outliers and have a second center that costs at most
+    `most`, and, of those that have none, the sums of what they cost more as outliers, (k,).
     """
-    centers, children, labels, seconds = points
+    (centers, constants), (children, _), labels, seconds = points
+    linear = constants.size > 0
     squared, losses, (counts, totals, sums, errors), inertias, (present, lost), parting = found
     moving, departures = parting
     n, d = rows.shape
     for i in range(n):
         label, other, weight = labels[i], seconds[i], weights[i]
         near = far = left = right = 0.0
-        for j in range(d):
-            value = np.float64(rows[i, j])
-            from_near, from_far = value - centers[label, j], value - centers[other, j]
-            from_left = value - children[2 * label, j]
-            from_right = value - children[2 * label + 1, j]
-            near += from_near * from_near
-            far += from_far * from_far
-            left += from_left * from_left
-            right += from_right * from_right
+        if linear:
+            near, far, left, right = _linear_costs(rows[i], points, label, other)
+        else:
+            for j in range(d):
+                value = np.float64(rows[i, j])
+                from_near, from_far = value - centers[label, j], value - centers[other, j]
+                from_left = value - children[2 * label, j]
+                from_right = value - children[2 * label + 1, j]
+                near += from_near * from_near
+                far += from_far * from_far
+                left += from_left * from_left
+                right += from_right * from_right
         half = 2 * label + (right < left)
         squared[i], losses[i] = near, weight * (far - near)
         if near > most:

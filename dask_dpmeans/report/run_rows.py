@@ -14,6 +14,7 @@ from dask_dpmeans.api import description
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import CorruptStoreError, InputError, redact
+from dask_dpmeans.estimators.spec import next_price
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model, Overview
@@ -161,10 +162,9 @@ def _reach(result: Result, model: Model) -> float:
     words, told = model.description(), result.manifest.parameters
     if words.radius is not None:
         return float(words.radius**2)
-    price = told.get("local_penalty", told.get("penalty"))
-    if words.centers is None or price is None:
+    if words.centers is None or not {"local_penalty", "penalty"} & told.keys():
         return math.inf
-    return float(price)
+    return float(told["local_penalty"]) if "local_penalty" in told else next_price(result)
 
 
 def _predictor(result: Result, model: Model, source: RowSource, penalty: float) -> Kernel:

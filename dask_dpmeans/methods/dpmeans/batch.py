@@ -196,7 +196,7 @@ class Parameters(BaseMethod):
 
     @property
     def first_threshold(self) -> float:
-        """What a row must cost at least to open a cluster beside the first centers."""
+        """Least cost at which a row opens a cluster beside the first centers."""
         return self.price.threshold(1 if self.centers is None else len(self.centers))
 
     def with_prices(self, share: float = 1.0, more: float = 0.0) -> Self:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib.metadata import version
 from numbers import Integral, Real
 from typing import Any
@@ -13,7 +14,6 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.spec import ArrayParameter
 from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.column_statistics import Summary
-from dask_dpmeans.methods.common import ADDED
 from dask_dpmeans.sources import Layout, RowSource
 from dask_dpmeans.storage.location import shown_path
 from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest
@@ -74,13 +74,13 @@ def fingerprint(summary: Summary) -> str:
 
 def describe_parameters(method: Algorithm[Any], feature_map: FeatureMap | None) -> dict[str, Any]:
     """Return the parameters of an algorithm and of its learned features, for JSON."""
-    fields = getattr(method, "__dataclass_fields__", {})
-    defaults = {key: each.default for key, each in fields.items() if ADDED in each.metadata}
-    found = {
-        key: _described(value)
-        for key, value in vars(method).items()
-        if key not in defaults or value != defaults[key]
-    }
+    values: Any = method
+    found = {}
+    for each in fields(values):
+        value = getattr(method, each.name)
+        left_out = each.metadata.get("optional") and value == each.default
+        if not (each.metadata.get("learned") or left_out):
+            found[each.name] = _described(value)
     return found if feature_map is None else found | _described(feature_map.parameters)
 
 

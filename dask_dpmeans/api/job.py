@@ -100,10 +100,10 @@ def fit(
             if _is_complete(store, method):
                 return
         learned = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
-        scale = _scale_of(source, learned)
+        scale, method = _scale_of(source, learned), learned.method(method)
         chosen = None
         if auto is not None:
-            chosen = auto.choose(learned.source, seed)
+            chosen = learned.auto(auto).choose(learned.source, seed)
             request = _chosen_request(request, chosen)
             method = chosen.method
             if chosen.choice.nearly_as_good is not None:

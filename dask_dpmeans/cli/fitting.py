@@ -79,6 +79,12 @@ APPROXIMATION_OPTIONS = (
     ),
     SEARCH,
     METRIC,
+    number(
+        "--discount",
+        0.0,
+        "Fall of the price, for clusters of power-law sizes: cluster j costs --penalty less discount x log(j), and at "
+        "least a tenth of it.",
+    ),
     click.option(
         "--init",
         default="mean",
@@ -94,6 +100,7 @@ def fit_command(
     penalty: float | str,
     search: bool,
     metric: str,
+    discount: float,
     init: str,
     dry: bool,
     **how: Any,
@@ -101,7 +108,7 @@ def fit_command(
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
     start = init if init == "mean" else Location.at(init, how["storage_options"])
-    method = DPMeans(penalty, search=search, metric=metric, init=start, **limits)
+    method = DPMeans(penalty, search=search, metric=metric, discount=discount, init=start, **limits)
     fit_from_options(data, run, method, dry=dry, **how)
 
 

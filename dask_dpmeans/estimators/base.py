@@ -31,6 +31,7 @@ from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.price import Price, price_of
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.choice import Auto, ChosenFit
 
@@ -66,8 +67,8 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         """Return the parameters that may be paths or URLs."""
         return ()
 
-    def _price(self) -> float:
-        """Return the price of a cluster among new rows.
+    def _price(self, penalty: float | None) -> Price:
+        """Return the price of clusters among new rows, at a penalty or at the estimator's.
 
         Raises
         ------
@@ -99,7 +100,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         return forms
 
     def _choose(
-        self, source: Source, method: Algorithm[Any], frames: int = 2
+        self, mapped: MappedRows, method: Algorithm[Any], frames: int = 2
     ) -> tuple[Algorithm[Any], ChosenFit | None]:
         """Return the method with chosen penalties, and the choice; None if they are numbers.
 
@@ -108,7 +109,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
         auto = self._auto()
         if auto is None:
             return method, None
-        chosen = auto.choose(source, self.random_state_)
+        chosen = mapped.auto(auto).choose(mapped.source, self.random_state_)
         if chosen.choice.nearly_as_good is not None:
             warnings.warn(chosen.choice.reason, stacklevel=frames + FRAMES + 1)
         return chosen.method, chosen
@@ -193,9 +194,11 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         source = self._source(checked_rows(self, X, reset=False), sample_weight)
         return -batch.inertia_of(source, centers.values, centers.divergence, centers.most)
 
-    def _price(self) -> float:
-        price: float = self.method().penalty
-        return price
+    def _price(self, penalty: float | None) -> Price:
+        method = self.method()
+        if penalty is None:
+            penalty = method.penalty
+        return price_of(penalty, getattr(method, "discount", 0.0))
 
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""
@@ -325,7 +328,7 @@ class CentersMixin(NearestCenterMixin):
         mapped = self._map_rows(rows, method, groups, sample_weight)
         if mapped.rows is not None:
             rows = mapped.rows
-        method, chosen = self._choose(mapped.source, method, frames=3)
+        method, chosen = self._choose(mapped, mapped.method(method), frames=3)
         given = RowFit(method, mapped, rows, groups, chosen)
 
         def note(model: Self, progress: Progress[Any]) -> None:

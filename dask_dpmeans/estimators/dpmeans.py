@@ -1,7 +1,6 @@
 """The scikit-learn estimator of DP-means."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources, storage
+from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
-from dask_dpmeans.estimators.description import Description
+from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState, checked_rows
+from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.divergences import (
+    ENCODING_ARRAYS,
+    PLAIN,
+    SMOOTHING,
+    DivergenceMap,
+    divergence_map,
+    imputed,
+    restored_encoding,
+)
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.spec import (
     CENTERS,
@@ -25,7 +34,9 @@ from dask_dpmeans.estimators.spec import (
 )
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.divergence import Divergence, metric_of
+from dask_dpmeans.kernels.encoded import EncodedDivergence
+from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
@@ -34,7 +45,7 @@ from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, sea
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Names
+    from dask_dpmeans.sources import Names, RowSource
     from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
@@ -49,8 +60,8 @@ SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
 class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     """DP-means clustering: the number of clusters follows from the penalty for each cluster.
 
-    Minimizes inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than the
-    square root of the penalty from every center opens a cluster.  Then rows go to the nearest
+    Minimizes J = inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than
+    the square root of the penalty from every center opens a cluster.  Then rows go to the nearest
     center, centers become means, and clusters without weight are removed, until nothing changes.
     The result is the same, to the byte, for any chunking, threads and workers.
 
@@ -93,6 +104,40 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         2 (1 - cosine).  Centers are directions of sums of rows, of unit length (spherical k-means,
         Dhillon & Modha 2001).  If that sum is less than 1e-12 of the weight, the center stays
         as it was; the first center is then the first axis.  A row of zeros is an `InputError`.
+    divergence : str, ColumnDivergence, dict or Divergence, default "squared"
+        What a row costs at a center in each column: the squared distance, or another Bregman
+        divergence D(x, m) of Banerjee et al. 2005, whose best center is the mean too.
+
+        - "poisson": x log(x / m) - x + m, of counts (generalized Kullback-Leibler divergence).
+        - "multinomial": the same of shares; each row counts as shares of its sum.
+        - "bernoulli": x log(x / m) + (1 - x) log((1 - x) / (1 - m)), of numbers from 0 to 1.
+        - "itakura-saito" or "gamma": x / m - log(x / m) - 1, of numbers > 0.
+        - "categorical": of codes 0, 1, ... of categories, -log of the share of the category at the
+          center.  Centers have a column for each category, its share.
+        - "mixed": categories of a data frame are categorical, all other columns squared.
+
+        A dict gives the divergence of some columns, by name or number; all others are as in
+        "mixed".  A `dask_dpmeans.kernels.bregman.ColumnDivergence` is any other function of one
+        column, a `dask_dpmeans.kernels.divergence.Divergence` any other cost of a row.
+    missing : {"error", "observed", "unscaled"}, default "error"
+        What NaN is.  "observed": a missing value; a row costs the divergence in its other columns,
+        times d over their number, and a center is the mean of what was observed (after Chi, Chi &
+        Baraniuk 2016).  "unscaled": the same without the factor.  Where no row of a cluster has a
+        value, its center has the mean of all rows.  A row without any value has label -1 and counts
+        for nothing.
+    smoothing : float, default 0.1
+        Weight a of the mean g of all rows in each row of "poisson", "multinomial", "bernoulli" and
+        "categorical": x becomes (x + a g) / (1 + a), since a center of 0 would cost infinitely much.
+        Centers are shown without it.
+    balance_columns : bool, optional
+        Divide the costs in each column by their mean at the mean of all rows, so that no column
+        outweighs the others.  None: if columns have divergences of their own ("mixed" or a dict).
+    discount : float >= 0, default 0.0
+        Fall of the price, for clusters whose sizes follow a power law: the j-th cluster costs
+        max(penalty / 10, penalty - discount * log(j)), as in a Pitman-Yor process (Pitman & Yor
+        1997; Fan, Zeng & Cao 2013).  The more clusters there are, the smaller another one may be.
+        Without `search`, a row opens a cluster beside k others if it costs more than cluster
+        k + 1.  0 is the objective of the paper.  The penalty must be a number.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
         earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.
@@ -137,7 +182,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     inertia_ : float
         Sum of `cluster_inertias_`; with ``metric="cosine"`` of 2 (1 - cosine).
     objective_ : float
-        ``inertia_ + penalty * n_clusters_``.
+        ``inertia_ + penalty * n_clusters_``; with a `discount`, inertia plus the prices of the
+        clusters 1 to k.
     n_iter_ : int
         Sweeps, or steps of the search.
     n_passes_ : float
@@ -170,6 +216,11 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         *,
         search: bool = False,
         metric: str = "euclidean",
+        divergence: object = "squared",
+        missing: str = "error",
+        smoothing: float = SMOOTHING,
+        balance_columns: bool | None = None,
+        discount: float = 0.0,
         init: object = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -179,6 +230,11 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         self.penalty = penalty
         self.search = search
         self.metric = metric
+        self.divergence = divergence
+        self.missing = missing
+        self.smoothing = smoothing
+        self.balance_columns = balance_columns
+        self.discount = discount
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -194,6 +250,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         """Return how texts and pictures speak of this estimator, fitted or not."""
         told = self._describe_penalty(self.metric)
         told["settings"] = {"metric": self.metric} | told["settings"]
+        if self.discount:
+            told |= self._describe_discount(told["settings"])
         return replace(
             super().description(),
             metric=self.metric,
@@ -202,30 +260,96 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
             **told,
         )
 
+    def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
+        """Return the fields of a `Description` at a price that falls."""
+        method = self.method()
+        k = getattr(self, "n_clusters_", 1)
+        threshold = method.price.threshold(k)
+        radius, read = radius_or_price(threshold, search=self._searches, metric=self.metric)
+        told = {
+            "penalty": f"{method.penalty:g}, of the first cluster",
+            "discount": f"{method.discount:g}: the next cluster, number {k + 1:,}, costs {read}",
+        }
+        return {
+            "radius": radius,
+            "settings": settings | told,
+            "objective_parts": "inertia {inertia:.9g} + prices of clusters 1 to k",
+        }
+
     def _paths(self) -> tuple[object, ...]:
         return (self.init,)
 
     def _center_names(self) -> "Names | None":
         return center_names(self.init)
 
+    def _feature_map(self) -> DivergenceMap | None:
+        given = self.divergence, self.missing, self.smoothing, self.balance_columns
+        learned = None if isinstance(self.divergence, Divergence) else divergence_map(*given)
+        if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
+            raise InputError(
+                f"divergence={self.divergence!r} and missing={self.missing!r} cannot be used with "
+                f"metric={self.metric!r}, which is a divergence of its own: leave the metric out"
+            )
+        return learned
+
+    @property
+    def _divergence(self) -> Divergence:
+        """The cost of a row, (d,) as kernels see it, at a center of this fit."""
+        if isinstance(self.divergence, Divergence):
+            return self.divergence
+        if isinstance(self.features_, Encoding):
+            return EncodedDivergence(self.features_)
+        return metric_of(self.metric)
+
+    @property
+    def _points(self) -> Float64Array | None:
+        return self.cluster_averages_
+
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""
-        return Centers(self.cluster_centers_, metric_of(self.metric).general)
+        return Centers(self.cluster_averages_, self._divergence.general)
+
+    def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
+        """Set the centers of a state."""
+        self.cluster_averages_ = state.centers
+        self.cluster_centers_ = self._divergence.shown(state.centers)
+
+    def _restore(self, result: "Result") -> None:
+        super()._restore(result)
+        self.cluster_averages_ = result.arrays.get("cluster_averages", self.cluster_centers_)
 
     def _mixture(self) -> Mixture:
         """Return the mixture of the fit."""
-        divergence = metric_of(self.metric)
-        return mixture_of(self.cluster_centers_, self.cluster_weights_, self.inertia_, divergence)
+        figures = self.cluster_averages_, self.cluster_weights_, self.inertia_
+        return mixture_of(*figures, self._divergence)
+
+    def impute(self, X: object) -> Float64Array:
+        """Return rows, (n, d) float64, with missing values from the nearest centers.
+
+        NaN becomes the value of the nearest center, in a categorical column its most frequent
+        category.  A row without any value becomes the mean of all rows.  X is in memory.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.features_, Encoding):
+            raise InputError("impute needs missing='observed' or 'unscaled', got missing='error'")
+        return imputed(
+            self.features_,
+            self.cluster_averages_,
+            checked_rows(self, X, reset=False),
+            self.predict(X),
+        )
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
         return METHODS[self._searches](
             penalty=self._number,
             metric=self.metric,
+            discount=self.discount,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
             tol=self.tol,
             max_clusters=self.max_clusters,
+            learned=self.divergence if isinstance(self.divergence, Divergence) else None,
         )
 
 
@@ -261,21 +385,14 @@ def center_names(init: object) -> tuple[str, ...] | None:
         return None
     if isinstance(init, str | os.PathLike | storage.Location):
         manifest = earlier_run(init).manifest
-        return _chosen(manifest.column_names, manifest.input.columns)
+        return sources.used_names(manifest.column_names, manifest.input.columns)
     if not isinstance(init, NearestCenterMixin):
         return sources.names_of(init)
-    return _chosen(getattr(init, "feature_names_in_", None), init.feature_columns_)
+    return sources.used_names(getattr(init, "feature_names_in_", None), init.feature_columns_)
 
 
 def _is_mean(init: object) -> bool:
     return isinstance(init, str) and init == "mean"
-
-
-def _chosen(names: Sequence[str] | None, columns: Sequence[int] | None) -> tuple[str, ...] | None:
-    """Return the names of some columns, or of all for None."""
-    if names is None:
-        return None
-    return tuple(str(names[column]) for column in columns or range(len(names)))
 
 
 def earlier_run(init: "str | os.PathLike[str] | storage.Location") -> "Result":
@@ -321,7 +438,8 @@ FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
 SPEC = MethodSpec(
     DPMeans,
     nearest_centers,
-    arrays=(*CENTERS, STABILITY, FIRST_CENTERS),
+    learned_features=restored_encoding,
+    arrays=(*CENTERS, STABILITY, FIRST_CENTERS, *ENCODING_ARRAYS),
     parameters=_parameters,
     cluster_sample=_cluster_sample,
     soft_predictor=soft_nearest_centers,

@@ -16,6 +16,7 @@ from dask_dpmeans.estimators.base import RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CLUSTERS, STABILITY, MethodSpec
+from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.graph_cut import multilevel, sweep
@@ -186,7 +187,7 @@ class GraphCutDPMeans(AutoMixin, BaseEstimator):
         self.random_state_ = seed_of(self.random_state)
         source = sources.as_source(as_graph(X), sparse=True)
         self.n_features_in_ = source.plan.n_rows
-        algorithm, chosen = self._choose(source, method.seeded(self.random_state_))
+        algorithm, chosen = self._choose(MappedRows(source), method.seeded(self.random_state_))
 
         def note(model: Self, progress: Progress[Any]) -> None:
             model._note(progress)

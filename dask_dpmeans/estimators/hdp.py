@@ -28,6 +28,7 @@ from dask_dpmeans.estimators.kernel_maps import (
 from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
 from dask_dpmeans.kernels.hdp import GroupPredictions, HDPPrices, PredictedLabels, Sharing
+from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.hdp import batch
 from dask_dpmeans.methods.hdp import search as hdp_search
@@ -287,7 +288,7 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
     def _feature_map(self) -> Approximation | None:
         return approximation_of(self)
 
-    def _price(self) -> float:
+    def _price(self, penalty: float | None) -> Price:
         raise InputError(
             "estimator must have one penalty: HDPMeans also has a price for the clusters of each data set, which a "
             "score does not know"

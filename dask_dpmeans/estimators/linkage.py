@@ -27,6 +27,7 @@ from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.groups import GroupDistances, GroupedPredictions, NearestGroups
 from dask_dpmeans.kernels.links import Links
 from dask_dpmeans.kernels.membership import Mixture, SoftPredictions
+from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.linkage.choice import LinkageChoice
@@ -300,7 +301,7 @@ class LinkageDPMeans(AutoMixin, MembershipMixin, CentersMixin, BaseEstimator):
         super()._note(given, progress)
         self._note_choice(given.method, given.source, progress.state, given.chosen)
 
-    def _price(self) -> float:
+    def _price(self, penalty: float | None) -> Price:
         raise InputError(
             "estimator must have a price for new rows: the clusters of LinkageDPMeans are groups of "
             "micro-clusters, whose objective is a cut"

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.divergences import restored_encoding
 from dask_dpmeans.kernels.assign import Predictions
-from dask_dpmeans.kernels.block import Features
+from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.divergence import Divergence, metric_of
+from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.membership import SoftPredictions
+from dask_dpmeans.kernels.price import price_of
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample
 from dask_dpmeans.storage.array_spec import ArraySpec
@@ -43,20 +46,35 @@ def as_given(data: Any) -> Any:
     return data
 
 
+def centers_of(result: "Result") -> tuple[Float64Array, Divergence]:
+    """Return the centers, (k, d), of a run of DP-means as kernels see them, and the divergence."""
+    encoding = restored_encoding(result)
+    if encoding is not None:
+        return result.arrays["cluster_averages"], EncodedDivergence(encoding)
+    divergence = metric_of(result.manifest.parameters["metric"])
+    return result.arrays["cluster_centers"], divergence
+
+
 def nearest_centers(result: "Result") -> Kernel:
     """Return the kernel that labels rows by the nearest center of a run of DP-means."""
-    told = result.manifest.parameters
-    centers = Centers(result.arrays["cluster_centers"], metric_of(told["metric"]).general)
-    return Predictions(centers, told["penalty"])
+    centers, divergence = centers_of(result)
+    return Predictions(Centers(centers, divergence.general), next_price(result))
 
 
 def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
     """Return the kernel that also returns the `top` most probable clusters of each row."""
-    told, arrays = result.manifest.parameters, result.arrays
-    divergence = metric_of(told["metric"])
+    arrays = result.arrays
+    centers, divergence = centers_of(result)
     inertia = fsum(arrays["cluster_inertias"])
-    mixture = mixture_of(arrays["cluster_centers"], arrays["cluster_weights"], inertia, divergence)
-    return SoftPredictions(mixture, told["penalty"], min(top, mixture.n_clusters))
+    mixture = mixture_of(centers, arrays["cluster_weights"], inertia, divergence)
+    return SoftPredictions(mixture, next_price(result), min(top, mixture.n_clusters))
+
+
+def next_price(result: "Result") -> float:
+    """Return what a row must cost at least to open one more cluster beside those of a run."""
+    told = result.manifest.parameters
+    price = price_of(told["penalty"], told.get("discount", 0.0))
+    return price.threshold(len(result.arrays["cluster_weights"]))
 
 
 def no_features(result: "Result") -> Features | None:

@@ -1,14 +1,17 @@
 """Feature maps that are fitted to all rows first: kernel approximations and eigenvectors."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.divergence import Divergence
 
 if TYPE_CHECKING:
     from dask_dpmeans.sources import RowSource
+
+AnyValue = TypeVar("AnyValue", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,24 @@ class MappedRows:
     """Numbers that a run stores among its attributes."""
     rows: Float64Array | None = None
     """(n, r), the mapped rows, if they cannot be made of each row alone; a run stores these too."""
+    divergence: Divergence | None = None
+    """What mapped rows cost, if the map has learned that too."""
+    flat: Callable[[Float64Array], Float64Array] | None = None
+    """Map of these to rows, (n, m), whose squared distances are about the costs."""
+
+    def method(self, method: AnyValue) -> AnyValue:
+        """Return a method of the mapped rows."""
+        if self.divergence is None:
+            return method
+        changed: AnyValue = replace(method, learned=self.divergence)
+        return changed
+
+    def auto(self, auto: AnyValue) -> AnyValue:
+        """Return a choice of penalties of a method of the mapped rows."""
+        if self.divergence is None:
+            return auto
+        changed: AnyValue = replace(auto, method=self.method(auto.method), flat=self.flat)
+        return changed
 
 
 class FeatureMap(Protocol):

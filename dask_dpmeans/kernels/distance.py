@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,10 +38,25 @@ COMPILED_TILE = 2**8
 """Most rows that compiled loops rank together.
 
 At d = 2, k = 61 and d = 10, k = 220 tiles of 1,024 rows took 1.6 and 1.5 times as long."""
+NOTHING = np.empty(0)
+"""In place of constants or of squared distances that nobody asks for."""
 LEAST_HEIGHT = 32
 """Least rows of a small product.
 
 At d = 128, k = 1,000 products of fewer rows were slower than one product of 1,024."""
+
+
+class Linear(NamedTuple):
+    """Costs that are linear in the row: cost = constant + coefficients . row, at least 0.
+
+    It *is* the float64 sum of the constant and of the products, in order of the columns.  The last
+    coefficient is the same at all centers, so that it does not rank them.
+    """
+
+    coefficients: Float64Array
+    """(k, d)."""
+    constants: Float64Array
+    """(k,); none for squared distances, whose coefficients are the centers."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +74,34 @@ class Centers:
         return len(self.values)
 
     @cached_property
+    def linear(self) -> Linear | None:
+        """The costs, if they are linear in the row."""
+        return None if self.divergence is None else self.divergence.linear(self.values)
+
+    @cached_property
+    def definition(self) -> Linear:
+        """Linear costs, or centers without constants, of which the definition is computed."""
+        return self.linear or Linear(self.values, NOTHING)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether one product ranks the centers."""
+        return self.divergence is None or self.linear is not None
+
+    @cached_property
     def single(self) -> "Ranking":
         """The ranking in float32, which every row goes through, whatever its precision."""
-        return Ranking.of(self.values, np.float32)
+        return self._ranking(np.float32)
 
     @cached_property
     def double(self) -> "Ranking":
         """The ranking in float64, of rows that the other leaves in doubt."""
-        return Ranking.of(self.values, np.float64)
+        return self._ranking(np.float64)
+
+    def _ranking(self, dtype: type[np.float32] | type[np.float64]) -> "Ranking":
+        if self.linear is not None:
+            return Ranking.of_linear(self.linear, dtype)
+        return Ranking.of(self.values, dtype)
 
 
 @dataclass(frozen=True)
@@ -98,11 +133,29 @@ class Ranking:
             matrix[:d] = shifted.T
             matrix[d] = -0.5 * squared_norms
             radius = float(np.sqrt(squared_norms.max()))
-        tile = 1 << max(7, min(10, (2**21 // k).bit_length() - 1))
-        height = min(tile, SMALL_PRODUCT // matrix.size)
-        if height < LEAST_HEIGHT:
-            height = tile
-        return cls(matrix, shift, radius, float(np.finfo(dtype).eps) / 2, tile, height)
+        return cls(matrix, shift, radius, float(np.finfo(dtype).eps) / 2, *_heights(matrix))
+
+    @classmethod
+    def of_linear(cls, linear: Linear, dtype: type[np.float32] | type[np.float64]) -> "Ranking":
+        """Return the ranking of linear costs, without what all centers have in common.
+
+        With A the longest coefficients and T the greatest constant of those that are left, a score
+        is off by at most D u (A |x| + T) <= D u r (|x| + r), if r is at least A and the square root
+        of T.  The definition rounds coefficients and constants as they are.
+        """
+        coefficients, constants = linear.coefficients[:, :-1], linear.constants
+        with np.errstate(all="ignore"):
+            slopes = coefficients - coefficients.mean(axis=0)
+            heights = constants - constants.mean()
+            matrix: Rows = np.zeros((coefficients.shape[1] + 2, len(constants)), dtype)
+            matrix[:-2], matrix[-1] = -slopes.T, -heights
+            radius = _reach(slopes, heights)
+            whole = max(_reach(coefficients, constants), np.finfo(np.float64).tiny)
+            radius = max(radius, _DOUBLE * whole, 1e-15)
+            definition = 2 * _DOUBLE * (whole / radius) ** 2 + 2 * _DOUBLE * (whole / radius)
+        shift: Rows = np.zeros(linear.coefficients.shape[1], dtype)
+        unit = float(np.finfo(dtype).eps) / 2 + definition
+        return cls(matrix, shift, radius, unit, *_heights(matrix))
 
     @property
     def decides(self) -> bool:
@@ -144,13 +197,55 @@ class Ranking:
         return bound
 
 
+def _heights(matrix: Rows) -> tuple[int, int]:
+    """Return the rows of a tile and of a product with a matrix, (d + 1, k)."""
+    tile = 1 << max(7, min(10, (2**21 // matrix.shape[1]).bit_length() - 1))
+    height = min(tile, SMALL_PRODUCT // matrix.size)
+    return tile, height if height >= LEAST_HEIGHT else tile
+
+
+def _reach(coefficients: Float64Array, constants: Float64Array) -> float:
+    """Return the greatest length of coefficients, (k, d), or root of a constant, (k,)."""
+    squares = np.einsum("ij,ij->i", coefficients, coefficients).max()
+    return float(np.sqrt(max(squares, np.abs(constants).max())))
+
+
 def costs(
     rows: Rows, centers: Centers, labels: IndexArray, scratch: Scratch | None = None
 ) -> Float64Array:
     """Return the cost of each row, (n, d), at the center of its label, (n,) float64."""
+    if centers.linear is not None:
+        return linear_costs(rows, centers.linear, labels, scratch)
     if centers.divergence is not None:
         return centers.divergence.costs(rows, centers.values, labels)
     return squared_distances(rows, centers.values, labels, scratch)
+
+
+def linear_costs(
+    rows: Rows, linear: Linear, labels: IndexArray, scratch: Scratch | None = None
+) -> Float64Array:
+    """Return the linear cost, by definition, of each row, (n, d), at the center of its label, (n,)."""
+    if numba_support.AVAILABLE:
+        found = np.empty(len(rows))
+        distance_compiled.linear_costs_compiled(rows, *linear, labels, found)
+        return found
+    return np.maximum(_linear_sums(rows, linear, labels, scratch), 0.0)
+
+
+def _linear_sums(
+    rows: Rows, linear: Linear, labels: IndexArray, scratch: Scratch | None = None
+) -> Float64Array:
+    """Return constants plus products, (n,), added in order of the columns of rows, (n, d)."""
+    n, d = rows.shape
+    found, scratch = np.empty(n), scratch or Scratch()
+    tile = max(1, 2**15 // (d + 1))
+    for start in range(0, n, tile):
+        part = slice(start, min(start + tile, n))
+        columns = scratch.array("columns", (d + 1, part.stop - start), np.float64)
+        columns[0] = linear.constants[labels[part]]
+        np.multiply(rows[part].T, linear.coefficients[labels[part], :d].T, out=columns[1:])
+        found[part] = np.add.accumulate(columns, axis=0)[-1]
+    return found
 
 
 def squared_distances(
@@ -206,7 +301,7 @@ def nearest(rows: Rows, centers: Centers, scratch: Scratch | None = None) -> Ind
     -------
     (n,) numbers of centers
     """
-    if centers.divergence is not None:
+    if centers.divergence is not None and not centers.ranked:
         return centers.divergence.nearest(rows, centers.values)[0]
     labels: IndexArray = _rank(rows, centers, scratch, 1, np.empty(0))[0]
     return labels
@@ -216,7 +311,7 @@ def nearest_squared(
     rows: Rows, centers: Centers, scratch: Scratch | None = None
 ) -> tuple[IndexArray, Float64Array]:
     """Return the number of the nearest center of each row, (n,), and its squared distance, (n,)."""
-    if centers.divergence is not None:
+    if centers.divergence is not None and not centers.ranked:
         return centers.divergence.nearest(rows, centers.values)
     squared = np.empty(len(rows))
     return _rank(rows, centers, scratch, 1, squared)[0], squared
@@ -229,7 +324,7 @@ def nearest_two(
 
     The lower number is first among equals.  Parameters are as in `nearest`.
     """
-    if centers.divergence is not None and len(rows):
+    if centers.divergence is not None and len(rows) and not centers.ranked:
         return centers.divergence.nearest_two(rows, centers.values)
     labels, seconds = _rank(rows, centers, scratch, 2, np.empty(0))
     return labels, seconds
@@ -246,12 +341,13 @@ def _rank(
     if len(centers) == 1 or not len(rows):
         labels = np.zeros((count, len(rows)), np.intp)
         if squared.size:
-            squared[:] = squared_distances(rows, centers.values, labels[0], scratch)
+            squared[:] = costs(rows, centers, labels[0], scratch)
         return labels
     if numba_support.AVAILABLE and len(rows) * centers.values.size <= FEW_DIFFERENCES:
         labels = np.empty((count, len(rows)), np.intp)
-        columns = np.ascontiguousarray(centers.values.T)
-        distance_compiled.nearest_by_definition(rows, columns, labels, squared)
+        points, constants = centers.definition
+        columns = np.ascontiguousarray(points.T)
+        distance_compiled.nearest_by_definition(rows, columns, constants, labels, squared)
         return labels
     rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
     labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)
@@ -259,7 +355,7 @@ def _rank(
         doubles = rows[unsure].astype(np.float64)
         labels[:, unsure], _ = rank(doubles, centers, centers.double, scratch, count, np.empty(0))
         if squared.size:
-            squared[unsure] = squared_distances(doubles, centers.values, labels[0, unsure])
+            squared[unsure] = costs(doubles, centers, labels[0, unsure])
     return labels
 
 
@@ -278,7 +374,7 @@ def _rank_compiled(
     if ranking.decides:
         integer = np.int64
     memory = left, left.reshape(-1).view(integer), scores.reshape(-1)
-    given = rows, centers.values, ranking.parts, memory
+    given = rows, *centers.definition, ranking.parts, memory
     if count == 1:
         distance_compiled.nearest_compiled(*given, labels[0], sure, squared)
     else:
@@ -313,12 +409,12 @@ def _rank_tiles(
                 candidates = ~(scores[unsure] < floors[unsure, np.newaxis])
                 exact = rows[part][unsure]
                 for labels in found:
-                    labels[part.start + unsure] = first = _decide(exact, candidates, centers.values)
+                    labels[part.start + unsure] = first = _decide(exact, candidates, centers)
                     candidates[np.arange(len(unsure)), first] = False
             elif unsure.size:
                 doubtful.append(part.start + unsure)
     if squared.size:
-        squared[:] = squared_distances(rows, centers.values, found[0], scratch)
+        squared[:] = costs(rows, centers, found[0], scratch)
     return found, np.concatenate(doubtful)
 
 
@@ -365,14 +461,17 @@ def _best(scores: Rows, doubt: Rows, count: int) -> tuple[IndexArray, Rows, Inde
     return places[:-1] - rows, floors[-1], unsure
 
 
-def _decide(rows: Rows, candidates: BoolArray, centers: Float64Array) -> IndexArray:
+def _decide(rows: Rows, candidates: BoolArray, centers: Centers) -> IndexArray:
     """Return the nearest candidate center of each row, by definition; candidates are (n, k)."""
     decided = np.empty(len(rows), np.intp)
     height = max(1, 2**22 // (candidates.shape[1] * rows.shape[1]))
     for start in range(0, len(rows), height):
         part = slice(start, start + height)
         row, center = np.nonzero(candidates[part])
-        squared = squared_distances(rows[part][row], centers, center)
+        if centers.linear is None:
+            squared = squared_distances(rows[part][row], centers.values, center)
+        else:  # without the last column
+            squared = _linear_sums(rows[part][row, :-1], centers.linear, center)
         lowest = np.full(len(rows[part]), np.inf)
         np.minimum.at(lowest, row, squared)
         hits = np.flatnonzero(squared == lowest[row])

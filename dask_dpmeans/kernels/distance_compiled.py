@@ -64,23 +64,57 @@ def squared_distances_compiled(
 
 
 @compile_loop
+def linear_costs_compiled(
+    rows: Rows,
+    coefficients: Float64Array,
+    constants: Float64Array,
+    labels: IndexArray,
+    costs: Float64Array,
+) -> None:
+    """Fill `costs`, (n,), with the linear cost of each row, (n, d), at the center of its label.
+
+    `coefficients` are (k, d), `constants` (k,).  The sum goes over the columns in order.
+    """
+    n, d = rows.shape
+    for i in range(n):
+        label = labels[i]
+        total = constants[label]
+        for j in range(d):
+            total += np.float64(rows[i, j]) * coefficients[label, j]
+        costs[i] = total if total > 0.0 else 0.0
+
+
+@compile_loop
 def nearest_by_definition(
-    rows: Rows, columns: Float64Array, labels: IndexArray, squared: Float64Array
+    rows: Rows,
+    columns: Float64Array,
+    constants: Float64Array,
+    labels: IndexArray,
+    squared: Float64Array,
 ) -> None:
     """Fill in the one or two nearest centers of each row, (n, d), from all squared distances.
 
-    `columns` are the centers, (d, k), k >= 2.  `labels` are (1, n) or (2, n).  The loop fills
-    `squared`, (n,), with the least squared distances, unless it is empty.
+    `columns` are the centers, (d, k), k >= 2; with `constants`, (k,), coefficients of linear costs,
+    of which the last is the same at all centers.  `labels` are (1, n) or (2, n).  The loop fills
+    `squared`, (n,), with the least costs, unless it is empty.
     """
-    count, k = len(labels), columns.shape[1]
+    count, (d, k) = len(labels), columns.shape
+    linear = constants.size > 0
     distances = np.empty(k)
     for i in range(len(rows)):
-        distances[:] = 0.0
-        for j in range(len(columns)):
-            value, middles = np.float64(rows[i, j]), columns[j]
-            for c in range(k):
-                difference = value - middles[c]
-                distances[c] += difference * difference
+        if linear:
+            distances[:] = constants
+            for j in range(d - 1):
+                value, slopes = np.float64(rows[i, j]), columns[j]
+                for c in range(k):
+                    distances[c] += value * slopes[c]
+        else:
+            distances[:] = 0.0
+            for j in range(d):
+                value, middles = np.float64(rows[i, j]), columns[j]
+                for c in range(k):
+                    difference = value - middles[c]
+                    distances[c] += difference * difference
         label, other = 0, 1
         if distances[1] < distances[0]:
             label, other = 1, 0
@@ -93,7 +127,11 @@ def nearest_by_definition(
         if count == 2:
             labels[1, i] = other
         if squared.size:
-            squared[i] = distances[label]
+            least = distances[label]
+            if linear:
+                least += np.float64(rows[i, d - 1]) * columns[d - 1, label]
+                least = least if least > 0.0 else 0.0
+            squared[i] = least
 
 
 @compile_loop
@@ -177,17 +215,26 @@ def _two_largest(scores: Rows, first: Rows, second: Rows, label: IntegerArray) -
 
 @compile_loop
 def _nearest_two_among(
-    row: Rows, centers: Float64Array, scores: Rows, floor: float
+    row: Rows, centers: Float64Array, constants: Float64Array, scores: Rows, floor: float
 ) -> tuple[int, int]:
-    """Return the first two nearest centers with a score of at least `floor`."""
+    """Return the first two nearest centers with a score of at least `floor`.
+
+    `centers` and `constants` are as in `nearest_compiled`.
+    """
+    linear = constants.size > 0
     first, second = np.inf, np.inf
     label, other = -1, -1
     for c in range(len(centers)):
         if not scores[c] < floor:
             squared = 0.0
-            for j in range(len(row)):
-                difference = np.float64(row[j]) - centers[c, j]
-                squared += difference * difference
+            if linear:
+                squared = constants[c]
+                for j in range(len(row) - 1):
+                    squared += np.float64(row[j]) * centers[c, j]
+            else:
+                for j in range(len(row)):
+                    difference = np.float64(row[j]) - centers[c, j]
+                    squared += difference * difference
             if squared < first or label < 0:
                 first, second = squared, first
                 label, other = c, label
@@ -214,6 +261,7 @@ def _multiply_tile(
 def nearest_compiled(
     rows: Rows,
     centers: Float64Array,
+    constants: Float64Array,
     ranking: RankingParts,
     memory: TileMemory,
     labels: IndexArray,
@@ -222,7 +270,8 @@ def nearest_compiled(
 ) -> None:
     """Fill in the nearest center of each row, (n, d), of centers, (k, d), by their ranking.
 
-    The loop fills `labels`, (n,), by definition, and `sure`, (n,).  A row with more than
+    With `constants`, (k,), `centers` are coefficients of linear costs, of which the last is the
+    same at all centers.  The loop fills `labels`, (n,), by definition, and `sure`, (n,).  A row with more than
     `most_candidates` centers near the best one is not sure.  It fills `squared`, (n,), with squared
     distances to the labels, unless it is empty.
     """
@@ -244,9 +293,11 @@ def nearest_compiled(
                     known = _candidates(columns, i, floor) <= most_candidates
                     if known:
                         row = rows[start + i]
-                        label, _ = _nearest_two_among(row, centers, columns[:, i], floor)
+                        label, _ = _nearest_two_among(row, centers, constants, columns[:, i], floor)
             labels[start + i], sure[start + i] = label, known
-        if squared.size:
+        if squared.size and constants.size:
+            linear_costs_compiled(rows[part], centers, constants, labels[part], squared[part])
+        elif squared.size:
             squared_distances_compiled(rows[part], centers, labels[part], squared[part])
 
 
@@ -278,6 +329,7 @@ def _three_largest(
 def nearest_two_compiled(
     rows: Rows,
     centers: Float64Array,
+    constants: Float64Array,
     ranking: RankingParts,
     memory: TileMemory,
     labels: IndexArray,
@@ -307,7 +359,9 @@ def nearest_two_compiled(
                     known = _candidates(columns, i, floor) <= most_candidates
                     if known:
                         row = rows[start + i]
-                        label, other = _nearest_two_among(row, centers, columns[:, i], floor)
+                        label, other = _nearest_two_among(
+                            row, centers, constants, columns[:, i], floor
+                        )
             labels[start + i], seconds[start + i], sure[start + i] = label, other, known
 
 

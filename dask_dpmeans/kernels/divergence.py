@@ -14,8 +14,8 @@ import numpy as np
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import Features, Float64Array, IndexArray, Rows, Scratch
-from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
+from dask_dpmeans.kernels.block import BoolArray, Features, Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.distance import Centers, Linear, nearest_two, squared_distances
 from dask_dpmeans.kernels.features import UnitRows
 
 MOST_UNEVEN = 2.0**20
@@ -65,6 +65,26 @@ class Divergence(ABC):
         """
         return self
 
+    def linear(self, centers: Float64Array) -> Linear | None:
+        """Return costs that are linear in the row, at centers, (k, d); None if they are not.
+
+        Then one product ranks all centers, and `costs` may be slow.
+        """
+        return None
+
+    def unlabeled(self, rows: Rows) -> BoolArray | None:
+        """Return the rows, (n,), that no cluster can have, whose labels are -1; None for none."""
+        return None
+
+    def flat(self, rows: Float64Array) -> Float64Array:
+        """Return rows, (n, d), in a space where squared distances are about the costs, (n, m).
+
+        Missing values are NaN.
+        """
+        raise InputError(
+            f"no space is known where squared distances are about {type(self).__name__}"
+        )
+
     def costs_to_all(self, rows: Rows, centers: Float64Array) -> Float64Array:
         """Return the cost of each row, (n, d), at each center, (k, d), as (n, k)."""
         same = np.zeros(len(rows), np.intp)
@@ -87,6 +107,10 @@ class Divergence(ABC):
 
     def given(self, centers: Float64Array) -> Float64Array:
         """Return first centers of a user, (k, d), as centers of this divergence."""
+        return centers
+
+    def shown(self, centers: Float64Array) -> Float64Array:
+        """Return centers, (k, d), in units of the input."""
         return centers
 
     def inside(self, points: Float64Array) -> Float64Array:
@@ -167,6 +191,16 @@ class Divergence(ABC):
     def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
         """Return the part of directions, (k, d), that leads from centers, (k, d), to others."""
         return directions
+
+    def offsets(
+        self, directions: Float64Array, radii: Float64Array, centers: Float64Array
+    ) -> Float64Array:
+        """Return steps, (k, d), from centers in directions, (k, d), to where a row costs about the
+        squares of radii, (k,)."""
+        directions = self.sideways(directions, centers)
+        lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
+        steps: Float64Array = directions * ratio(radii, lengths)[:, np.newaxis]
+        return steps
 
     def partners(self, masses: Float64Array, means: Float64Array, saved: float) -> IndexArray:
         """Return the best partner of each of k >= 2 clusters for a merge, (k,).

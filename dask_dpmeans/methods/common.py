@@ -10,8 +10,11 @@ from dask_dpmeans.engine.history import GAINS, MoveCounts
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
 
-ADDED = "added"
-"""Metadata key of a field of a method that runs store only if it is not the default."""
+LEARNED = {"learned": True}
+"""Metadata of a field of a method that is learned from the rows; it is not among the parameters."""
+OPTIONAL = {"optional": True}
+"""Metadata of a field that is among the parameters only if it is not the default, so that runs from
+before it came, or without it, are the same."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +33,6 @@ class BaseMethod:
         """Return the same method with another seed, if it draws random numbers."""
         drawn: dict[str, Any] = {each.name: seed for each in fields(self) if each.name == "seed"}
         return replace(self, **drawn)
-
-
-def added(default: Any) -> Any:
-    """Return a field of a method that runs of earlier versions lack.
-
-    A run does not store the default, so that such runs have the parameters of the same fit.
-    """
-    return field(default=default, metadata={ADDED: True})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.group_sums import GroupSums
 from dask_dpmeans.kernels.keyed_sums import rank_numbers
 from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, LabelPairs
+from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
 from dask_dpmeans.storage.location import AnyPlace
@@ -185,7 +186,7 @@ def objective_score(
     sample_weight : (n,), optional, weights >= 0
     penalty : number > 0, optional
         The price of a cluster.  The default is the penalty of the estimator; for `SpectralDPMeans`,
-        its threshold.
+        its threshold.  The discount of the estimator, if it has one, lowers it.
 
     Returns
     -------
@@ -213,11 +214,9 @@ def objective_score(
     ask_price = getattr(estimator, "_price", None)
     if ask_price is None:
         raise InputError(NO_SCORE.format(type(estimator).__name__))
-    price = ask_price()
-    if penalty is not None:
-        price = checked_penalty(penalty)
+    price: Price = ask_price(None if penalty is None else checked_penalty(penalty))
     squared: float = -estimator.score(X, sample_weight=sample_weight)
-    return -(squared + price * int(estimator.n_clusters_))
+    return -(squared + price.of(int(estimator.n_clusters_)))
 
 
 # Agreement

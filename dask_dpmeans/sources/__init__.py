@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
     from dask_dpmeans.sources.labels import label_pairs
     from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
-    from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of
+    from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
     from dask_dpmeans.sources.opening import (
         OpenedPath,
         open_groups,
@@ -73,7 +73,7 @@ else:
             ".inputs": "as_source open_source source_of_features",
             ".labels": "label_pairs",
             ".layout": "RESIDENT_SHARE Layout lay_out",
-            ".names": "Names check_centers check_names names_of",
+            ".names": "Names check_centers check_names names_of used_names",
             ".opening": "OpenedPath open_groups refused_table unwrap working_dtype",
             ".options": "Columns Compute InputArrays Opening Reading Requirements Stored Where check_option_names",
             ".parallel_read_trial": "why_processes",

@@ -16,7 +16,7 @@ from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
-from dask_dpmeans.sources.names import Names
+from dask_dpmeans.sources.names import Names, used_names
 from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
 
@@ -78,6 +78,11 @@ class RowSource:
         if self.prepare.sparse:
             return self.stored_columns
         return len(self.summary.sums)
+
+    @property
+    def used_names(self) -> Names | None:
+        """Names of the columns that are used, if the input is a table."""
+        return used_names(self.column_names, self.prepare.columns)
 
     @property
     def scale(self) -> Float64Array | None:

@@ -53,6 +53,13 @@ def _labels_of(data: Any) -> tuple[Any, ...]:
     return ()
 
 
+def used_names(names: Sequence[str] | None, columns: Sequence[int] | None) -> Names | None:
+    """Return the names of some columns, or of all for None."""
+    if names is None:
+        return None
+    return tuple(str(names[column]) for column in columns or range(len(names)))
+
+
 def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, model: str) -> None:
     """Refuse columns with other names than in the fit; warn if only one of the two has names."""
     if names is None and fitted is not None:

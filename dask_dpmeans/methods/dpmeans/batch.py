@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,9 +17,15 @@ from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, BoolArray, Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
-from dask_dpmeans.kernels.price import LinearPrice, Price
+from dask_dpmeans.kernels.price import LinearPrice, PitmanYorPrice, Price, price_of
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
-from dask_dpmeans.methods.common import BaseMethod, OpeningState, added, finite_objective
+from dask_dpmeans.methods.common import (
+    LEARNED,
+    OPTIONAL,
+    BaseMethod,
+    OpeningState,
+    finite_objective,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +63,7 @@ class Openings:
         if self.price.threshold(len(state) + len(proposals)) > self.price.threshold(len(state)):
             proposals = self._affordable(state, proposals)
         k = len(state) + len(proposals)
-        check_number(k - self.present, self.max_clusters, self.price.threshold(k - 1))
+        check_number(k - self.present, self.max_clusters, self.price)
         values = np.concatenate([state.values, proposals.rows])
         return replace(state, values=values), proposals.numbers
 
@@ -96,13 +102,17 @@ NO_RADIUS = (
 )
 NO_BIRTHS = Openings(LinearPrice(math.inf))
 """The rule under which no row opens a cluster."""
+LEAST_PRICE = float(np.finfo(np.float64).tiny)
+"""The least price of a cluster."""
 
 
-def check_number(k: int, max_clusters: int | None, penalty: float) -> None:
-    """Raise an error if k clusters are too many."""
+def check_number(k: int, max_clusters: int | None, price: float | Price) -> None:
+    """Raise an error if k clusters, at a price or at a penalty for each, are too many."""
     if max_clusters is not None and k > max_clusters:
+        if not isinstance(price, Price):
+            price = LinearPrice(price)
         raise TooManyClustersError(
-            f"penalty={penalty:g} makes at least {k:,} clusters, more than "
+            f"{price.describe()} makes at least {k:,} clusters, more than "
             f"max_clusters={max_clusters:,}: raise the penalty, or max_clusters"
         )
 
@@ -143,13 +153,20 @@ class Parameters(BaseMethod):
     """More clusters than this are an error."""
     metric: str = "euclidean"
     """Name of the divergence in `METRICS`."""
-    outlier_penalty: float | None = added(None)
+    learned: Divergence | None = field(default=None, metadata=LEARNED)
+    """Divergence that was learned from the rows, in place of the metric; not a parameter."""
+    discount: float = field(default=0.0, metadata=OPTIONAL)
+    """Fall of the price of a cluster with the logarithm of its number (`PitmanYorPrice`)."""
+    floor: float | None = field(default=None, metadata=OPTIONAL)
+    """Least price of a cluster with a discount; None for a share of the penalty."""
+    outlier_penalty: float | None = field(default=None, metadata=OPTIONAL)
     """Cost of an outlier for each unit of weight; None if no row can be an outlier."""
-    min_cluster_weight: float = added(0.0)
+    min_cluster_weight: float = field(default=0.0, metadata=OPTIONAL)
     """Rows of clusters lighter than this have label -1."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "penalty", checked_penalty(self.penalty))
+        object.__setattr__(self, "discount", checks.number("discount", self.discount, ">= 0"))
         if self.centers is not None and not (
             self.centers.ndim == 2 and len(self.centers) and np.isfinite(self.centers).all()
         ):
@@ -169,13 +186,26 @@ class Parameters(BaseMethod):
 
     @property
     def divergence(self) -> Divergence:
-        """Divergence of the metric: the cost of a row at a center."""
-        return metric_of(self.metric)
+        """The cost of a row at a center: learned, or of the metric."""
+        return self.learned or metric_of(self.metric)
 
     @property
     def price(self) -> Price:
         """Price of clusters."""
-        return LinearPrice(self.penalty)
+        return price_of(self.penalty, self.discount, self.floor)
+
+    @property
+    def first_threshold(self) -> float:
+        """What a row must cost at least to open a cluster beside the first centers."""
+        return self.price.threshold(1 if self.centers is None else len(self.centers))
+
+    def with_prices(self, share: float = 1.0, more: float = 0.0) -> Self:
+        """Return the method at which each cluster costs a share of its price, and `more`."""
+        penalty, price = max(self.penalty * share + more, LEAST_PRICE), self.price
+        if not isinstance(price, PitmanYorPrice):
+            return replace(self, penalty=penalty)
+        floor = max(price.floor * share + more, LEAST_PRICE)
+        return replace(self, penalty=penalty, discount=self.discount * share, floor=floor)
 
     @property
     def most(self) -> float:
@@ -221,13 +251,16 @@ class Parameters(BaseMethod):
     def result(self, source: Source, state: Any) -> NamedArrays:
         """Return the arrays of the result, by name, with the names of their dimensions."""
         arrays = clusters_of(state)
+        if self.learned is not None:
+            arrays["cluster_averages"] = arrays["cluster_centers"][0], ("cluster", "encoded")
+            arrays["cluster_centers"] = self.learned.shown(state.centers), ("cluster", "feature")
         if self.centers is not None:
             arrays["first_centers"] = self.centers, ("first_cluster", "feature")
         return arrays
 
     def objective(self, inertia: float, k: int) -> float:
         """Return inertia plus price, which must be finite."""
-        return finite_objective(inertia + self.price.of(k), f"penalty={self.penalty:g}")
+        return finite_objective(inertia + self.price.of(k), self.price.describe())
 
 
 @dataclass(frozen=True)
@@ -241,11 +274,14 @@ class Method(Parameters):
         super().__post_init__()
         if self.outlier_penalty is not None:
             raise InputError(NO_RADIUS)
-        farthest = self.divergence.farthest
-        if self.penalty > farthest:
+        farthest, first = self.divergence.farthest, self.first_threshold
+        if first > farthest:
+            got = repr(self.penalty)
+            if self.discount:
+                got = f"{self.price.describe()}, at which the next cluster costs {first:g}"
             raise InputError(
                 f"penalty must be <= {farthest:g} where metric={self.metric!r}, "
-                f"got {self.penalty!r}: no two rows are farther apart, so that none would open a "
+                f"got {got}: no two rows are farther apart, so that none would open a "
                 "cluster; lower it, or search=True takes it as a price"
             )
 
@@ -266,7 +302,7 @@ class Method(Parameters):
         alive = settled.answer.moments.weights > 0
         moments = settled.answer.moments.keep(alive)
         centers = settled.state.values[alive]
-        check_number(len(centers), self.max_clusters, self.penalty)
+        check_number(len(centers), self.max_clusters, self.price)
         return State(
             step=state.step + 1,
             centers=centers,

@@ -24,6 +24,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.center_path import CenterPath, center_path
 from dask_dpmeans.kernels.distance import Centers, nearest
+from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.labelings import count_label_pairs
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import search
@@ -83,13 +84,22 @@ class Chosen:
     """Passes over all rows."""
 
 
-def choose(source: Source, seed: int, *, spherical: bool = False) -> Chosen:
+def choose(
+    source: Source,
+    seed: int,
+    *,
+    spherical: bool = False,
+    flat: Callable[[Float64Array], Float64Array] | None = None,
+) -> Chosen:
     """Choose a penalty for the rows, a price.
 
     The rows themselves choose, or a coreset if there are more than ``2 * SUMMARY_ROWS``.  Fits of
-    halves run at the same time if there are workers or threads.
+    halves run at the same time if there are workers or threads.  `flat` maps the summary, (n, d), to
+    rows whose squared distances are about their costs, (n, m).
     """
     rows, whole = summary_of(source, SUMMARY_ROWS, seed)
+    if flat is not None:
+        rows = InMemoryRows(flat(rows.rows.astype(np.float64)), rows.weights)
     chosen = choose_from(source, rows, ChoiceParameters(seed, spherical))
     return replace(chosen, passes=1 if whole else 3)
 
@@ -388,16 +398,25 @@ class AutoPenalty:
 
     method: search.Method
     """The search, at any penalty."""
+    flat: Callable[[Float64Array], Float64Array] | None = None
+    """Map of rows to a space where squared distances are about the costs, if these are others."""
 
     def __post_init__(self) -> None:
-        if self.method.divergence.general is not None:
+        learned = isinstance(self.method.learned, EncodedDivergence)
+        if self.method.divergence.general is not None and not learned:
             raise InputError(
-                f"penalty must be a number with metric={self.method.metric!r}, got {AUTO!r}"
+                f"penalty must be a number with divergence={self.method.learned!r}, got {AUTO!r}"
+            )
+        if self.method.discount:
+            raise InputError(
+                f"penalty must be a number with discount={self.method.discount:g}, got {AUTO!r}: "
+                "it is chosen where each cluster costs the same; give a number, or no discount"
             )
 
     def choose(self, source: Source, seed: int) -> "ChosenMethod":
         """Choose a penalty for the rows."""
-        chosen = choose(source, seed, spherical=self.method.divergence.spherical)
+        spherical = self.method.divergence.spherical
+        chosen = choose(source, seed, spherical=spherical, flat=self.flat)
         return ChosenMethod(self.at(chosen.choice, seed), chosen)
 
     def at(self, choice: Choice, seed: int) -> search.Method:
@@ -424,6 +443,9 @@ class ChosenMethod:
 
     def cluster_stability(self, source: Source, state: State) -> Float64Array:
         """Return the stability of each cluster of a state, (k,), from one pass over all rows."""
-        others = tuple(map(self.method.kernel_centers, self.chosen.halves))
-        labels = self.method.labels(source, state)
-        return cluster_stability(source, labels, state.centers, others)
+        labels, flat = self.method.labels(source, state), self.method.learned
+        if flat is None:
+            others = tuple(map(self.method.kernel_centers, self.chosen.halves))
+            return cluster_stability(source, labels, state.centers, others)
+        centers, halves = flat.flat(state.centers), tuple(map(Centers, self.chosen.halves))
+        return cluster_stability(source, labels, np.nan_to_num(centers), halves, flat)

@@ -403,7 +403,5 @@ def around(
     """Return two children on either side of each center, in a random direction, (k, 2, d)."""
     if not len(centers):
         return np.empty((0, 2, centers.shape[1]))
-    directions = divergence.sideways(random.standard_normal(centers.shape), centers)
-    lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
-    offsets = directions * ratio(radii, lengths)[:, np.newaxis]
+    offsets = divergence.offsets(random.standard_normal(centers.shape), radii, centers)
     return divergence.inside(np.stack([centers + offsets, centers - offsets], axis=1))

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
@@ -24,8 +22,6 @@ SEARCH_PRODUCTS = 2**31
 """Multiplications of a step, about, at which the search stops: 1,024 clusters of d = 128."""
 SEARCH_COLUMNS = 2**7
 """Number of columns below which a step takes no less time."""
-TINY = float(np.finfo(np.float64).tiny)
-"""The least price."""
 
 
 class SampleClusters(NamedTuple):
@@ -68,11 +64,11 @@ def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> Sa
     some = InMemoryRows(rows.rows[::every].copy(), weights, rows.scale)
     count, d = some.rows.shape
     most, share = SEARCH_PRODUCTS // (count * max(d, SEARCH_COLUMNS)), count / n_rows
-    price = max(method.penalty * share, TINY)
-    found = _apply_moves(some, method, price, most)
+    at_share = method.with_prices(share)
+    found = _apply_moves(some, at_share, most)
     if count < n_rows:
-        price += OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
-        found = _apply_moves(some, method, price, most)
+        optimism = OPTIMISM * (1 - share) * float(found.inertias.sum()) / count
+        found = _apply_moves(some, at_share.with_prices(more=optimism), most)
     method.objective(float(found.inertias.sum()), len(found.centers))  # it must be finite
     which, end = f"a search of {format_count(count, 'row')}", "ends"
     if count < n_rows:
@@ -85,9 +81,9 @@ def search_centers(rows: InMemoryRows, method: search.Method, n_rows: int) -> Sa
     return SampleClusters(found.centers, words, fit_has_more=False)
 
 
-def _apply_moves(rows: InMemoryRows, method: search.Method, price: float, most: int) -> State:
+def _apply_moves(rows: InMemoryRows, method: search.Method, most: int) -> State:
     """Return the state after a few steps of the search, or at more than `most` clusters."""
-    alone = replace(method, penalty=price, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
+    alone = replace(method, max_clusters=None, max_iter=SEARCH_STEPS, coreset_rows=0)
     start = replace(alone.init(rows), share=len(SHARES))
     for step in iterate(rows, alone, start):
         if len(step.state.centers) > most:

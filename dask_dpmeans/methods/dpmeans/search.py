@@ -15,7 +15,7 @@ penalty as a price of a cluster.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import numpy as np
@@ -184,7 +184,7 @@ class Method(Parameters):
         """Return the state of a pass, after `moved` with `gains`, (3,), and the next pass."""
         weighty = found.weights > 0
         k = found.alive
-        batch.check_number(k, self.max_clusters, self.price.threshold(k))
+        batch.check_number(k, self.max_clusters, self.price)
         moves = profitable_moves(found)
         places = apply_moves(found, moves, self._random(state.passes))
         deletes = np.count_nonzero(moves.deleted & weighty)
@@ -336,13 +336,18 @@ class Method(Parameters):
 
     def _births_alone(self, source: Source, state: State) -> tuple[Float64Array | None, int]:
         """Return the centers, (k, d), of births alone, if any, and the rows read."""
-        if state.compared or not state.on_all_rows or self.penalty > self.divergence.farthest:
+        never = self.first_threshold > self.divergence.farthest
+        if state.compared or not state.on_all_rows or never:
             return None, 0
-        tol = 0.0 if source.plan.n_rows <= BIRTHS_TO_THE_END else self.tol
-        limits = self.max_iter, tol, self.max_clusters
-        method = self.sweeps(self.penalty, self.centers, *limits, self.metric)
+        shared = {each.name: getattr(self, each.name) for each in fields(Parameters)}
+        if source.plan.n_rows <= BIRTHS_TO_THE_END:
+            shared["tol"] = 0.0
+        method = self.sweeps(**shared)
         try:
             *_, end = iterate(source, method)
         except TooManyClustersError:
             return None, 0
-        return self.divergence.given(end.state.centers), end.state.rows_read - source.plan.n_rows
+        centers = end.state.centers
+        if self.divergence.spherical:
+            centers = self.divergence.given(centers)
+        return centers, end.state.rows_read - source.plan.n_rows

@@ -1,6 +1,6 @@
 """The stability of clusters: how like clusters of other fits and like components they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.kernels.assign import assign
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.overlap import component_index, squared_projections
 
@@ -26,10 +27,16 @@ class ClusterSums:
     """Centers of the clusters, (k, d)."""
     others: tuple[Centers, ...]
     """m centers, (k', d) each."""
+    flat: Divergence | None = None
+    """The divergence in whose flat space centers are; None if they are among the rows."""
 
     def chunk(self, block: Block) -> list[Float64Array]:
         """Return the sums of one block."""
         labels, weights = self.labels(block)[0].astype(np.int64), block.row_weights()
+        if self.flat is not None:
+            rows = self.flat.flat(block.doubles())
+            rows = np.where(np.isnan(rows), self.centers[labels], rows)
+            block = replace(block, rows=rows, memory=None)
         found = [squared_projections(block, labels, self.centers)]
         for other in self.others:
             k = len(other)
@@ -44,7 +51,11 @@ class ClusterSums:
 
 
 def cluster_stability(
-    source: Source, labels: Kernel, centers: Float64Array, others: tuple[Centers, ...]
+    source: Source,
+    labels: Kernel,
+    centers: Float64Array,
+    others: tuple[Centers, ...],
+    flat: Divergence | None = None,
 ) -> Float64Array:
     """Return the stability of each cluster, (k,), from one pass over all rows.
 
@@ -62,8 +73,9 @@ def cluster_stability(
     labels : the map of the rows to their clusters
     centers : (k, d), of the clusters
     others : centers, (k', d) each, of fits of halves of the rows
+    flat : the divergence in whose flat space all centers are; None if they are among the rows
     """
-    squares, *tables = source.fold(ClusterSums(labels, centers, others), name="stability")
+    squares, *tables = source.fold(ClusterSums(labels, centers, others, flat), name="stability")
     best = []
     for both in tables:
         either = both.sum(axis=1, keepdims=True) + both.sum(axis=0) - both

@@ -99,7 +99,7 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
         if size > LEAST_CORESET:
             coreset, passes = sensitivity.coreset(source, size), passes + 1
     optimism = OPTIMISM * float(first.inertias.sum()) / len(coreset.rows)
-    alone = replace(alone, penalty=method.penalty + optimism)
+    alone = alone.with_prices(more=optimism)
     seeds = restart_seeds(method.seed)
     restarts = [Restart(alone.seeded(seed), TRIES_ON_CORESET) for seed in seeds]
     crossovers = Crossovers(alone, source.run(restarts, coreset, "search"))

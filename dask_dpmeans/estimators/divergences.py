@@ -1,0 +1,265 @@
+"""The option `divergence` of estimators: what a row costs in each column, learned from the rows."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.impute import KNNImputer
+
+from dask_dpmeans import checks, sources
+from dask_dpmeans.engine.loop import NamedArrays
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.transform import MappedRows
+from dask_dpmeans.kernels.block import Float64Array, IndexArray
+from dask_dpmeans.kernels.bregman import CATEGORICAL, COLUMN_DIVERGENCES, ColumnDivergence
+from dask_dpmeans.kernels.column_statistics import Summary
+from dask_dpmeans.kernels.encoded import EncodedDivergence
+from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns, SumCosts, numbers_of
+from dask_dpmeans.storage.array_spec import ArraySpec
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.storage import Result
+
+PLAIN = "squared"
+MIXED = "mixed"
+MISSING = ("error", "observed", "unscaled")
+SMOOTHING = 0.1
+"""Default weight of the mean of all rows in smoothed columns."""
+NEIGHBORS = 5
+"""Rows whose mean is a missing value of the summary that a penalty is chosen from."""
+MOST_CATEGORIES = 2**12
+"""Most values of a categorical column; each is a column of the centers."""
+ENCODING_ARRAYS = (
+    ArraySpec("cluster_averages", ("cluster", "encoded")),
+    ArraySpec("feature_means", ("feature",)),
+    ArraySpec("column_factors", ("column",)),
+    ArraySpec("column_categories", ("column",), np.integer),
+)
+"""Arrays of a run whose divergence is learned from the rows."""
+
+
+@dataclass(frozen=True)
+class DivergenceMap:
+    """Divergences of columns as parameters; `fit` learns what they need of the rows."""
+
+    divergence: Any
+    """A name, a `ColumnDivergence`, or either for some columns, by name or number."""
+    missing: str
+    """What missing values are: "error", "observed" or "unscaled"."""
+    smoothing: float
+    """Weight of the mean of all rows in smoothed columns."""
+    balance_columns: bool | None
+    """Whether each column is divided by its mean cost; None: if columns have divergences of their
+    own."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as JSON holds them."""
+        given = vars(self).copy()
+        if isinstance(self.divergence, Mapping):
+            given["divergence"] = {str(key): value for key, value in self.divergence.items()}
+        kept = given["divergence"]
+        values = kept.values() if isinstance(kept, dict) else [kept]
+        own = [value for value in values if not isinstance(value, str)]
+        if own:
+            raise InputError(
+                f"the divergence {own[0]!r} is a value, which a run cannot keep: name one of "
+                f"{', '.join(map(repr, COLUMN_DIVERGENCES))}"
+            )
+        return given
+
+    def check_weights(self, sample_weight: object) -> None:
+        """Accept any weights."""
+
+    def fit(self, source: "RowSource", seed: int) -> MappedRows:
+        """Return encoded rows, after passes for the means, the costs and column statistics."""
+        layout = self._layout(source)
+        _check_ranges(layout, source)
+        sums, passes = source.fold(SumColumns(layout), name="means"), 2
+        means = _ratio(sums.values, sums.weights[layout.inputs], 0.0)
+        encoding = Encoding.of(
+            layout, means, np.ones(len(layout.names)), self.smoothing, self.missing
+        )
+        if self._balanced:
+            costs, passes = source.fold(SumCosts(encoding), name="column costs"), 3
+            totals = np.add.reduceat(costs.values, layout.starts)
+            factors = _ratio(costs.weights, totals, 1.0)
+            encoding = Encoding.of(layout, means, factors, self.smoothing, self.missing)
+        doubles = replace(source, prepare=replace(source.prepare, dtype=np.dtype(np.float64)))
+        return MappedRows(
+            sources.source_of_features(doubles, encoding),
+            passes=passes,
+            arrays=arrays_of(encoding),
+            divergence=EncodedDivergence(encoding),
+            flat=partial(complete_rows, EncodedDivergence(encoding)),
+        )
+
+    @property
+    def _balanced(self) -> bool:
+        if self.balance_columns is None:
+            return isinstance(self.divergence, Mapping) or self.divergence == MIXED
+        return self.balance_columns
+
+    def _layout(self, source: "RowSource") -> Layout:
+        """Return the encoded columns of the columns of a source."""
+        categories, d = _categories_of(source), source.n_features
+        names = names_of(self.divergence, set(categories), source.used_names, d)
+        numbers = [
+            (categories.get(column, 0) or _number_of_codes(source.summary, column))
+            * (name == CATEGORICAL)
+            for column, name in enumerate(names)
+        ]
+        return Layout(names, tuple(numbers))
+
+
+def names_of(
+    divergence: Any, categorical: Set[int], names: "Names | None", d: int
+) -> tuple[str | ColumnDivergence, ...]:
+    """Return the divergence of each of d columns, of which some are categorical by their type."""
+    if not (isinstance(divergence, Mapping) or divergence == MIXED):
+        return (divergence,) * d
+    found: list[str | ColumnDivergence] = [PLAIN] * d
+    for column in categorical:
+        found[column] = CATEGORICAL
+    if isinstance(divergence, Mapping):
+        for key, name in divergence.items():
+            found[_column_number(key, names, d)] = name
+    return tuple(found)
+
+
+def _column_number(key: str | int, names: "Names | None", d: int) -> int:
+    """Return the number of a column, by its name or number."""
+    if names is not None and key in names:
+        return list(names).index(str(key))
+    if str(key).isdigit() and int(key) < d:
+        return int(key)
+    there = f"columns 0 to {d - 1}" if names is None else ", ".join(map(repr, names))
+    raise InputError(f"divergence names the column {key!r}, which is not there: {there}")
+
+
+def divergence_map(
+    divergence: object, missing: object, smoothing: object, balance_columns: object
+) -> DivergenceMap | None:
+    """Return the checked parameters; None for squared errors of complete rows.
+
+    Raises
+    ------
+    InputError
+        A parameter that cannot be used.
+    """
+    told = checks.choice("missing", missing, MISSING)
+    amount = checks.number("smoothing", smoothing)
+    balanced = balance_columns
+    if balanced is not None:
+        balanced = checks.switch("balance_columns", balanced)
+    if isinstance(divergence, Mapping):
+        if not divergence:
+            raise InputError("divergence names no column: give {'column': 'poisson'}, or one name")
+        for key, name in divergence.items():
+            _check_name(f"divergence[{key!r}]", name, COLUMN_DIVERGENCES)
+    else:
+        _check_name("divergence", divergence, (*COLUMN_DIVERGENCES, MIXED))
+    if divergence == PLAIN and told == "error" and not balanced:
+        return None
+    return DivergenceMap(divergence, told, amount, balanced)
+
+
+def _check_name(what: str, name: object, names: Any) -> None:
+    if not isinstance(name, ColumnDivergence):
+        checks.choice(what, name, names)
+
+
+def restored_encoding(result: "Result") -> Encoding | None:
+    """Return the encoding that a run keeps; None for squared errors of complete rows."""
+    if not result.manifest.learned_features:
+        return None
+    manifest, arrays = result.manifest, result.arrays
+    told, categories = manifest.parameters, arrays["column_categories"]
+    used = sources.used_names(manifest.column_names, manifest.input.columns)
+    categorical = set(np.flatnonzero(categories).tolist())
+    names = names_of(told["divergence"], categorical, used, len(categories))
+    return Encoding.of(
+        Layout(names, tuple(categories.tolist())),
+        arrays["feature_means"],
+        arrays["column_factors"],
+        told["smoothing"],
+        told["missing"],
+    )
+
+
+def arrays_of(encoding: Encoding) -> NamedArrays:
+    """Return the arrays that a run stores, by name, with the names of the dimensions."""
+    return {
+        "feature_means": (encoding.means, ("feature",)),
+        "column_factors": (encoding.scales, ("column",)),
+        "column_categories": (np.array(encoding.layout.categories, np.int64), ("column",)),
+    }
+
+
+def _categories_of(source: "RowSource") -> dict[int, int]:
+    """Return the number of categories of each used column that has them by its type."""
+    return {}
+
+
+def _number_of_codes(summary: Summary, column: int) -> int:
+    """Return the number of categories of a column of codes, one more than the greatest code."""
+    highest = summary.highest[column]
+    if not np.isfinite(highest):
+        return 1
+    if highest >= MOST_CATEGORIES:
+        raise InputError(
+            f"column {column} is categorical and has the code {highest:g}: codes must be less than "
+            f"{MOST_CATEGORIES}; number the categories from 0 on"
+        )
+    return int(highest) + 1
+
+
+def _check_ranges(layout: Layout, source: "RowSource") -> None:
+    """Refuse columns with numbers that their divergence cannot have."""
+    summary, names = source.summary, source.used_names
+    for column, (name, kind) in enumerate(zip(layout.names, layout.kinds, strict=True)):
+        most = kind.highest
+        lowest, highest = summary.lowest[column], summary.highest[column]
+        if lowest < kind.lowest or highest > most or (kind.positive and lowest <= kind.lowest):
+            wrong = highest if highest > most else lowest
+            shown = str(column) if names is None else repr(names[column])
+            raise InputError(
+                f"column {shown} has {wrong:g}, but {name!r} takes {numbers_of(name, kind)}"
+            )
+
+
+def _ratio(above: Float64Array, below: Float64Array, otherwise: float) -> Float64Array:
+    answer: Float64Array = np.full(above.shape, otherwise)
+    return np.divide(above, below, out=answer, where=below > 0)
+
+
+def complete_rows(divergence: EncodedDivergence, rows: Float64Array) -> Float64Array:
+    """Return encoded rows, (n, n_features), of a summary in the flat space of costs, (n, D).
+
+    A missing value is the mean of the nearest rows that have one (Troyanskaya et al. 2001).
+    """
+    flat = divergence.flat(rows)
+    if not np.isnan(flat).any():
+        return flat
+    imputer = KNNImputer(n_neighbors=NEIGHBORS, keep_empty_features=True)
+    return np.asarray(imputer.fit_transform(flat), np.float64)
+
+
+def imputed(
+    encoding: Encoding, averages: Float64Array, rows: object, labels: IndexArray
+) -> Float64Array:
+    """Return rows, (n, d), with values of centers, (k, n_features), in place of missing ones."""
+    filled = np.array(rows, np.float64)
+    everywhere = encoding.encoded_centers(encoding.means[np.newaxis])
+    centers = encoding.centers(np.concatenate([averages, everywhere]))  # -1 is the last
+    starts = encoding.layout.starts
+    values = centers[:, starts]
+    for column in np.flatnonzero(encoding.layout.categories):
+        shares = centers[:, starts[column] :][:, : encoding.layout.categories[column]]
+        values[:, column] = shares.argmax(axis=1)
+    places = np.nonzero(np.isnan(filled))
+    filled[places] = values[labels[places[0]], places[1]]
+    return filled

@@ -1,0 +1,124 @@
+"""The divergence of encoded rows: one product ranks all centers, whatever the columns are.
+
+Merges, splits and moves of single rows are exact from averages of encoded rows, as for any Bregman
+divergence (Banerjee et al. 2005, section 3).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_dpmeans import checks
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows
+from dask_dpmeans.kernels.distance import Centers, Linear, costs, linear_costs
+from dask_dpmeans.kernels.divergence import Divergence, ratio
+from dask_dpmeans.kernels.encoding import LAST, Encoding
+
+
+@dataclass(frozen=True)
+class EncodedDivergence(Divergence):
+    """The cost of encoded rows; centers are averages of encoded rows."""
+
+    encoding: Encoding
+
+    def linear(self, centers: Float64Array) -> Linear:
+        """Return coefficients, (k, n_features), and constants, (k,), of the costs at centers.
+
+        D(x, m) = D(x, g) - (f'(m) - f'(g)) (x - m) - D(m, g), with g the means of all rows.
+        """
+        encoding = self.encoding
+        values, layout = encoding.values(centers), encoding.layout
+        slopes = np.empty(values.shape)
+        for kind, columns in layout.divergences:
+            at_means = kind.slope(encoding.middles[columns])
+            slopes[:, columns] = kind.slope(values[:, columns]) - at_means
+        slopes *= encoding.weights
+        own = encoding.weights * encoding.column_costs(values)
+        offsets = slopes * (values - encoding.origins) - own
+        coefficients = np.zeros(centers.shape)
+        coefficients[:, : values.shape[1]] = -slopes
+        coefficients[:, -1] = 1 / LAST
+        if not encoding.masked:
+            return Linear(coefficients, np.add.reduce(offsets, axis=1))
+        by_input = np.add.reduceat(offsets, layout.starts, axis=1)
+        coefficients[:, values.shape[1] : -1] = by_input
+        return Linear(coefficients, np.zeros(len(centers)))
+
+    def costs_to_all(self, rows: Rows, centers: Float64Array) -> Float64Array:
+        """Return the cost of each row, (n, n_features), at each center, as (n, k)."""
+        linear, same = self.linear(centers), np.zeros(len(rows), np.intp)
+        return np.stack([linear_costs(rows, linear, same + c) for c in range(len(centers))], axis=1)
+
+    def costs(self, rows: Rows, centers: Float64Array, labels: IndexArray) -> Float64Array:
+        """Return the cost of each row, (n, n_features), at the center of its label, (n,)."""
+        return costs(rows, Centers(centers, self), labels)
+
+    def given(self, centers: Float64Array) -> Float64Array:
+        """Return first centers in units of the input, (k, D), as averages of encoded rows."""
+        wanted = len(self.encoding.means)
+        if centers.shape[1] != wanted:
+            raise InputError(
+                f"the first centers have {centers.shape[1]} columns, the data has {wanted}, one for "
+                "each category of a categorical column"
+            )
+        averages = self.encoding.encoded_centers(centers)
+        wrong = np.flatnonzero(~np.isfinite(averages).all(axis=1))
+        if wrong.size:
+            raise InputError(
+                f"center {wrong[0]} of the first centers cannot be used with these divergences: "
+                f"{checks.describe_value(centers[wrong[0]])}"
+            )
+        return averages
+
+    def flat(self, rows: Float64Array) -> Float64Array:
+        """Return encoded rows, (n, n_features), in a flat space, (n, D); NaN without a value."""
+        encoding = self.encoding
+        values, D = encoding.values(rows), len(encoding.means)
+        flat = np.empty(values.shape)
+        for kind, columns in encoding.layout.divergences:
+            flat[:, columns] = kind.flat(values[:, columns], encoding.middles[columns])
+        flat *= np.sqrt(encoding.weights)
+        if encoding.masked:
+            flat[~(rows[:, D:-1] > 0)[:, encoding.layout.inputs]] = np.nan
+        return flat
+
+    def shown(self, centers: Float64Array) -> Float64Array:
+        """Return averages of encoded rows, (k, n_features), as centers in units of the input."""
+        return self.encoding.centers(centers)
+
+    def between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
+        """Return the cost of averages, (m, n_features), at centers, (m, n_features), in pairs."""
+        encoding = self.encoding
+        columns = encoding.weights * encoding.column_costs(
+            encoding.values(points), encoding.values(centers)
+        )
+        if encoding.masked:
+            columns = columns * points[:, len(encoding.means) : -1][:, encoding.layout.inputs]
+        between: Float64Array = np.add.reduce(columns, axis=1)
+        return between
+
+    def offsets(
+        self, directions: Float64Array, radii: Float64Array, centers: Float64Array
+    ) -> Float64Array:
+        """Return steps, (k, n_features), from centers that cost about the squares of radii, (k,)."""
+        encoding = self.encoding
+        values, D = encoding.values(centers), len(encoding.means)
+        steps = np.zeros(centers.shape)
+        for kind, columns in encoding.layout.divergences:
+            curvature = encoding.weights[columns] * kind.curvature(values[:, columns]) / 2
+            steps[:, columns] = directions[:, columns] * np.sqrt(
+                ratio(np.ones(curvature.shape), curvature)
+            )
+        lengths = np.sqrt(np.einsum("ij,ij->i", directions[:, :D], directions[:, :D]))
+        steps *= ratio(radii, lengths)[:, np.newaxis]
+        if encoding.masked:
+            steps[:, :D] *= centers[:, D:-1][:, encoding.layout.inputs]
+        return steps
+
+    def unlabeled(self, rows: Rows) -> BoolArray | None:
+        """Return the encoded rows, (n,), without any value; None if values cannot be missing."""
+        if not self.encoding.masked:
+            return None
+        factors = rows[:, len(self.encoding.means) : -1]
+        return np.asarray((factors <= 0).all(axis=1))

@@ -1,0 +1,342 @@
+"""Rows encoded so that their Bregman divergences are linear: mixed columns, zeros, missing values.
+
+A row is encoded as
+
+    its values minus the means of all rows; a category has a column for each of its values
+    the factor of each column of the input, 0 where the row has no value, if values may be missing
+    its cost at the means of all rows, times `LAST`
+
+The cost of the row at any center is then linear in it (`encoded`), and the center with the least
+cost follows from the weighted average of encoded rows.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from dask_dpmeans.kernels.answers import SummedAnswers, Sums
+from dask_dpmeans.kernels.block import (
+    Block,
+    BoolArray,
+    Float64Array,
+    IndexArray,
+    Rows,
+    Scratch,
+    tiles,
+)
+from dask_dpmeans.kernels.bregman import (
+    CATEGORICAL,
+    COLUMN_DIVERGENCES,
+    MULTINOMIAL,
+    ColumnDivergence,
+)
+
+LAST = 2.0**-40
+"""Factor of the last encoded column: a power of two that makes it small beside the others."""
+TILE_ROWS = 2**10
+"""Rows that are encoded at once."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The encoded columns of the columns of the input."""
+
+    names: tuple[str | ColumnDivergence, ...]
+    """(d,), names of divergences in `COLUMN_DIVERGENCES`, or divergences."""
+    categories: tuple[int, ...]
+    """(d,), number of values of a categorical column, 0 for others."""
+
+    @cached_property
+    def kinds(self) -> tuple[ColumnDivergence, ...]:
+        """(d,), divergences of the columns."""
+        return tuple(
+            COLUMN_DIVERGENCES[name] if isinstance(name, str) else name for name in self.names
+        )
+
+    @cached_property
+    def widths(self) -> IndexArray:
+        """(d,), numbers of encoded columns."""
+        return np.maximum(np.array(self.categories, np.intp), 1)
+
+    @cached_property
+    def starts(self) -> IndexArray:
+        """(d,), the first encoded column of each."""
+        return np.cumsum(self.widths) - self.widths
+
+    @cached_property
+    def inputs(self) -> IndexArray:
+        """(D,), the column of the input of each encoded column."""
+        return np.repeat(np.arange(len(self.names)), self.widths)
+
+    @cached_property
+    def shares(self) -> IndexArray:
+        """Columns of the input that count as shares of their sum."""
+        return np.flatnonzero([name == MULTINOMIAL for name in self.names])
+
+    @cached_property
+    def divergences(self) -> tuple[tuple[ColumnDivergence, IndexArray], ...]:
+        """Each divergence, with its encoded columns."""
+        distinct = dict.fromkeys(self.kinds)
+        own = np.array([list(distinct).index(kind) for kind in self.kinds], np.intp)[self.inputs]
+        return tuple((kind, np.flatnonzero(own == number)) for number, kind in enumerate(distinct))
+
+    def expand(self, rows: Float64Array) -> tuple[Float64Array, BoolArray]:
+        """Return values, (n, D), and which columns, (n, d), of rows, (n, d), have a value.
+
+        Missing values are NaN.  Categories have a column of zeros and ones for each
+        value, multinomial columns are shares of their sum in the row.  What a divergence cannot
+        have becomes infinite.
+        """
+        rows, present = rows.copy(), ~np.isnan(rows)
+        if len(self.shares):
+            sums = np.nansum(rows[:, self.shares], axis=1, keepdims=True)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares = rows[:, self.shares] / sums
+            missing = ~present[:, self.shares]
+            rows[:, self.shares] = np.where(missing, np.nan, np.where(sums > 0, shares, np.inf))
+        values = rows[:, self.inputs]
+        for column in np.flatnonzero(self.categories):
+            codes, m = rows[:, column, np.newaxis], self.categories[column]
+            known = np.isin(codes, np.arange(m)) | np.isnan(codes)
+            ones = np.where(known, codes == np.arange(m), np.inf)
+            first = self.starts[column]
+            values[:, first : first + m] = np.where(np.isnan(codes), np.nan, ones)
+        for kind, columns in self.divergences:
+            these = values[:, columns]
+            below = these <= kind.lowest if kind.positive else these < kind.lowest
+            values[:, columns] = np.where(below | (these > kind.highest), np.inf, these)
+        return values, present
+
+
+@dataclass(frozen=True)
+class ColumnSums(Sums):
+    """Sums over the rows that have a value."""
+
+    weights: Float64Array
+    """(d,), of columns of the input."""
+    values: Float64Array
+    """(D,), weighted."""
+
+
+@dataclass(frozen=True)
+class SumColumns(SummedAnswers):
+    """The reduction to sums of expanded values."""
+
+    layout: Layout
+
+    def chunk(self, block: Block) -> ColumnSums:
+        """Return the sums of one block; what cannot be encoded counts as 0."""
+        values, present = self.layout.expand(block.doubles())
+        weights = block.row_weights()
+        finite = np.where(np.isfinite(values), values, 0.0)
+        return ColumnSums(weights @ present, weights @ finite)
+
+
+@dataclass(frozen=True)
+class SumCosts(SummedAnswers):
+    """The reduction to costs of values at the means of all rows, not weighted by columns."""
+
+    encoding: "Encoding"
+
+    def chunk(self, block: Block) -> ColumnSums:
+        """Return the sums of one block."""
+        values, present = self.encoding.smoothed_values(block.doubles())
+        costs = np.where(np.isfinite(values), self.encoding.column_costs(values), 0.0)
+        weights = block.row_weights()
+        return ColumnSums(weights @ present, weights @ costs)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The map of rows to encoded rows."""
+
+    layout: Layout
+    means: Float64Array = field(compare=False)
+    """(D,), weighted means of the expanded values of all rows."""
+    scales: Float64Array = field(compare=False)
+    """(d,), factors of the costs in each column of the input."""
+    smoothing: float
+    """Weight a of the means in smoothed columns: a value x becomes (x + a mean) / (1 + a)."""
+    missing: str
+    """"error", "observed" or "unscaled"."""
+    digest: str = field(repr=False)
+    """Checksum of the arrays."""
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        means: Float64Array,
+        scales: Float64Array,
+        smoothing: float,
+        missing: str,
+    ) -> "Encoding":
+        """Return the encoding of means, (D,), and scales, (d,), with its digest."""
+        content = np.concatenate([means, scales]).tobytes()
+        return cls(layout, means, scales, smoothing, missing, hashlib.sha256(content).hexdigest())
+
+    @property
+    def n_features(self) -> int:
+        """Number of encoded columns."""
+        return len(self.means) + len(self.scales) * self.masked + 1
+
+    @property
+    def masked(self) -> bool:
+        """Whether values may be missing."""
+        return self.missing != "error"
+
+    @cached_property
+    def constant(self) -> BoolArray:
+        """(D,), smoothed columns that are at an end of their range in all rows.
+
+        No number but this one has a finite cost there, so that they do not count.
+        """
+        found = np.zeros(len(self.means), np.bool_)
+        for kind, columns in self.layout.divergences:
+            if kind.smoothed:
+                means = self.means[columns]
+                found[columns] = (means <= kind.lowest) | (means >= kind.highest)
+        return found
+
+    @cached_property
+    def middles(self) -> Float64Array:
+        """(D,), the means; any number inside the range in `constant` columns."""
+        return np.where(self.constant, 0.5, self.means)
+
+    @cached_property
+    def origins(self) -> Float64Array:
+        """(D,), what is subtracted from values."""
+        origins = self.middles.copy()
+        for kind, columns in self.layout.divergences:
+            if not kind.centered:
+                origins[columns] = 0.0
+        return origins
+
+    @cached_property
+    def weights(self) -> Float64Array:
+        """(D,), factors of the costs in encoded columns."""
+        return np.where(self.constant, 0.0, self.scales[self.layout.inputs])
+
+    @cached_property
+    def amounts(self) -> Float64Array:
+        """(D,), the weight a of the mean in each encoded column."""
+        amounts = np.zeros(len(self.means))
+        for kind, columns in self.layout.divergences:
+            amounts[columns] = self.smoothing * kind.smoothed
+        return amounts
+
+    def smooth(self, values: Float64Array) -> Float64Array:
+        """Return smoothed values, (n, D)."""
+        smoothed = (values + self.amounts * self.middles) / (1 + self.amounts)
+        return np.where(self.constant & (values == self.means), self.middles, smoothed)
+
+    def smoothed_values(self, rows: Float64Array) -> tuple[Float64Array, BoolArray]:
+        """Return smoothed values, (n, D), of rows, (n, d), and which columns, (n, d), have one."""
+        values, present = self.layout.expand(rows)
+        return self.smooth(values), present
+
+    def column_costs(
+        self, values: Float64Array, centers: Float64Array | None = None
+    ) -> Float64Array:
+        """Return costs of values, (n, D), at centers, (n, D), or the means; without factors."""
+        costs = np.empty(values.shape)
+        with np.errstate(invalid="ignore"):
+            for kind, columns in self.layout.divergences:
+                if centers is None:
+                    at = np.broadcast_to(self.middles[columns], (len(values), len(columns)))
+                else:
+                    at = centers[:, columns]
+                costs[:, columns] = kind.between(values[:, columns], at)
+        return costs
+
+    def __call__(self, rows: Rows, scratch: Scratch) -> Rows:
+        """Return encoded rows, (height, n_features) float64; NaN for rows that cannot be encoded."""
+        encoded = scratch.array("features", (len(rows), self.n_features), np.float64)
+        for part, tile in tiles(rows, TILE_ROWS):
+            encoded[part] = self._encode(tile.astype(np.float64))[: part.stop - part.start]
+        return encoded
+
+    def _encode(self, rows: Float64Array) -> Float64Array:
+        values, present = self.smoothed_values(rows)
+        D, d = values.shape[1], rows.shape[1]
+        encoded, factors = np.empty((len(rows), self.n_features)), np.ones(len(rows))
+        costs = self.weights * self.column_costs(values)
+        shifted = values - self.origins
+        if self.masked:
+            observed = present[:, self.layout.inputs]
+            costs, shifted = np.where(observed, costs, 0.0), np.where(observed, shifted, 0.0)
+            if self.missing == "observed":
+                factors = d / np.maximum(present.sum(axis=1), 1)
+            encoded[:, D:-1] = factors[:, np.newaxis] * present
+        encoded[:, :D] = factors[:, np.newaxis] * shifted
+        encoded[:, -1] = factors * np.add.reduce(costs, axis=1) * LAST
+        encoded[~np.isfinite(encoded).all(axis=1)] = np.nan
+        return encoded
+
+    def encoded_centers(self, centers: Float64Array) -> Float64Array:
+        """Return centers in units of the input, (k, D), as averages of encoded rows."""
+        values = self.smooth(centers)
+        averages = np.ones((len(centers), self.n_features))
+        averages[:, : values.shape[1]] = values - self.origins
+        averages[:, -1] = np.add.reduce(self.weights * self.column_costs(values), axis=1) * LAST
+        return averages
+
+    def values(self, averages: Float64Array) -> Float64Array:
+        """Return the smoothed values, (..., D), of averages of encoded rows, (..., n_features).
+
+        Where no row has a value, it is the mean of all rows.
+        """
+        D = len(self.means)
+        shifted = averages[..., :D]
+        values: Float64Array
+        if self.masked:
+            shares = averages[..., D:-1][..., self.layout.inputs]
+            known = shares > 0
+            quotients = np.divide(shifted, shares, out=np.zeros_like(shifted), where=known)
+            values = np.where(known, self.origins + quotients, self.middles)
+        else:
+            values = self.origins + shifted
+        return np.clip(values, *self._range)
+
+    @cached_property
+    def _range(self) -> tuple[Float64Array, Float64Array]:
+        """Least and greatest smoothed values, (D,) each."""
+        lowest, highest = np.empty((2, len(self.means)))
+        for kind, columns in self.layout.divergences:
+            lowest[columns], highest[columns] = kind.lowest, kind.highest
+            if kind.positive:
+                lowest[columns] = np.finfo(np.float64).tiny
+        lowest, highest = self.smooth(np.stack([lowest, highest]))
+        return (
+            np.where(self.constant, self.middles, lowest),
+            np.where(self.constant, self.middles, highest),
+        )
+
+    def centers(self, averages: Float64Array) -> Float64Array:
+        """Return centers in units of the input, (k, D), of averages of encoded rows."""
+        values = self.values(averages)
+        plain = (1 + self.amounts) * values - self.amounts * self.middles
+        for kind, columns in self.layout.divergences:
+            plain[:, columns] = np.clip(plain[:, columns], kind.lowest, kind.highest)
+        return np.where(self.constant, self.means, plain)
+
+    def error_message(self, position: str) -> str:
+        """Return the error message for a row that cannot be encoded."""
+        return f"data cannot be used at {position}: {requirement(self.layout)}"
+
+
+def requirement(layout: Layout) -> str:
+    """Return what numbers the divergences of the columns take, for errors."""
+    pairs = dict(zip(layout.names, layout.kinds, strict=True))
+    return "; ".join(f"{name!r} takes {numbers_of(name, kind)}" for name, kind in pairs.items())
+
+
+def numbers_of(name: str | ColumnDivergence, kind: ColumnDivergence) -> str:
+    """Return what numbers a divergence takes, for errors."""
+    if name == CATEGORICAL:
+        return "the integers 0, 1, ... of categories that the fit had"
+    if name == MULTINOMIAL:
+        return "numbers >= 0 that are not all 0 in a row"
+    return kind.takes

@@ -1,10 +1,12 @@
 """A price of outliers, found for about a share of the weight.
 
-As in trimmed k-means (Cuesta-Albertos, Gordaliza & Matran 1997), the costliest rows of that share
-leave, clusters follow, and the costliest rows are looked for again, until the share stays.
+The price that leaves the costliest rows of that share out is tried first, and again at the clusters
+that follow, as in trimmed k-means (Cuesta-Albertos, Gordaliza & Matran 1997).  If that leads out of
+the prices between which the share lies, these are bisected.
 """
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +26,8 @@ SHARE_ROWS = 2**14
 """Rows that find the price, about."""
 ROUNDS = 12
 """Most searches."""
+STRIDE = 4.0
+"""Factor by which the price changes until the share lies between two prices."""
 CLOSE = 0.05
 """A share this close, relative to the share wanted, is taken."""
 
@@ -40,20 +44,39 @@ def outlier_penalty_for(method: "Method", source: Source) -> tuple[float, int]:
     if not len(drawn.rows):
         return math.inf, n
     rows = InMemoryRows(np.ascontiguousarray(drawn.rows), drawn.weights, source.scale)
-    total, best, tried = float(drawn.weights.sum()), math.inf, math.inf
-    end, closest = Restart(_alone(method, math.inf), tries=0)(rows), math.inf
+    first, total = Restart(_alone(method, math.inf), tries=0)(rows), float(drawn.weights.sum())
+    bracket, end, best, closest = Bracket(), first, math.inf, math.inf
     for _ in range(ROUNDS):
         centers = method.with_outliers(math.inf).kernel_centers(end.centers)
-        before, tried = tried, price_of_share(costs_of(rows, centers), drawn.weights, share)
-        if tried == before:
-            break
-        end = Restart(_alone(method, tried), tries=0, warm=end)(rows)
-        off = abs(end.outlier_weight / total - share) / share
+        price = bracket.next(price_of_share(costs_of(rows, centers), drawn.weights, share))
+        end = Restart(_alone(method, price), tries=0, warm=first)(rows)
+        found = end.outlier_weight / total
+        off, bracket = abs(found - share) / share, bracket.after(price, high=found <= share)
         if off < closest:
-            best, closest = tried, off
+            best, closest = price, off
         if off <= CLOSE:
             break
     return best, n
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Prices at which outliers have too large and too small a share."""
+
+    low: float = 0.0
+    high: float = math.inf
+
+    def next(self, wanted: float) -> float:
+        """Return a price to try: the one wanted if it lies between, else the geometric mean."""
+        if self.low < wanted < self.high:
+            return wanted
+        if not self.low:
+            return self.high / STRIDE
+        return min(math.sqrt(self.low) * math.sqrt(self.high), self.low * STRIDE)
+
+    def after(self, price: float, *, high: bool) -> "Bracket":
+        """Return the bracket when a price has been found too high, or too low."""
+        return Bracket(self.low, price) if high else Bracket(price, self.high)
 
 
 def _alone(method: "Method", penalty: float) -> "Method":

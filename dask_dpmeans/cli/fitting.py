@@ -90,6 +90,17 @@ APPROXIMATION_OPTIONS = (
         "least a tenth of it.",
     ),
     click.option(
+        "--outlier-penalty",
+        type=float,
+        help="Price of an outlier, with --search: a row that costs more at every center has label -1.",
+    ),
+    click.option(
+        "--outlier-share",
+        type=float,
+        help="Find an --outlier-penalty for about this share of the rows, such as 0.02.",
+    ),
+    number("--min-cluster-weight", 0.0, "Rows of lighter clusters have label -1."),
+    click.option(
         "--init",
         default="mean",
         show_default=True,
@@ -113,17 +124,10 @@ def fit_command(
 ) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
+    outliers, how = _split(how, ("outlier_penalty", "outlier_share", "min_cluster_weight"))
     start = init if init == "mean" else Location.at(init, how["storage_options"])
-    method = DPMeans(
-        penalty,
-        search=search,
-        metric=metric,
-        divergence=divergence,
-        missing=missing,
-        discount=discount,
-        init=start,
-        **limits,
-    )
+    price = {"search": search, "metric": metric, "discount": discount, **outliers}
+    method = DPMeans(penalty, divergence=divergence, missing=missing, init=start, **price, **limits)
     fit_from_options(data, run, method, dry=dry, **how)
 
 

@@ -109,7 +109,8 @@ class DivergenceMap:
         names = names_of(self.divergence, set(categories), source.used_names, d)
         numbers = [
             (categories.get(column, 0) or _number_of_codes(source.summary, column))
-            * (name == CATEGORICAL)
+            if name == CATEGORICAL
+            else 0
             for column, name in enumerate(names)
         ]
         return Layout(names, tuple(numbers))

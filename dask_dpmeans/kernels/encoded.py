@@ -112,10 +112,9 @@ class EncodedDivergence(Divergence):
             )
         lengths = np.sqrt(np.einsum("ij,ij->i", directions[:, :D], directions[:, :D]))
         steps *= ratio(radii, lengths)[:, np.newaxis]
-        for kind, columns in encoding.layout.divergences:
-            if kind.positive:  # numbers near 0 would cost infinitely much
-                most = values[:, columns] / 2
-                steps[:, columns] = np.clip(steps[:, columns], -most, most)
+        lowest, highest = encoding.limits
+        room = np.minimum(values - lowest, highest - values) / 2  # ends may cost infinitely much
+        steps[:, :D] = np.clip(steps[:, :D], -room, room)
         if encoding.masked:
             steps[:, :D] *= centers[:, D:-1][:, encoding.layout.inputs]
         return steps

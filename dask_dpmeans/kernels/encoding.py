@@ -298,10 +298,10 @@ class Encoding:
             values = np.where(known, self.origins + quotients, self.middles)
         else:
             values = self.origins + shifted
-        return np.clip(values, *self._range)
+        return np.clip(values, *self.limits)
 
     @cached_property
-    def _range(self) -> tuple[Float64Array, Float64Array]:
+    def limits(self) -> tuple[Float64Array, Float64Array]:
         """Least and greatest smoothed values, (D,) each."""
         lowest, highest = np.empty((2, len(self.means)))
         for kind, columns in self.layout.divergences:

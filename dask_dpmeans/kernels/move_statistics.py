@@ -22,6 +22,7 @@ from dask_dpmeans.kernels.outliers import Candidates, OutlierStatistics
 
 DENSE = 8
 """Pairs of clusters for each row, up to which summing over all pairs is faster than sorting."""
+NOBODY = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,17 @@ class MoveScan:
         children = Centers(self.children.reshape(2 * len(self.centers), -1), divergence)
         if numba_support.AVAILABLE and self.centers.ranked:
             measure = _measure_compiled
-        squared, halves, inertias, transfers, departures = measure(
+        squared, halves, inertias, transfers, (outliers, departures) = measure(
             block, self.centers, children, labels, seconds
         )
         found = halves, inertias, transfers
         if not math.isfinite(self.centers.most):
             return MoveStatistics(*found, propose(block, squared, self.penalty, divergence))
-        outliers = OutlierStatistics.of(block, squared, departures, *self._outlier_centers)
+        left = OutlierStatistics.of(block, outliers, departures, *self._outlier_centers)
         if math.isfinite(self.penalty):
             squared = np.minimum(squared, self.centers.most)
         proposals = propose(block, squared, self.penalty, divergence)
-        return MoveStatistics(*found, proposals, outliers)
+        return MoveStatistics(*found, proposals, left)
 
     @cached_property
     def _outlier_centers(self) -> tuple[Centers, int]:
@@ -114,9 +115,11 @@ def two_nearest(block: Block, centers: Centers) -> tuple[IndexArray, IndexArray]
     return only, only
 
 
-Measured = tuple[Float64Array, Moments, Float64Array, Transfers, Float64Array]
-"""Squared distances, (height,), then halves, inertias and transfers of `MoveStatistics`, and
-departures of `OutlierStatistics`."""
+Measured = tuple[
+    Float64Array, Moments, Float64Array, Transfers, tuple[IndexArray | Int64Array, Float64Array]
+]
+"""Squared distances, (height,), then halves, inertias and transfers of `MoveStatistics`, places of
+outliers, (l,), and departures of `OutlierStatistics`."""
 
 
 def _measure(
@@ -140,7 +143,7 @@ def _measure(
             cluster_moments(block, places, nearer, 2 * k),
             _sum_by_pair(pairs, losses),
         )
-        return squared, halves, total(labels, errors, k), transfers, np.zeros(k)
+        return squared, halves, total(labels, errors, k), transfers, (NOBODY, np.zeros(k))
     inside, near = squared <= centers.most, far <= centers.most
     halves = cluster_moments(block, np.where(inside, places, 2 * k), nearer, 2 * k + 1)
     moving, parting = inside & near, np.flatnonzero(inside & ~near)
@@ -150,7 +153,7 @@ def _measure(
         halves.keep(np.arange(2 * k)),
         total(labels[inside], errors[inside], k),
         _sum_by_pair(pairs[moving], losses[moving]),
-        total(labels[parting], rises, k),
+        (np.flatnonzero(~inside), total(labels[parting], rises, k)),
     )
 
 
@@ -164,9 +167,9 @@ def _measure_compiled(
     dense = k * k <= DENSE * n
     pairs = np.zeros(dense * k * k, np.bool_), np.zeros(dense * k * k)
     points = (*centers.definition,), (*children.definition,), labels, seconds
-    moving = np.ones(n, np.bool_)
-    found = squared, losses, halves.parts, inertias, pairs, (moving, departures)
-    _add_rows(block.rows, block.row_weights(), points, centers.most, found)
+    moving, outliers = np.ones(n, np.bool_), np.empty(n, np.int64)
+    found = squared, losses, halves.parts, inertias, pairs, (moving, departures, outliers)
+    count = _add_rows(block.rows, block.row_weights(), points, centers.most, found)
     if dense:
         present = np.flatnonzero(pairs[0]).astype(np.int64)
         transfers = Transfers(present, pairs[1][present])
@@ -175,7 +178,7 @@ def _measure_compiled(
         if not moving.all():
             all_pairs, losses = all_pairs[moving], losses[moving]
         transfers = _sum_by_pair(all_pairs, losses)
-    return squared, halves, inertias, transfers, departures
+    return squared, halves, inertias, transfers, (outliers[:count], departures)
 
 
 def _sum_by_pair(pairs: Int64Array, losses: Float64Array) -> Transfers:
@@ -219,22 +222,23 @@ def _add_rows(
         MomentParts,
         Float64Array,
         tuple[BoolArray, Float64Array],
-        tuple[BoolArray, Float64Array],
+        tuple[BoolArray, Float64Array, Int64Array],
     ],
-) -> None:
-    """Fill in all statistics of rows, (n, d); sums start from 0.
+) -> int:
+    """Fill in all statistics of rows, (n, d); sums start from 0.  Return the number of outliers.
 
     `points` are centers, (k, d), and children, (2k, d), each with the constants of linear costs or
     none, and the numbers of the two nearest centers, (n,).  `found` are costs at the nearest, (n,),
     losses at the second, (n,), halves about the children, errors about the centers, (k,), and, of
     pairs of both centers, (k * k,) unless empty, whether rows have them, and the sums of their
     losses.  Then whether rows, (n,), are no outliers and have a second center that costs at most
-    `most`, and, of those that have none, the sums of what they cost more as outliers, (k,).
+    `most`, and, of those that have none, the sums of what they cost more as outliers, (k,); then
+    places of outliers, (n,).
     """
     (centers, constants), (children, _), labels, seconds = points
     linear = constants.size > 0
     squared, losses, (counts, totals, sums, errors), inertias, (present, lost), parting = found
-    moving, departures = parting
+    (moving, departures, outliers), count = parting, 0
     n, d = rows.shape
     for i in range(n):
         label, other, weight = labels[i], seconds[i], weights[i]
@@ -255,6 +259,8 @@ def _add_rows(
         squared[i], losses[i] = near, weight * (far - near)
         if near > most:
             moving[i] = False
+            outliers[count] = i
+            count += 1
             continue
         if far > most:
             moving[i] = False
@@ -269,3 +275,4 @@ def _add_rows(
         errors[half] += weight * (right if right < left else left)
         for j in range(d):
             sums[half, j] += weight * np.float64(rows[i, j])
+    return count

@@ -11,7 +11,7 @@ import numpy as np
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.answers import Records
-from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, Rows
+from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array, IntegerArray, Rows
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
 from dask_dpmeans.kernels.moments import MomentParts, Moments, cluster_moments
 from dask_dpmeans.kernels.numba_support import compile_loop
@@ -78,15 +78,15 @@ class OutlierStatistics:
     def of(
         cls,
         block: Block,
-        squared: Float64Array,
+        outliers: IntegerArray,
         departures: Float64Array,
         candidates: Centers,
         seed: int,
     ) -> "OutlierStatistics":
-        """Return the statistics of one block from the least costs of its rows, (height,)."""
+        """Return the statistics of one block; `outliers` are the places of these rows, (l,)."""
         if numba_support.AVAILABLE and candidates.divergence is None:
-            return _statistics_compiled(block, squared, departures, candidates, seed)
-        outliers = np.flatnonzero(squared > candidates.most)
+            return _statistics_compiled(block, outliers, departures, candidates, seed)
+        outliers = outliers.astype(np.intp)
         rows, weights = block.rows[outliers], block.row_weights(outliers)
         m, d = candidates.values.shape
         moments = Moments.none(m, d)
@@ -125,7 +125,7 @@ def uniform_of(numbers: Int64Array, seed: int) -> Float64Array:
 
 
 def _statistics_compiled(
-    block: Block, squared: Float64Array, departures: Float64Array, candidates: Centers, seed: int
+    block: Block, outliers: IntegerArray, departures: Float64Array, candidates: Centers, seed: int
 ) -> OutlierStatistics:
     """As `OutlierStatistics.of`, by one compiled loop."""
     weights = np.empty(0) if block.weights is None else block.weights
@@ -133,7 +133,7 @@ def _statistics_compiled(
     keys, places = np.full(DRAWN_OUTLIERS, np.inf), np.empty(DRAWN_OUTLIERS, np.int64)
     found = moments.parts, keys, places
     rule = candidates.values, candidates.most, np.uint64(seed), block.start
-    total, drawn = _add_outliers(block.rows, weights, squared, rule, found)
+    total, drawn = _add_outliers(block.rows, weights, outliers, rule, found)
     places = places[:drawn]
     taken = DrawnOutliers(keys[:drawn], block.start + places, block.rows[places].astype(np.float64))
     return OutlierStatistics(total, departures, moments, taken)
@@ -143,21 +143,19 @@ def _statistics_compiled(
 def _add_outliers(
     rows: Rows,
     weights: Float64Array,
-    squared: Float64Array,
+    outliers: IntegerArray,
     rule: tuple[Float64Array, float, np.uint64, int],
     found: tuple[MomentParts, Float64Array, Int64Array],
 ) -> tuple[float, int]:
     """Fill in moments of candidates, keys and places of drawn rows; return weight and their number.
 
-    Rows are (n, d), weights (n,), or empty if all are 1.  `rule` has the candidates, (m, d), what
-    outliers cost, the seed, and the number of the first row.
+    Rows are (n, d), weights (n,), or empty if all are 1, places of outliers (l,).  `rule` has the
+    candidates, (m, d), what outliers cost, the seed, and the number of the first row.
     """
     candidates, most, seed, first = rule
     (counts, totals, sums, errors), keys, places = found
-    (n, d), m, total, drawn = rows.shape, len(candidates), 0.0, 0
-    for i in range(n):
-        if not squared[i] > most:
-            continue
+    d, m, total, drawn = rows.shape[1], len(candidates), 0.0, 0
+    for i in outliers:
         weight = weights[i] if weights.size else 1.0
         total += weight
         best, least = -1, np.inf

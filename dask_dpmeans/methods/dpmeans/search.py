@@ -337,7 +337,9 @@ class Method(Parameters):
         random = self._random(state.passes)
         places = apply_moves(found, no_moves(found), random)
         radii = np.full(len(proposals), math.sqrt(self.price.threshold(found.alive)))
-        opened = self.divergence.given(proposals.rows)
+        opened = proposals.rows
+        if self.divergence.spherical:
+            opened = self.divergence.given(opened)
         born = opened, around(opened, radii, random, self.divergence)
         centers = np.concatenate([places.centers, born[0]])
         children = np.concatenate([places.children, born[1]])

@@ -169,6 +169,30 @@ def test_rows_without_weight_change_no_cluster(name):
         )
 
 
+@pytest.mark.parametrize("name", ["poisson", "bernoulli", "categorical", "multinomial"])
+def test_smoothing_is_the_weight_of_the_mean_of_all_rows(name):
+    instance = Case(name).instance(0, 15)
+    model = search_of(instance, smoothing=0.7)
+    rows = table(instance.rows.X, name, instance.rows.weights, prior=0.7)
+    wanted = rows.objective(model.labels_, instance.price)
+    assert model.objective_ == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "balanced"), [("squared", True), ("poisson", True), ("mixed", False)]
+)
+def test_columns_are_balanced_if_asked(name, balanced):
+    case = Case(name)
+    instance = case.instance(1, 15)
+    kinds = case.kinds if name == "mixed" else (name,) * instance.rows.X.shape[1]
+    rows = table(instance.rows.X, kinds, instance.rows.weights, scaled=balanced)
+    penalty = 0.2 * rows.inertia(range(15))
+    model = search_of(instance, penalty=penalty, balance_columns=balanced)
+    assert model.objective_ == pytest.approx(
+        rows.objective(model.labels_, Price(penalty)), rel=1e-9
+    )
+
+
 # Extremes
 
 

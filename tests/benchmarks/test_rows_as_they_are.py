@@ -276,12 +276,32 @@ def test_a_share_of_the_rows_is_farther_than_the_limit() -> None:
     assert np.mean(squared > limit) == pytest.approx(0.1, abs=0.01)
 
 
-def test_the_tables_of_passes_have_all_lines() -> None:
+def test_the_tables_of_passes_have_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(divergence_passes, "SHAPES", (divergence_passes.Shape(1, 3, 4),))
+    monkeypatch.setattr(
+        divergence_passes, "elsewhere", lambda _, folder: asked.append(folder) or 1.0
+    )
     package = str(Path(__file__).parents[2])
-    result = ran(divergence_passes.main, "--rows", "3000", "--repeats", "1", "--before", package)
-    first, second = (result.stdout.split("3,000 x ")[number] for number in (1, 2))
-    for table, title in ((first, "16, 64 centers"), (second, "64, 32 centers")):
-        assert table.startswith(title)
-        for name in divergence_passes.MOST:
-            assert f"{name} / squared" in table
-        assert "squared, now / squared, before" in table
+    result = ran(divergence_passes.main, "--rows", "900", "--repeats", "1", "--before", package)
+    assert result.stdout.startswith("900 x 3, 4 centers")
+    for name in divergence_passes.MOST:
+        assert f"{name} / squared" in result.stdout
+    assert "search, outliers / search" in result.stdout
+    assert "squared, now / squared, before  1.00" in result.stdout
+    assert asked == [Path(package)] * 4
+
+
+@pytest.mark.timeout(120)
+def test_a_pass_elsewhere_takes_time() -> None:
+    shape = divergence_passes.Shape(900, 3, 4)
+    assert divergence_passes.elsewhere(shape, Path(__file__).parents[2]) > 0.0
+
+
+def test_the_pass_with_outliers_leaves_their_share_out() -> None:
+    rows = divergence_passes.Shape(2_000, 8, 5).rows()
+    problem = divergence_passes.Problem(rows, rows[:5].astype(np.float64))
+    nearest = np.square(rows[:, np.newaxis] - problem.centers).sum(axis=2).min(axis=1)
+    for limit in (np.inf, float(np.quantile(nearest, 0.9))):
+        found = divergence_passes.search_pass(problem, limit)
+        assert found.halves.weights.sum() == np.sum(nearest <= limit)

@@ -37,6 +37,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
         DPMeans(9.0, search=True),
         {"columns": [2, 0], "scale": "std", "sample_weight": np.ones(60)},
     ),
+    "divergences": (DPMeans(9.0, divergence={0: "squared"}, missing="observed"), {}),
     "falling price": (DPMeans(9.0, discount=2.0, search=True), {}),
     "from centers": (DPMeans(0.1, metric="cosine", init=ROWS[:2], max_clusters=50), {}),
     "hdp": (HDPMeans(9.0, 20.0), {"groups": np.arange(60) % 2}),

@@ -14,7 +14,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.spec import ArrayParameter
 from dask_dpmeans.estimators.transform import FeatureMap
 from dask_dpmeans.kernels.column_statistics import Summary
-from dask_dpmeans.sources import Layout, RowSource
+from dask_dpmeans.sources import Categories, Layout, RowSource
 from dask_dpmeans.storage.location import shown_path
 from dask_dpmeans.storage.manifest import EstimatorDescription, InputDescription, Manifest
 
@@ -42,12 +42,18 @@ def request_of(
             scaled=scaled,
             weighted=weighted,
             block_rows=source.plan.block_rows,
+            categories=_categories_of(source),
         ),
         column_names=None if names is None else tuple(names),
         checksummed=source.checksummed,
         versions=versions(),
         learned_features=feature_map is not None,
     )
+
+
+def _categories_of(source: RowSource | Layout) -> Categories:
+    """Return categories of columns of codes, by the number of the column in the input."""
+    return source.stored_categories if isinstance(source, RowSource) else source.categories
 
 
 def sources_of(data: Any, groups: Any, sample_weight: Any) -> dict[str, str | None]:

@@ -19,6 +19,7 @@ from dask_dpmeans.api.loading import load
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.storage.location import AnyPlace, Location
 from dask_dpmeans.storage.outfile import checked_target
 
@@ -119,6 +120,11 @@ def _check_nearest(model: Any) -> None:
             "can say: use predict, of load(run) or of the command line, or export a run of DPMeans"
         )
     check_is_fitted(model)
+    if isinstance(model.features_, Encoding):
+        raise InputError(
+            "costs of other divergences, categories or missing values follow from more than squared distances to "
+            "centers, which is what an export can say: use predict, of load(run) or of the command line"
+        )
 
 
 def _names(model: Any) -> np.ndarray[Any, Any] | None:

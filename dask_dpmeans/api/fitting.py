@@ -126,6 +126,11 @@ def dry_run(
         raise InputError(
             f"method: a dry run tells what DPMeans costs, not what {type(method).__name__} costs"
         )
+    if method._feature_map() is not None:
+        raise InputError(
+            "a dry run tells what squared errors of complete rows cost: leave out divergence and "
+            "missing, or fit a part of the rows"
+        )
     return cost.dry_run(
         data,
         run,

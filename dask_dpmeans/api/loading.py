@@ -6,7 +6,7 @@ from typing import Any
 
 from dask_dpmeans.api.description import describe_parameters
 from dask_dpmeans.checks import describe_value
-from dask_dpmeans.estimators.base import note_columns
+from dask_dpmeans.estimators.checked_rows import note_columns
 from dask_dpmeans.estimators.spec import MethodSpec
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.registry import METHODS, spec_of_run
@@ -92,6 +92,7 @@ def unfitted_run(result: Result) -> LoadedRun:
             name: _value(value, result) for name, value in manifest.estimator.parameters.items()
         }
         model = spec.estimator(**told | {"random_state": manifest.random_state})
+        model.categories_ = manifest.input.categories or None
         if manifest.choice is not None:
             choice = model._choice_type.from_json(manifest.choice)
             model._set_choice(choice.penalties, choice, None)
@@ -119,6 +120,6 @@ def run_array_names() -> frozenset[str]:
 
 def _value(value: Any, result: Result) -> Any:
     """Return a parameter: JSON holds tuples as lists, and an array of the run by its name."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and set(value) == {"array"} and value["array"] in result.arrays:
         return result.arrays[value["array"]]
     return tuple(value) if isinstance(value, list) else value

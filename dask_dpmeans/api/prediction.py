@@ -121,7 +121,7 @@ def predict_with(
         centers=result.arrays.get("cluster_averages", result.arrays.get("cluster_centers")),
         stored_columns=result.manifest.input.shape[1],
         column_names=result.manifest.column_names or (),
-        **run.model._accepts(),
+        **run.model._reads(),
         **where,
     )
     beyond = _write(result, source, kernel, target, inputs, force)

@@ -7,6 +7,7 @@ from typing import Any, TypedDict, Unpack
 import click
 
 from dask_dpmeans.sources import (
+    Accepting,
     Columns,
     Compute,
     InputArrays,
@@ -38,7 +39,11 @@ class ComputeOptions(TypedDict):
 
 @contextmanager
 def open_rows(
-    data: str, fill_missing: bool, sparse: bool, **compute: Unpack[ComputeOptions]
+    data: str,
+    fill_missing: bool,
+    sparse: bool,
+    accepts: Accepting,
+    **compute: Unpack[ComputeOptions],
 ) -> Iterator[tuple[str | OpenedPath, dict[str, Any]]]:
     """Yield the rows and the compute options of `as_source`.
 
@@ -54,7 +59,7 @@ def open_rows(
     if not (scheduler or file) and workers is None and threads is None:
         threads = own_threads()
         given = Compute(threads=threads, memory_limit=memory_limit)
-        needs = Requirements(sparse=sparse)
+        needs = Requirements(sparse=sparse, **accepts)
         layout, _ = lay_out(InputArrays(data), Columns.of(stored), needs, given)
         rows = OpenedPath(data, layout.rows)
         reason = why_processes(layout)
@@ -110,7 +115,7 @@ def open_inputs(
     **compute: Unpack[ComputeOptions],
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments for rows, columns and compute of the functions that choose penalties."""
-    with open_rows(data, fill_missing, False, **compute) as (rows, work):
+    with open_rows(data, fill_missing, False, {}, **compute) as (rows, work):
         yield {
             "X": rows,
             "sample_weight": weights,

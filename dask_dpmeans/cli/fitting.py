@@ -9,18 +9,20 @@ import click
 
 from dask_dpmeans.api import prediction
 from dask_dpmeans.api.fitting import dry_run, fit
-from dask_dpmeans.api.loading import read_run
+from dask_dpmeans.api.loading import read_run, unfitted_run
 from dask_dpmeans.checks import format_count
 from dask_dpmeans.cli.compute import ComputeOptions, open_rows, scale_of
 from dask_dpmeans.cli.group import WrongUseError
 from dask_dpmeans.cli.options import (
     COMPUTE_OPTIONS,
     DATA,
+    DIVERGENCE,
     FILL_MISSING,
     FORCE,
     GROUPS,
     JSON,
     METRIC,
+    MISSING_VALUES,
     SEARCH,
     SEED,
     STOPPING_OPTIONS,
@@ -79,12 +81,25 @@ APPROXIMATION_OPTIONS = (
     ),
     SEARCH,
     METRIC,
+    DIVERGENCE,
+    MISSING_VALUES,
     number(
         "--discount",
         0.0,
         "Fall of the price, for clusters of power-law sizes: cluster j costs --penalty less discount x log(j), and at "
         "least a tenth of it.",
     ),
+    click.option(
+        "--outlier-penalty",
+        type=float,
+        help="Price of an outlier, with --search: a row that costs more at every center has label -1.",
+    ),
+    click.option(
+        "--outlier-share",
+        type=float,
+        help="Find an --outlier-penalty for about this share of the rows, such as 0.02.",
+    ),
+    number("--min-cluster-weight", 0.0, "Rows of lighter clusters have label -1."),
     click.option(
         "--init",
         default="mean",
@@ -100,6 +115,8 @@ def fit_command(
     penalty: float | str,
     search: bool,
     metric: str,
+    divergence: str | dict[str, str],
+    missing: str,
     discount: float,
     init: str,
     dry: bool,
@@ -107,8 +124,10 @@ def fit_command(
 ) -> None:
     """Cluster the rows of DATA, and write clusters, labels and history to RUN."""
     limits, how = _limits(how)
+    outliers, how = _split(how, ("outlier_penalty", "outlier_share", "min_cluster_weight"))
     start = init if init == "mean" else Location.at(init, how["storage_options"])
-    method = DPMeans(penalty, search=search, metric=metric, discount=discount, init=start, **limits)
+    price = {"search": search, "metric": metric, "discount": discount, **outliers}
+    method = DPMeans(penalty, divergence=divergence, missing=missing, init=start, **price, **limits)
     fit_from_options(data, run, method, dry=dry, **how)
 
 
@@ -335,14 +354,14 @@ def fit_from_options(
     if dry:
         if live is not None:
             raise click.UsageError("a dry run has no steps to show: leave out --live")
-        with open_rows(data, fill_missing, sparse, **compute) as (rows, work):
+        with open_rows(data, fill_missing, sparse, method._accepts(), **compute) as (rows, work):
             say_estimate(dry_run(rows, **job, **work), as_json)
         return
     shown = progress(as_json)
     with (
         resumable(out),
         _page_of(shown, out, live),
-        open_rows(data, fill_missing, sparse, **compute) as (rows, work),
+        open_rows(data, fill_missing, sparse, method._accepts(), **compute) as (rows, work),
         shown,
     ):
         work |= {"on_step": shown.step, "on_progress": shown.note, "on_pass": shown.watch}
@@ -403,8 +422,9 @@ def predict_command(
     fitted, target = (Location.at(each, compute["storage_options"]) for each in (run, out))
     fitted_run = read_run(fitted)
     RunStore.at(target).check_target("predictions", [run, data, groups], force=force)
+    accepts = unfitted_run(fitted_run).model._reads()
     with (
-        open_rows(data, fill_missing, False, **compute) as (rows, work),
+        open_rows(data, fill_missing, False, accepts, **compute) as (rows, work),
         progress(as_json) as shown,
     ):
         work["on_pass"] = shown.watch

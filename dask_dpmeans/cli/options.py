@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from dask_dpmeans.estimators.divergences import MISSING, MIXED, PLAIN
+from dask_dpmeans.kernels.bregman import COLUMN_DIVERGENCES
 from dask_dpmeans.kernels.divergence import METRICS
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.sources import parse_bytes
@@ -58,6 +60,23 @@ def _bytes(_: click.Context, __: click.Parameter, text: str | None) -> int | Non
     if size < 1:
         raise click.BadParameter(f"{text!r} is no memory at all: give a size such as 4GB")
     return size
+
+
+def _divergence(_: click.Context, __: click.Parameter, text: str) -> str | dict[str, str]:
+    """Return the name of a divergence, or the names by column of a text such as age=squared."""
+    if "=" not in text:
+        return text
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        column, equals, name = (each.strip() for each in part.rpartition("="))
+        if not (column and equals and name):
+            raise click.BadParameter(
+                f"{part!r} is not a column and its divergence, such as color=categorical"
+            )
+        if column in found:
+            raise click.BadParameter(f"{text!r} names the column {column!r} twice")
+        found[column] = name
+    return found
 
 
 def _storage_options(
@@ -224,6 +243,21 @@ METRIC = choice(
     "euclidean",
     "cosine compares directions: after --scale, rows are brought to unit length, and squared "
     "distances are 2 (1 - cosine).",
+)
+DIVERGENCE = click.option(
+    "--divergence",
+    default=PLAIN,
+    show_default=True,
+    callback=_divergence,
+    metavar="NAME|COLUMN=NAME,...",
+    help=f"What a row costs at a center, in all columns or in those that are named: {', '.join(COLUMN_DIVERGENCES)}; "
+    f"{MIXED} is categorical for columns of categories and squared for others.",
+)
+MISSING_VALUES = choice(
+    "--missing",
+    MISSING,
+    "error",
+    "observed takes rows with missing values, and scales their costs up to all columns; unscaled does not scale.",
 )
 FULL = flag("--full", help="Fit all rows. By default, a summary is fitted if there are many rows.")
 MAX_CLUSTERS = click.option(

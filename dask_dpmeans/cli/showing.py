@@ -20,7 +20,7 @@ from dask_dpmeans.errors import redact
 from dask_dpmeans.selection import commands
 from dask_dpmeans.selection.penalty import read_path
 from dask_dpmeans.selection.tree import read_tree
-from dask_dpmeans.sources import OpenedPath
+from dask_dpmeans.sources import Accepting, OpenedPath
 from dask_dpmeans.storage.location import Location
 from dask_dpmeans.storage.output import Output
 
@@ -151,7 +151,8 @@ def _report_one(
         opened: str | OpenedPath | None = None
         work: dict[str, Any] = {}
         if rows:
-            opened, work = stack.enter_context(open_rows(rows, False, sparse, **compute))
+            accepts: Accepting = {} if run is None else run.model._reads()
+            opened, work = stack.enter_context(open_rows(rows, False, sparse, accepts, **compute))
             work |= {"on_pass": stack.enter_context(progress(False)).watch}
         report.report(run or place, out, data=opened or False, **shown, **work)
 

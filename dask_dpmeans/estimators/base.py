@@ -1,22 +1,17 @@
 """The common parts of the scikit-learn estimators: fits, predictions, and checks."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn import get_config
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_array, check_random_state, estimator_html_repr, get_tags
+from sklearn.utils import Tags, check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, errors, sources, storage
@@ -25,6 +20,7 @@ from dask_dpmeans.engine.loop import Algorithm, Progress, drive
 from dask_dpmeans.engine.plan import Kernel, Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.callbacks import FRAMES, CallbackSupport, Tasks, with_callbacks
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description, rows_as_fitted
 from dask_dpmeans.estimators.notebook import summary_html
 from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
@@ -36,7 +32,7 @@ from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.choice import Auto, ChosenFit
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Accepting, Names, RowSource
+    from dask_dpmeans.sources import Accepting, Categories, Names, RowSource
     from dask_dpmeans.storage import Result
 
 RandomState = int | np.random.RandomState | None
@@ -50,6 +46,7 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     """The part of every estimator with clusters, of rows or of nodes."""
 
     random_state_: int
+    categories_: "Categories | None" = None
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
@@ -66,6 +63,10 @@ class ClustersMixin(ClusterMixin, CallbackSupport):
     def _accepts(self) -> "Accepting":
         """Return which rows the estimator accepts that others refuse."""
         return {}
+
+    def _reads(self) -> "Accepting":
+        """Return which rows the fitted estimator accepts, with the categories of the fit."""
+        return {**self._accepts(), "known_categories": self.categories_}
 
     def _paths(self) -> tuple[object, ...]:
         """Return the parameters that may be paths or URLs."""
@@ -255,7 +256,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
             scale=self.feature_scale_,
             features=self.features_,
             centers=self._points,
-            **self._accepts(),
+            **self._reads(),
         )
 
     @property
@@ -357,8 +358,10 @@ class CentersMixin(NearestCenterMixin):
         """Return the rows as the method sees them."""
         feature_map = self._feature_map()
         source = sources.as_source(
-            rows, sample_weight, groups=groups, features=method.features, **self._accepts()
+            rows, sample_weight, groups=groups, features=method.features, **self._reads()
         )
+        if source.column_names is None and hasattr(self, "feature_names_in_"):
+            source = replace(source, column_names=tuple(self.feature_names_in_))
         if feature_map is None:
             return MappedRows(source)
         return feature_map.fit(source, self.random_state_)
@@ -413,65 +416,3 @@ def seed_of(random_state: object) -> int:
     if seed > MOST_SEED:
         raise InputError(f"random_state must be an integer <= {MOST_SEED}, as in NumPy, got {seed}")
     return seed
-
-
-def checked_rows(
-    model: BaseEstimator, X: object, *, reset: bool, names: "Names | None" = None
-) -> Any:
-    """Return X as rows, (n, d), after a check of its columns against the fit.
-
-    Parameters
-    ----------
-    model : the estimator
-    X : rows of any kind that `as_source` takes
-    reset : note the columns for a new fit, in place of the check
-    names : names of the columns, if X was made of tables
-    """
-    missing = isinstance(model, ClustersMixin) and model._accepts().get("missing", False)
-    if isinstance(X, np.ma.MaskedArray) and not missing:
-        advice = "fill or drop the masked entries first, as X.filled(0) does"
-        raise InputError(f"X is a masked array: {advice}")
-    name = type(model).__name__
-    rows = sources.opened_rows(sources.unwrap(X, "X"), name)
-    if names is None:
-        names = sources.names_of(rows)
-    if not reset:
-        sources.check_names(names, getattr(model, "feature_names_in_", None), name)
-    if missing:
-        rows = sources.with_nan(rows, "X")
-    if not sources.is_lazy(rows):
-        rows = _array_of(model, rows)
-    if rows.ndim != 2:
-        raise InputError(f"X must have 2 dimensions, got shape {rows.shape}")
-    columns = rows.shape[1]
-    if reset:
-        note_columns(model, columns, names)
-    elif columns != model.n_features_in_:
-        expected = f"{name} is expecting {model.n_features_in_} features as input"
-        raise InputError(f"X has {columns} features, but {expected}")
-    return rows
-
-
-def _array_of(model: BaseEstimator, X: object) -> Any:
-    """Return rows in this process's memory as an array that scikit-learn accepts."""
-    sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
-    try:
-        rows = check_array(
-            X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"
-        )
-        if rows.dtype.kind == "O":
-            rows = rows.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        refused = sources.refused_table(X, "X")
-        if refused is None:
-            raise
-        raise refused from error
-    return rows
-
-
-def note_columns(model: BaseEstimator, columns: int, names: Sequence[str] | None) -> None:
-    """Set the number and the names of the columns of a fit."""
-    model.n_features_in_ = columns
-    model.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-    if names is not None:
-        model.feature_names_in_ = np.array(names, object)

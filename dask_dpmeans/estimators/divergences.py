@@ -20,7 +20,7 @@ from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns, SumCosts
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.sources import Accepting, Names, RowSource
     from dask_dpmeans.storage import Result
 
 PLAIN = "squared"
@@ -167,6 +167,16 @@ def divergence_map(
     return DivergenceMap(divergence, told, amount, balanced)
 
 
+def accepted_categories(divergence: object) -> "Accepting":
+    """Return which columns of categories an estimator with this divergence accepts."""
+    if isinstance(divergence, Mapping):
+        named = [key for key, name in divergence.items() if name == CATEGORICAL]
+        return {"categories": True, "categorical": named}
+    if divergence == CATEGORICAL:
+        return {"categories": True, "categorical": "all"}
+    return {"categories": divergence == MIXED}
+
+
 def _check_name(what: str, name: object, names: Any) -> None:
     if not isinstance(name, ColumnDivergence):
         checks.choice(what, name, names)
@@ -201,7 +211,9 @@ def arrays_of(encoding: Encoding) -> NamedArrays:
 
 def _categories_of(source: "RowSource") -> dict[int, int]:
     """Return the number of categories of each used column that has them by its type."""
-    return {}
+    for column, categories in source.categories.items():
+        _check_number(column, len(categories))
+    return {column: len(categories) for column, categories in source.categories.items()}
 
 
 def _number_of_codes(summary: Summary, column: int) -> int:
@@ -209,12 +221,17 @@ def _number_of_codes(summary: Summary, column: int) -> int:
     highest = summary.highest[column]
     if not np.isfinite(highest):
         return 1
-    if highest >= MOST_CATEGORIES:
-        raise InputError(
-            f"column {column} is categorical and has the code {highest:g}: codes must be less than "
-            f"{MOST_CATEGORIES}; number the categories from 0 on"
-        )
+    _check_number(column, highest + 1)
     return int(highest) + 1
+
+
+def _check_number(column: int, number: float) -> None:
+    """Refuse too many categories."""
+    if number > MOST_CATEGORIES:
+        raise InputError(
+            f"column {column} is categorical and has the code {number - 1:g}: codes must be less "
+            f"than {MOST_CATEGORIES}; number the categories from 0 on"
+        )
 
 
 def _check_ranges(layout: Layout, source: "RowSource") -> None:

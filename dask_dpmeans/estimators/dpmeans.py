@@ -1,5 +1,6 @@
 """The scikit-learn estimator of DP-means."""
 
+import math
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,15 @@ from dask_dpmeans import checks, sources, storage
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState, checked_rows
+from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
     PLAIN,
     SMOOTHING,
     DivergenceMap,
+    accepted_categories,
     divergence_map,
     imputed,
     restored_encoding,
@@ -26,12 +29,14 @@ from dask_dpmeans.estimators.divergences import (
 from dask_dpmeans.estimators.membership import MembershipMixin
 from dask_dpmeans.estimators.spec import (
     CENTERS,
+    OUTLIERS,
     STABILITY,
     ArrayParameter,
     MethodSpec,
     nearest_centers,
     soft_nearest_centers,
 )
+from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
@@ -139,6 +144,27 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         Without `search`, a row opens a cluster beside k others if it costs more than cluster
         k + 1.  0 is the objective of the paper.  The penalty must be a number.  The best clusters
         are also the best at a plain penalty, the price of the last one.
+    outlier_penalty : float, optional
+        The price of an outlier, with `search`: a row that costs more at every center is an outlier.
+        It costs this for each unit of its weight, belongs to no cluster, and has label -1, so that
+
+            J = sum of min(weight * cost, weight * outlier_penalty) + penalty * k.
+
+        It should be well below the penalty: a row of weight 1 whose own cluster is cheaper than its
+        outlier price opens that cluster.  Multiples of a cluster's variance are a start: in d
+        columns of variance s, 9 d s is three times the root mean squared distance of a row to its
+        center.  Without `search` it is an error: the penalty is then a radius, and a row beyond it
+        opens a cluster.  With the penalty "auto" too, which is chosen from all rows: give the
+        penalty of `dask_dpmeans.penalty_for` or of a fit without outliers.  One cluster stays,
+        whatever outliers cost.
+    outlier_share : float, optional
+        Find an `outlier_penalty`, in `outlier_penalty_`, that rows of about this share of the
+        weight exceed, such as 0.02, by searches of about 16,384 rows (as in trimmed k-means,
+        Cuesta-Albertos, Gordaliza & Matran 1997).  The share is not met exactly, and not at all if
+        that many rows would rather open clusters.
+    min_cluster_weight : float, default 0.0
+        Rows of clusters lighter than this have label -1, after a fit of any kind.  The clusters
+        stay among centers, weights, inertias and the objective, and other rows keep their labels.
     init : "mean", array of shape (k, d), path or fitted estimator, default "mean"
         The first centers: the mean of all rows as in the paper, an array, or the centers of an
         earlier run or fit, in the units of the input.  With ``metric="cosine"`` their directions.
@@ -173,15 +199,21 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         Centers, in the order in which they opened.  A split opens the second of its halves.  With
         ``metric="cosine"`` of unit length, up to the rounding of the rows' own precision.
     labels_ : (n,) int32
-        The nearest center of each row, the lowest number among equals.  A lazy Dask array if the
-        input is one, or a ``zarr.Array``.
+        The nearest center of each row, the lowest number among equals; -1 for outliers and for
+        rows of clusters lighter than `min_cluster_weight`.  A lazy Dask array if the input is one,
+        or a ``zarr.Array``.
     cluster_weights_ : (k,) float64
         Sum of the weights of the rows of each cluster.
     cluster_inertias_ : (k,) float64
         Weighted sum of squared distances of the rows of each cluster to its center.
     n_clusters_ : int
     inertia_ : float
-        Sum of `cluster_inertias_`; with ``metric="cosine"`` of 2 (1 - cosine).
+        Sum of `cluster_inertias_`; with ``metric="cosine"`` of 2 (1 - cosine).  It includes what
+        outliers cost.
+    outlier_penalty_ : float or None
+        The price of outliers, found or given; None if no row can be one.
+    outlier_weight_ : float
+        Weight of the outliers: rows that cost more than `outlier_penalty_` at every center.
     objective_ : float
         ``inertia_ + penalty * n_clusters_``; with a `discount`, inertia plus the prices of the
         clusters 1 to k.
@@ -222,6 +254,9 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         smoothing: float = SMOOTHING,
         balance_columns: bool | None = None,
         discount: float = 0.0,
+        outlier_penalty: float | None = None,
+        outlier_share: float | None = None,
+        min_cluster_weight: float = 0.0,
         init: object = "mean",
         max_iter: int = 300,
         tol: float = 1e-4,
@@ -236,6 +271,9 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         self.smoothing = smoothing
         self.balance_columns = balance_columns
         self.discount = discount
+        self.outlier_penalty = outlier_penalty
+        self.outlier_share = outlier_share
+        self.min_cluster_weight = min_cluster_weight
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -253,13 +291,35 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         told["settings"] = {"metric": self.metric} | told["settings"]
         if self.discount:
             told |= self._describe_discount(told["settings"])
+        outliers = self._describe_outliers()
+        if outliers:
+            outliers["settings"] = told["settings"] | outliers["settings"]
         return replace(
             super().description(),
             metric=self.metric,
             pictures=("profile",),
-            nearest_centers=True,
-            **told,
+            nearest_centers=not outliers and not self.min_cluster_weight,
+            **told | outliers,
         )
+
+    def _describe_outliers(self) -> dict[str, Any]:
+        """Return the fields of a `Description` that tell of outliers; none if no row can be one."""
+        if getattr(self, "outlier_penalty_", None) is None:
+            return {}
+        weight, total = self.outlier_weight_, math.fsum(self.cluster_weights_)
+        few = (
+            "1 row is an outlier: it costs"
+            if weight == 1
+            else f"{weight:,g} rows are outliers: each costs"
+        )
+        share = weight / (total + weight)
+        said = f"{few} more than {self.outlier_penalty_:g} ({share:.2%} of all)"
+        return {
+            "facts": {"outliers": said},
+            "inertia_name": "inertia, with the price of outliers",
+            "json": {"outliers": {"penalty": self.outlier_penalty_, "weight": weight}},
+            "settings": {"outliers": said},
+        }
 
     def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
         """Return the fields of a `Description` at a price that falls."""
@@ -281,7 +341,7 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         return (self.init,)
 
     def _accepts(self) -> "Accepting":
-        return {"missing": self.missing != "error"}
+        return {"missing": self.missing != "error", **accepted_categories(self.divergence)}
 
     def _center_names(self) -> "Names | None":
         return center_names(self.init)
@@ -311,21 +371,41 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
 
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""
-        return Centers(self.cluster_averages_, self._divergence.general)
+        most = math.inf if self.outlier_penalty_ is None else self.outlier_penalty_
+        return Centers(self.cluster_averages_, self._divergence.general, most)
+
+    def predict(self, X: object) -> Any:
+        """Return the number of the nearest center of each row, (n,) int32; lazy if X is.
+
+        It is -1 for outliers and for rows of clusters lighter than `min_cluster_weight`.
+        """
+        check_is_fitted(self)
+        light = batch.lighter(self.cluster_weights_, self.min_cluster_weight)
+        return self._mapped(X, NearestLabels(self._centers(), light), np.int32)
 
     def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
         """Set the centers of a state."""
         self.cluster_averages_ = state.centers
         self.cluster_centers_ = self._divergence.shown(state.centers)
+        self._set_outliers(
+            getattr(state, "outlier_penalty", math.inf), getattr(state, "outlier_weight", 0.0)
+        )
+
+    def _set_outliers(self, penalty: float, weight: float) -> None:
+        """Set the fitted attributes of outliers; the penalty is infinite if there can be none."""
+        self.outlier_penalty_ = float(penalty) if math.isfinite(penalty) else None
+        self.outlier_weight_ = float(weight)
 
     def _restore(self, result: "Result") -> None:
         super()._restore(result)
         self.cluster_averages_ = result.arrays.get("cluster_averages", self.cluster_centers_)
+        self._set_outliers(*result.arrays.get("outliers", (math.inf, 0.0)))
 
     def _mixture(self) -> Mixture:
         """Return the mixture of the fit."""
-        figures = self.cluster_averages_, self.cluster_weights_, self.inertia_
-        return mixture_of(*figures, self._divergence)
+        inertia, centers = math.fsum(self.cluster_inertias_), self._centers()
+        figures = self.cluster_averages_, self.cluster_weights_, inertia
+        return mixture_of(*figures, self._divergence, most=centers.most)
 
     def impute(self, X: object) -> Float64Array:
         """Return rows, (n, d) float64, with missing values from the nearest centers.
@@ -345,10 +425,16 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
+        outliers = self.outlier_penalty, self.outlier_share
+        if self._chooses and outliers != (None, None):
+            raise InputError(NOT_CHOSEN)
         return METHODS[self._searches](
             penalty=self._number,
             metric=self.metric,
             discount=self.discount,
+            outlier_penalty=self.outlier_penalty,
+            outlier_share=self.outlier_share,
+            min_cluster_weight=self.min_cluster_weight,
             centers=first_centers(self.init),
             max_iter=self.max_iter,
             tol=self.tol,
@@ -357,6 +443,11 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         )
 
 
+NOT_CHOSEN = (
+    "penalty must be a number with outlier_penalty or outlier_share, got 'auto': it is chosen from all "
+    "rows, outliers included; give the penalty that penalty_for(X, k, search=True) finds, or penalty_ "
+    "of a fit of rows without outliers"
+)
 INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or the path of a finished run'
 LEARNED = "the centers of init are among features of a kernel, which the rows are not: leave it out"
 
@@ -443,7 +534,7 @@ SPEC = MethodSpec(
     DPMeans,
     nearest_centers,
     learned_features=restored_encoding,
-    arrays=(*CENTERS, STABILITY, FIRST_CENTERS, *ENCODING_ARRAYS),
+    arrays=(*CENTERS, STABILITY, OUTLIERS, FIRST_CENTERS, *ENCODING_ARRAYS),
     parameters=_parameters,
     cluster_sample=_cluster_sample,
     soft_predictor=soft_nearest_centers,

@@ -13,8 +13,9 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import Progress, follow
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import ClustersMixin, RandomState, checked_rows, seed_of
+from dask_dpmeans.estimators.base import ClustersMixin, RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.spec import CENTERS, MethodSpec
 from dask_dpmeans.methods.gibbs import Method, State, gather_rows, limit_concentration

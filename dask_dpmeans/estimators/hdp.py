@@ -16,8 +16,9 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPriceMixin
-from dask_dpmeans.estimators.base import RandomState, checked_rows, seed_of
+from dask_dpmeans.estimators.base import RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.kernel_maps import (
     FEATURE_ARRAYS,

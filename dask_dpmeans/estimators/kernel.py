@@ -13,7 +13,8 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import ClustersMixin, RandomState, checked_rows
+from dask_dpmeans.estimators.base import ClustersMixin, RandomState
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.dpmeans import METHODS
 from dask_dpmeans.estimators.kernel_maps import (

@@ -7,7 +7,8 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources
-from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
+from dask_dpmeans.estimators.base import NearestCenterMixin
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.kernels.membership import (
     Margins,
     Memberships,

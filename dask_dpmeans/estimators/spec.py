@@ -3,6 +3,7 @@
 `dask_dpmeans.registry` lists their modules, and says how to add a method.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
@@ -12,12 +13,13 @@ from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.divergences import restored_encoding
 from dask_dpmeans.kernels.assign import Predictions
-from dask_dpmeans.kernels.block import Features, Float64Array
+from dask_dpmeans.kernels.block import BoolArray, Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.membership import SoftPredictions
 from dask_dpmeans.kernels.price import price_of
+from dask_dpmeans.methods.dpmeans.batch import lighter
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample
 from dask_dpmeans.storage.array_spec import ArraySpec
@@ -29,6 +31,8 @@ CLUSTERS = (ArraySpec("cluster_weights", ("cluster",)), ArraySpec("cluster_inert
 """Arrays of the result of every method."""
 STABILITY = ArraySpec("cluster_stability", ("cluster",))
 """Array of the result of a fit whose penalty was chosen."""
+OUTLIERS = ArraySpec("outliers", ("outlier_figure",))
+"""Array of the result of a fit with outliers: their price and their weight."""
 CENTERS = (*CLUSTERS, ArraySpec("cluster_centers", ("cluster", "feature")))
 """Arrays of the result of a method whose clusters have centers."""
 
@@ -58,7 +62,8 @@ def centers_of(result: "Result") -> tuple[Float64Array, Divergence]:
 def nearest_centers(result: "Result") -> Kernel:
     """Return the kernel that labels rows by the nearest center of a run of DP-means."""
     centers, divergence = centers_of(result)
-    return Predictions(Centers(centers, divergence.general), next_price(result))
+    most, light = outliers_of(result)
+    return Predictions(Centers(centers, divergence.general, most), next_price(result), light)
 
 
 def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
@@ -66,8 +71,16 @@ def soft_nearest_centers(result: "Result", top: int) -> SoftPredictions:
     arrays = result.arrays
     centers, divergence = centers_of(result)
     inertia = fsum(arrays["cluster_inertias"])
-    mixture = mixture_of(centers, arrays["cluster_weights"], inertia, divergence)
-    return SoftPredictions(mixture, next_price(result), min(top, mixture.n_clusters))
+    most, light = outliers_of(result)
+    mixture = mixture_of(centers, arrays["cluster_weights"], inertia, divergence, most=most)
+    return SoftPredictions(mixture, next_price(result), min(top, mixture.n_clusters), light)
+
+
+def outliers_of(result: "Result") -> tuple[float, BoolArray | None]:
+    """Return the cost above which a row is an outlier, and which clusters are light, (k,)."""
+    arrays, least = result.arrays, result.manifest.parameters.get("min_cluster_weight", 0.0)
+    most = float(arrays["outliers"][0]) if "outliers" in arrays else math.inf
+    return most, lighter(arrays["cluster_weights"], least)
 
 
 def next_price(result: "Result") -> float:

@@ -8,8 +8,9 @@ from sklearn.base import BaseEstimator
 
 from dask_dpmeans import sources
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import NearestCenterMixin, checked_rows
+from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.price import LinearPrice

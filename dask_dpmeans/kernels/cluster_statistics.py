@@ -72,6 +72,7 @@ class NearestTwo:
             seconds[(seconds == labels) | (second < 0)] = -1
         if self.noise is not None:
             labels[self.noise[first]] = -1
+        labels[squared > centers.most] = -1
         return labels, squared, squared > self.penalty, seconds, log_odds
 
 

@@ -218,6 +218,8 @@ class SoftPredictions:
         own = labels[:, 0]
         if self.noise is not None:
             own = np.where(self.noise[nearest], np.int32(-1), own)
+        if math.isfinite(self.mixture.centers.most):
+            own = np.where(squared > self.mixture.centers.most, np.int32(-1), own)
         return own, squared, squared > self.penalty, tops, shares, margins(probabilities)
 
 

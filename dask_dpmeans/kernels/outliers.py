@@ -1,4 +1,4 @@
-"""What one pass finds out about outliers: rows that cost more than `Centers.most` everywhere.
+"""Statistics of the outliers of one pass: rows that cost more than `Centers.most` everywhere.
 
 Splits cannot find a cluster among outliers, since outliers are in no cluster.  So a pass carries a
 few candidates, which are centers for the outliers alone, and draws rows among the outliers for the

@@ -13,6 +13,12 @@ from dask_dpmeans.lazy import lazy_names
 if TYPE_CHECKING:
     from dask.utils import format_bytes, parse_bytes
 
+    from dask_dpmeans.sources.categories import (
+        CategoricalColumns,
+        Categories,
+        Category,
+        coded_table,
+    )
     from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
     from dask_dpmeans.sources.dataset import RowSource
     from dask_dpmeans.sources.executors.process import one_blas_thread
@@ -66,6 +72,7 @@ else:
         __name__,
         {
             "dask.utils": "format_bytes parse_bytes",
+            ".categories": "CategoricalColumns Categories Category coded_table",
             ".cluster": "connect own_threads scheduler_address",
             ".dataset": "RowSource",
             ".executors.process": "one_blas_thread",

@@ -14,6 +14,7 @@ from dask_dpmeans.engine.occ import ReusableRound
 from dask_dpmeans.engine.plan import Answer, Carried, Kernel, Plan, Reduction, Shared, Sink
 from dask_dpmeans.kernels.block import Block, Float64Array
 from dask_dpmeans.kernels.column_statistics import Summary
+from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
 from dask_dpmeans.sources.names import Names, used_names
@@ -67,6 +68,8 @@ class RowSource:
     """Bytes that may be kept in memory beside the rows."""
     column_names: Names | None = None
     """Names of the columns of the input, if it is a table."""
+    stored_categories: Categories = field(default_factory=dict)
+    """Categories of columns of codes, by the number of the column in the input."""
     checkpoints: CheckpointStore | None = field(default=None, compare=False)
     """Store of the progress of searches."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)
@@ -83,6 +86,13 @@ class RowSource:
     def used_names(self) -> Names | None:
         """Names of the columns that are used, if the input is a table."""
         return used_names(self.column_names, self.prepare.columns)
+
+    @property
+    def categories(self) -> Categories:
+        """Categories of columns of codes, by the number of the column among those that are used."""
+        used = self.prepare.columns or range(self.stored_columns)
+        told = self.stored_categories
+        return {number: told[column] for number, column in enumerate(used) if column in told}
 
     @property
     def scale(self) -> Float64Array | None:

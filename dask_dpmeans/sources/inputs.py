@@ -87,6 +87,7 @@ def open_source(
         layout.resident or isinstance(shards[0], Shard),
         layout.room,
         layout.column_names,
+        layout.categories,
     )
 
 

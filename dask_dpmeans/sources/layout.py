@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dask.array as da
@@ -18,6 +18,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
 from dask_dpmeans.sources import opening
+from dask_dpmeans.sources.categories import Categories, coded_table
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
@@ -65,6 +66,8 @@ class Layout:
     """Stored values of CSR rows; None for dense rows."""
     column_names: Names | None = None
     """Names of the stored columns, if the input is a table."""
+    categories: Categories = field(default_factory=dict)
+    """Categories of columns of codes, by the number of the column in the input."""
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
@@ -158,7 +161,7 @@ def lay_out(
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
     compute = compute.checked()
-    opened = _open(arrays, columns, needs)
+    opened, categories = _open(arrays, columns, needs)
     given = _of_one_kind(opened)
     _check_shapes(given)
     rows, n = given.data, given.data.shape[0]
@@ -168,7 +171,7 @@ def lay_out(
     _check_chunks(rows, resources)
     n_values, plan = _count_values(opened.data, client), Plan(n, 1, 1)
     beside = given.sample_weight, given.groups
-    whole = Layout(rows, *beside, prepare, plan, resources, False, n_values, names)
+    whole = Layout(rows, *beside, prepare, plan, resources, False, n_values, names, categories)
     height = columns.block_rows or _block_height(whole)
     if needs.sparse:
         _check_sparse(whole, columns, needs)
@@ -232,20 +235,28 @@ def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
     return divisors
 
 
-def _open(arrays: InputArrays, columns: Columns, needs: Requirements) -> InputArrays:
-    """Open the rows, weights and groups."""
+def _open(
+    arrays: InputArrays, columns: Columns, needs: Requirements
+) -> tuple[InputArrays, Categories]:
+    """Open the rows, weights and groups; return the categories of columns of codes too."""
     checks.switch("fill_missing", columns.fill_missing)
 
-    def opened(name: str, dimensions: int, data: object, missing: bool = False) -> RowArray | None:
-        opener = opening.Opener(
-            name, dimensions, columns.fill_missing, columns.storage_options, missing
-        )
+    def opened(name: str, data: object) -> RowArray | None:
+        opener = opening.Opener(name, 1, columns.fill_missing, columns.storage_options)
         return None if data is None else opener.open(data)
 
-    rows = opened("data", 2, arrays.data, needs.missing)
-    weights = opened("sample_weight", 1, arrays.sample_weight)
-    groups = opened(arrays.groups_name, 1, arrays.groups)
-    return replace(arrays, data=rows, sample_weight=weights, groups=groups)
+    data, wanted, categories = arrays.data, needs.categorical_columns, needs.known_categories or {}
+    if wanted is not None:
+        data, categories = coded_table(data, wanted, "data")
+    opener = opening.Opener(
+        "data", 2, columns.fill_missing, columns.storage_options, needs.missing, wanted
+    )
+    rows = opener.open(data)
+    if isinstance(rows, ParquetRows) and wanted is not None:
+        categories = rows.categories
+    weights = opened("sample_weight", arrays.sample_weight)
+    groups = opened(arrays.groups_name, arrays.groups)
+    return replace(arrays, data=rows, sample_weight=weights, groups=groups), categories
 
 
 def _of_one_kind(opened: InputArrays) -> InputArrays:

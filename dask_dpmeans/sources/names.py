@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.sources.formats.parquet import ParquetRows
 
 MOST_NAMED = 5
 """Names of each kind that an error lists, at most."""
@@ -20,7 +19,7 @@ def names_of(data: Any) -> Names | None:
     second dimension has coordinates.  As in scikit-learn, a mixture of text and other names is a
     `TypeError`.
     """
-    names = _labels_of(data)
+    names = column_labels(data)
     kinds = sorted({type(name).__qualname__ for name in names})
     if "str" in kinds and len(kinds) > 1:
         raise TypeError(
@@ -37,12 +36,10 @@ def names_of(data: Any) -> Names | None:
     return None
 
 
-def _labels_of(data: Any) -> tuple[Any, ...]:
+def column_labels(data: Any) -> tuple[Any, ...]:
     """Return the column labels of a table, of any type."""
-    if isinstance(data, ParquetRows):
-        return data.names
     kind = type(data)  # the attributes of the class: a column may have one of these names
-    if hasattr(kind, "column_names"):  # Arrow, whose `columns` are the values
+    if hasattr(kind, "column_names"):  # Arrow, whose `columns` are the values, and Parquet rows
         return tuple(data.column_names)
     if hasattr(kind, "dims") and hasattr(kind, "coords"):
         if len(data.dims) != 2 or data.dims[1] not in data.coords:

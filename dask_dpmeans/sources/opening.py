@@ -14,6 +14,7 @@ from zarr.errors import NodeNotFoundError
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError, of_store
+from dask_dpmeans.sources.categories import CategoricalColumns
 from dask_dpmeans.sources.formats import csr
 from dask_dpmeans.sources.formats.csr import StoredCsr
 from dask_dpmeans.sources.formats.csr_files import (
@@ -79,6 +80,8 @@ class Opener:
     """Options of fsspec for URLs."""
     missing: bool = False
     """Whether masked entries, nulls and None become NaN; else they are errors."""
+    categorical: CategoricalColumns | None = None
+    """Columns of a Parquet table that are categories; None if there are none."""
 
     def open(self, data: object) -> RowArray:
         """Return the data, (n, d) or (n,), as an array with known chunks; stores are not read."""
@@ -145,7 +148,8 @@ class Opener:
         table = parquet_table(path)
         if table is not None:
             place, columns = replace(place, url=table[0]), table[1]
-            return open_parquet(place, columns, name, self.dimensions, self.missing)
+            dimensions, missing = self.dimensions, self.missing
+            return open_parquet(place, columns, name, dimensions, missing, self.categorical)
 
         node = self._node(place)
         if isinstance(node, zarr.Group):

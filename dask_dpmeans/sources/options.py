@@ -10,6 +10,7 @@ from distributed import Client
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Features, Float64Array
+from dask_dpmeans.sources.categories import CategoricalColumns, Categories
 from dask_dpmeans.sources.cluster import WORKER_TIMEOUT
 from dask_dpmeans.sources.progress import OnPass
 
@@ -47,6 +48,9 @@ class Accepting(TypedDict, total=False):
     """Options for the rows that an estimator accepts, and others refuse."""
 
     missing: bool
+    categories: bool
+    categorical: Sequence[str | int] | Literal["all"]
+    known_categories: Categories | None
 
 
 class SourceOptions(Reading, Accepting, total=False):
@@ -159,6 +163,19 @@ class Requirements(FromOptions):
     """Columns that the input must have."""
     missing: bool = False
     """Whether NaN, nulls and masked entries are missing values; else they are errors."""
+    categories: bool = False
+    """Whether columns of categories are read, as codes; else they are errors."""
+    categorical: Sequence[str | int] | Literal["all"] = ()
+    """Columns of any type that are then categories, by name or number."""
+    known_categories: Categories | None = None
+    """Categories of the fit, by column, whose codes are taken."""
+
+    @property
+    def categorical_columns(self) -> CategoricalColumns | None:
+        """How columns of categories are read; None if they are not."""
+        if not self.categories:
+            return None
+        return CategoricalColumns(self.categorical, self.known_categories, self.missing)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.sources.formats.csr_files import is_csr_group
 from dask_dpmeans.storage.location import Location
 
+MOST_NAMED = 5
+"""Columns that an error names, at most."""
 READ = "paths of Zarr arrays, of Zarr groups of CSR rows, of .npy and .npz files, and of Parquet tables are read"
 OTHER_FILES = {
     (".csv", ".csv.gz", ".txt"): ("CSV", "pandas.read_csv({path!r}).to_parquet('table.parquet')"),
@@ -164,4 +166,14 @@ def no_numbers(columns: Sequence[str], numbers: Sequence[str], name: str, way: s
     hint = "none of its columns holds numbers"
     if numbers:
         hint = f"choose the columns of numbers, as {way} does"
-    return InputError(f"{name} is not an array of numbers: {which} cannot be read as such; {hint}")
+    return InputError(
+        f"{name} is not an array of numbers: {which} cannot be read as such; {hint}, or count "
+        f"{'it' if len(columns) == 1 else 'them'} as {categories_of(columns)}"
+    )
+
+
+def categories_of(columns: Sequence[Any]) -> str:
+    """Return how to cluster columns of categories, for errors."""
+    named = ", ".join(f"{column!r}: 'categorical'" for column in columns[:MOST_NAMED])
+    more = ", ..." * (len(columns) > MOST_NAMED)
+    return f"categories, with DPMeans(divergence={{{named}{more}}})"

@@ -45,6 +45,8 @@ class InputDescription:
     """Digest of sums over the columns; empty before the rows were read."""
     n_groups: int = 0
     """Number of data sets; 0 if they are not told apart, or before the rows were read."""
+    categories: Mapping[int, tuple[str | int | float | bool, ...]] = field(default_factory=dict)
+    """Categories of columns of codes, by column, in the order of the codes."""
 
     @property
     def n_columns(self) -> int:
@@ -55,6 +57,9 @@ class InputDescription:
         """Return the fields for JSON, without those known only after the rows are read."""
         columns = None if self.columns is None else list(self.columns)
         found = vars(self) | {"shape": list(self.shape), "columns": columns}
+        del found["categories"]
+        if self.categories:
+            found["categories"] = {str(key): list(each) for key, each in self.categories.items()}
         if not self.fingerprint:
             del found["fingerprint"], found["n_groups"]
         return found
@@ -62,7 +67,7 @@ class InputDescription:
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
         """Return the description that JSON holds; an error of `MALFORMED` names what is wrong."""
-        told: dict[str, Any] = {"fingerprint": "", "n_groups": 0, **given}
+        told: dict[str, Any] = {"fingerprint": "", "n_groups": 0, "categories": {}, **given}
         found = {name: told[name] for name in cls.__dataclass_fields__}
         shape, columns = found["shape"], found["columns"]
         pair = _is_list_of(int, shape) and len(shape) == 2 and min(shape) >= 1
@@ -76,6 +81,7 @@ class InputDescription:
         _require(np.dtype(found["dtype"]).kind in "biuf", "input.dtype", found["dtype"])
         found |= {name: str(found[name]) for name in ("dtype", "fingerprint")}
         found |= {"shape": tuple(shape), "columns": columns and tuple(columns)}
+        found["categories"] = _categories_of(found["categories"], shape[1])
         return cls(**found)
 
 
@@ -193,6 +199,16 @@ class ResultManifest(Manifest):
         for name, value in {"n_passes": given["n_passes"], **figures}.items():
             _require(type(value) in (int, float) and math.isfinite(value), name, value)
         return values | {"arrays": tuple(arrays), "figures": figures}
+
+
+def _categories_of(told: Any, width: int) -> dict[int, tuple[str | int | float | bool, ...]]:
+    """Return categories by column, of which there are `width`."""
+    _require(type(told) is dict, "input.categories", told)
+    for key, each in told.items():
+        column = type(key) is str and key.isdecimal() and int(key) < width
+        plain = type(each) is list and all(type(one) in (str, int, float, bool) for one in each)
+        _require(column and plain, "input.categories", told)
+    return {int(key): tuple(each) for key, each in told.items()}
 
 
 def _estimator_of(told: Any) -> EstimatorDescription:

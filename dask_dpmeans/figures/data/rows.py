@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dask_dpmeans import checks
 from dask_dpmeans.engine.plan import Kernel
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.base import checked_rows
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.figures.data.columns import (
     Model,
     centers_of,
@@ -158,7 +158,7 @@ def rows_of(
         columns=model.feature_columns_,
         scale=model.feature_scale_,
         features=model.features_,
-        **model._accepts(),
+        **model._reads(),
         **where,
     )
     if source.stored_columns != model.n_features_in_:

@@ -161,6 +161,8 @@ class Parameters(BaseMethod):
     """Least price of a cluster with a discount; None for a share of the penalty."""
     outlier_penalty: float | None = field(default=None, metadata=OPTIONAL)
     """Cost of an outlier for each unit of weight; None if no row can be an outlier."""
+    outlier_share: float | None = field(default=None, metadata=OPTIONAL)
+    """Share of the weight for which an outlier penalty is found; None to find none."""
     min_cluster_weight: float = field(default=0.0, metadata=OPTIONAL)
     """Rows of clusters lighter than this have label -1."""
 
@@ -181,6 +183,14 @@ class Parameters(BaseMethod):
                 "outlier_penalty", self.outlier_penalty, or_none=" or None"
             )
             object.__setattr__(self, "outlier_penalty", outlier_penalty)
+        if self.outlier_share is not None:
+            share = checks.number("outlier_share", self.outlier_share, or_none=" or None")
+            if share >= 1 or self.outlier_penalty is not None:
+                raise InputError(
+                    "outlier_share must be below 1 and without an outlier_penalty, which it finds, "
+                    f"got {share!r} and {self.outlier_penalty!r}"
+                )
+            object.__setattr__(self, "outlier_share", share)
         least = checks.number("min_cluster_weight", self.min_cluster_weight, ">= 0")
         object.__setattr__(self, "min_cluster_weight", least)
 
@@ -272,7 +282,7 @@ class Method(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.outlier_penalty is not None:
+        if self.outlier_penalty is not None or self.outlier_share is not None:
             raise InputError(NO_RADIUS)
         farthest, first = self.divergence.farthest, self.first_threshold
         if first > farthest:

@@ -6,6 +6,8 @@ the overlap of clusters: rows beyond the plane between two centers count for the
 the inertia is too low and centers are too far apart.
 """
 
+import math
+
 import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
@@ -41,6 +43,8 @@ def mixture_of(
     inertia: float,
     divergence: Divergence,
     groups: IndexArray | None = None,
+    *,
+    most: float = math.inf,
 ) -> Mixture:
     """Return the mixture of a fit.
 
@@ -51,6 +55,7 @@ def mixture_of(
     inertia : the squared error
     divergence : the cost of a row at a center
     groups : (k,), the group of each cluster, if groups of clusters get the probabilities
+    most : cost above which a row is an outlier
 
     Raises
     ------
@@ -59,7 +64,7 @@ def mixture_of(
     """
     total = weights.sum()
     precision = _precision(centers, weights / total, inertia / total, divergence)
-    return Mixture(Centers(centers), np.log(weights / total), precision, groups)
+    return Mixture(Centers(centers, most=most), np.log(weights / total), precision, groups)
 
 
 def _precision(

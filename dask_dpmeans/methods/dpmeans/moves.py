@@ -182,7 +182,7 @@ class Findings:
 
     @cached_property
     def among_outliers(self) -> AmongOutliers | None:
-        """What candidates among the outliers save; None if no row can be an outlier."""
+        """Savings of candidates among the outliers; None if no row can be an outlier."""
         if self.probe.outliers is None:
             return None
         candidates = self.candidates or Candidates.none(self.centers.shape[1])
@@ -311,7 +311,7 @@ def splits(found: Findings, busy: BoolArray, alive: int) -> BoolArray:
 
 
 def openings(found: Findings, alive: int) -> IndexArray:
-    """Return the candidates among the outliers that gain beside `alive` clusters, best first."""
+    """Return the (m,) candidates among outliers that gain beside `alive` clusters, best first."""
     if found.among_outliers is None:
         return np.empty(0, np.intp)
     return found.among_outliers.gaining(found.price, alive, found.least)

@@ -21,9 +21,10 @@ from typing import ClassVar
 import numpy as np
 
 from dask_dpmeans.engine.history import GAINS, MoveCounts
-from dask_dpmeans.engine.loop import iterate
+from dask_dpmeans.engine.loop import NamedArrays, iterate
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError, TooManyClustersError
+from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.move_statistics import MoveScan
@@ -41,9 +42,10 @@ from dask_dpmeans.methods.dpmeans.moves import (
     no_moves,
     profitable_moves,
 )
+from dask_dpmeans.methods.dpmeans.outlier_share import outlier_penalty_for
 from dask_dpmeans.methods.dpmeans.row_exchange import KICKS, exchange_and_kick
 from dask_dpmeans.methods.dpmeans.search_state import State
-from dask_dpmeans.methods.dpmeans.starts import start_on_coreset
+from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, start_on_coreset
 from dask_dpmeans.methods.dpmeans.trials import SHARES, Trial
 
 FREE_PASSES = 2
@@ -99,6 +101,10 @@ class Method(Parameters):
 
     def init(self, source: Source) -> State:
         """Return the state before the first step."""
+        if self.outlier_share is not None:
+            found, rows_read = outlier_penalty_for(self, source)
+            start = self.with_outliers(found).init(source)
+            return replace(start, rows_read=start.rows_read + rows_read)
         centers = self.first_centers(source)
         k, n = len(centers), source.plan.n_rows
         spread = math.sqrt(float(source.summary.squares.sum()) / source.summary.weight)
@@ -113,11 +119,43 @@ class Method(Parameters):
             inertias=np.zeros(k),
             share=0 if n <= trials.TRIALS_BELOW else len(SHARES),
             finest=n <= trials.TRIALS_AFTER_BELOW,
+            outlier_penalty=self.most,
             rows_read=n,
         )
 
+    def with_outliers(self, penalty: float) -> "Method":
+        """Return the method at a known price of outliers; infinite for none."""
+        known = penalty if math.isfinite(penalty) else None
+        return replace(self, outlier_penalty=known, outlier_share=None)
+
+    def without_limits(self) -> "Method":
+        """Return the method for a search in memory, as a part of another search."""
+        return replace(self, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
+
+    def labels(self, source: Source, state: State) -> NearestLabels:
+        """Return the kernel of a map that labels the rows by the centers of a state."""
+        if self.outlier_share is not None:
+            return self.with_outliers(state.outlier_penalty).labels(source, state)
+        return super().labels(source, state)
+
+    def score(self, source: Source, state: State) -> float:
+        """Return the objective of the centers of a state on these rows, from one pass."""
+        if self.outlier_share is not None:
+            return self.with_outliers(state.outlier_penalty).score(source, state)
+        return super().score(source, state)
+
+    def result(self, source: Source, state: State) -> NamedArrays:
+        """Return the arrays of the result, with the price and the weight of outliers."""
+        arrays = super().result(source, state)
+        if math.isfinite(state.outlier_penalty):
+            figures = np.array([state.outlier_penalty, state.outlier_weight])
+            arrays["outliers"] = figures, ("outlier_figure",)
+        return arrays
+
     def step(self, source: Source, state: State) -> State:
         """Return the next lower state: of one pass, or of a trial if the search has settled."""
+        if self.outlier_share is not None:
+            return self.with_outliers(state.outlier_penalty).step(source, state)
         if state.step == 0 and self.centers is None:
             state = start_on_coreset(self, source, state)
         saved = 0.0
@@ -340,6 +378,7 @@ class Method(Parameters):
         if state.compared or not state.on_all_rows or never:
             return None, 0
         shared = {each.name: getattr(self, each.name) for each in fields(Parameters)}
+        shared["outlier_penalty"] = None
         if source.plan.n_rows <= BIRTHS_TO_THE_END:
             shared["tol"] = 0.0
         method = self.sweeps(**shared)

@@ -1,5 +1,6 @@
 """The state of a search."""
 
+import math
 from dataclasses import dataclass, field, replace
 
 from dask_dpmeans.engine.plan import Source
@@ -34,6 +35,8 @@ class State(PlannedState, OpeningState):
     """(k', 2, d)."""
     next_candidates: Candidates = field(default_factory=lambda: Candidates.none(0))
     """Centers of the next pass for outliers alone."""
+    outlier_penalty: float = math.inf
+    """Cost of an outlier for each unit of weight, given or found; infinite without outliers."""
     outlier_weight: float = 0.0
     """Weight of the outliers of the last committed pass."""
     outlier_cost: float = 0.0

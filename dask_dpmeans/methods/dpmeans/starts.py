@@ -74,10 +74,9 @@ def start_without_outliers(method: "Method", source: Source, state: State) -> St
     """
     if not math.isfinite(method.most):
         return state
-    whole = replace(method, outlier_penalty=None, max_clusters=None, max_iter=NO_LIMIT)
-    first = replace(whole, coreset_rows=0).init(source)
-    start = replace(first, share=len(trials.SHARES), finest=False, tries=0)
-    *_, end = iterate(source, replace(whole, coreset_rows=0), start)
+    whole = method.with_outliers(math.inf).without_limits()
+    start = replace(whole.init(source), share=len(trials.SHARES), finest=False, tries=0)
+    *_, end = iterate(source, whole, start)
     rows_read = state.rows_read + end.state.rows_read - source.plan.n_rows
     return replace(start_at(state, end.state), rows_read=rows_read)
 
@@ -90,7 +89,7 @@ def start_on_coreset(method: "Method", source: Source, state: State) -> State:
         return start_without_outliers(method, source, state) if state.on_all_rows else state
     sensitivity, passes = Sensitivity.of(source, method.seed, method.most)
     coreset, passes = sensitivity.coreset(source, size or LEAST_CORESET), passes + 1
-    alone = replace(method, max_clusters=None, max_iter=NO_LIMIT, coreset_rows=0)
+    alone = method.without_limits()
     first = source.run([Restart(alone, tries=0)], coreset, "search")[0]
     if size is None:
         size = ROWS_A_CLUSTER * len(first.centers)

@@ -19,8 +19,15 @@ import numpy.typing as npt
 from dask.utils import natural_sort_key
 
 from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.sources.categories import (
+    CategoricalColumns,
+    Categories,
+    Category,
+    sorted_categories,
+)
 from dask_dpmeans.sources.formats.csr_files import explained
 from dask_dpmeans.sources.missing_values import float_dtype
+from dask_dpmeans.sources.refusals import categories_of
 from dask_dpmeans.storage.location import Location
 
 AVAILABLE = find_spec("pyarrow") is not None
@@ -32,6 +39,8 @@ LOOKED = 2**24
 """Numbers that are read to find usable columns for an error message, at most."""
 EXACT = 2**53
 """Bound below which float64 distinguishes integers."""
+PLAIN = CategoricalColumns()
+"""No columns of categories."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,18 @@ class ParquetRows:
     """Rows of the largest row group, and the number of columns."""
     missing: bool = False
     """Whether nulls become NaN; else they are errors."""
+    categorical: CategoricalColumns = PLAIN
+    """The columns of categories, all of which are known."""
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        return self.names
+
+    @property
+    def categories(self) -> Categories:
+        """Categories by the number of their column."""
+        return self.categorical.known or {}
 
     @property
     def ndim(self) -> int:
@@ -70,7 +91,8 @@ class ParquetRows:
         part = self.narrowed(start, stop)
         for file, (first, last) in zip(part.files, pairwise(part.starts), strict=True):
             rows_in_file = range(start - first, stop - first)
-            for group, columns in _row_groups(file, self.names, last - first, rows_in_file):
+            coded = tuple(self.names[number] for number in self.categories)
+            for group, columns in _row_groups(file, self.names, last - first, rows_in_file, coded):
                 self._fill(answer, first + group - start, columns, start)
         if self.ndim == 2:
             return answer
@@ -82,7 +104,10 @@ class ParquetRows:
         for number, name in enumerate(self.names):
             values = columns[name].slice(first - at, last - first)
             self._check(values, name, start + first)
-            answer[first:last, number] = values.to_numpy()  # nulls become NaN
+            if number in self.categories:
+                answer[first:last, number] = _codes(values, number, name, self.categorical)
+            else:
+                answer[first:last, number] = values.to_numpy()  # nulls become NaN
 
     def _check(self, values: Any, name: str, start: int) -> None:
         """Raise `InputError` for nulls and for integers that float64 does not represent."""
@@ -137,10 +162,12 @@ def open_parquet(
     name: str,
     dimensions: int,
     missing: bool = False,
+    categorical: CategoricalColumns | None = None,
 ) -> ParquetRows:
     """Open the columns of a table, by default all but its index, after a check of the metadata.
 
-    With `missing`, nulls become NaN.
+    With `missing`, nulls become NaN.  `categorical` says which columns are categories, if any are;
+    unless they are known, these columns are read once.
     """
     path = place.shown
     if not AVAILABLE:
@@ -155,11 +182,16 @@ def open_parquet(
         one = [each for each in chosen if each in usable][:1] or usable[:1]
         raise InputError(f"{name} must be one column, got {', '.join(chosen)}: {_way(path, one)}")
     kinds = [opened[0][1].field(column).type for column in chosen]
-    for column, kind in zip(chosen, kinds, strict=True):
-        if not _is_number(kind):
+    coded = _coded_columns(chosen, kinds, categorical)
+    for number, (column, kind) in enumerate(zip(chosen, kinds, strict=True)):
+        if not (_is_number(kind) or number in coded):
             way = _way(path, _usable(files, opened))
             described = f"column {column!r} of {path} is of type {kind}"
-            raise InputError(f"{name}: {described}, no numbers: {way}")
+            others = [
+                each for each, kind in zip(chosen, kinds, strict=True) if not _is_number(kind)
+            ]
+            counted = f"or count such columns as {categories_of(others)}"
+            raise InputError(f"{name}: {described}, no numbers: {way}, {counted}")
     for file, (_, schema) in zip(files[1:], opened[1:], strict=True):
         alike = columns is not None or set(schema.names) == set(opened[0][1].names)
         if not alike or [_type_of(schema, each) for each in chosen] != kinds:
@@ -170,12 +202,66 @@ def open_parquet(
     starts = np.cumsum([0, *(metadata.num_rows for metadata, _ in opened)]).tolist()
     groups = [(each, group) for each, _ in opened for group in range(each.num_row_groups)]
     heights = [each.row_group(group).num_rows for each, group in groups]
-    dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
+    numbers = [kind.to_pandas_dtype() for n, kind in enumerate(kinds) if n not in coded]
+    dtype = np.result_type(*numbers, *[np.float32] * bool(coded))
     if missing:
         dtype = float_dtype(dtype)
+    read = PLAIN
+    if coded and categorical is not None:
+        known = categorical.known
+        if known is None:
+            known = {number: _categories(files, opened, chosen[number]) for number in coded}
+        read = replace(categorical, known={number: known[number] for number in coded})
     width = (len(chosen),) if dimensions == 2 else ()
     shape, chunks = (starts[-1], *width), (max(heights, default=1) or 1, *width)
-    return ParquetRows(path, tuple(files), tuple(starts), chosen, shape, dtype, chunks, missing)
+    return ParquetRows(
+        path, tuple(files), tuple(starts), chosen, shape, dtype, chunks, missing, read
+    )
+
+
+def _coded_columns(
+    chosen: tuple[str, ...], kinds: list[Any], categorical: CategoricalColumns | None
+) -> list[int]:
+    """Return the numbers of the columns whose values are categories."""
+    if categorical is None:
+        return []
+    known = categorical.known
+    if known is not None:
+        return [number for number in range(len(chosen)) if number in known]
+    return [
+        number
+        for number, (name, kind) in enumerate(zip(chosen, kinds, strict=True))
+        if types.is_dictionary(kind) or (not _is_number(kind) and categorical.takes(number, name))
+    ]
+
+
+def _categories(
+    files: list[Location], opened: list[tuple[Any, Any]], column: str
+) -> tuple[Category, ...]:
+    """Return the sorted categories in a column, whose row groups may have other dictionaries."""
+    found: set[Any] = set()
+    for file, (metadata, _) in zip(files, opened, strict=True):
+        n_rows = metadata.num_rows
+        for _, columns in _row_groups(file, (column,), n_rows, range(n_rows), (column,)):
+            found.update(columns[column].unique().to_pylist())
+    return sorted_categories(found)
+
+
+def _codes(
+    values: Any, number: int, name: str, categorical: CategoricalColumns
+) -> npt.NDArray[np.float64]:
+    """Return the codes of the values of a column, (n,), by value; NaN for nulls."""
+    if not types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    parts = [np.empty(0)]
+    for chunk in values.chunks:
+        indices = chunk.indices.fill_null(-1).to_numpy()
+        used = np.unique(indices[indices >= 0])
+        places = np.full(len(chunk.dictionary) + 1, np.nan)  # nulls take the last
+        occurring = chunk.dictionary.take(used).to_pylist()
+        places[used] = categorical.places(occurring, number, name)
+        parts.append(places[indices])
+    return np.concatenate(parts)
 
 
 def _files(place: Location, name: str) -> list[Location]:
@@ -290,12 +376,21 @@ def _is_inexact(values: Any) -> npt.NDArray[np.bool_]:
 
 
 def _row_groups(
-    file: Location, names: tuple[str, ...], n_rows: int, rows: range
+    file: Location,
+    names: tuple[str, ...],
+    n_rows: int,
+    rows: range,
+    dictionaries: tuple[str, ...] = (),
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the first row and the columns of each row group of a file that contains some rows."""
+    """Yield the first row and the columns of each row group of a file that contains some rows.
+
+    Texts in the columns `dictionaries` stay in the dictionaries of the file.
+    """
     fs, where = file.files()
     with fs.open(where, "rb") as handle:
-        opened = parquet.ParquetFile(handle, page_checksum_verification=True)
+        opened = parquet.ParquetFile(
+            handle, page_checksum_verification=True, read_dictionary=list(dictionaries)
+        )
         if opened.metadata.num_rows != n_rows:
             raise CorruptStoreError(
                 f"{file.shown} has {opened.metadata.num_rows:,} rows, it had {n_rows:,}: it has changed"

@@ -1,0 +1,83 @@
+"""Rows that a user gives to an estimator, checked against its fit."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, get_tags
+
+from dask_dpmeans import sources
+from dask_dpmeans.errors import InputError
+
+if TYPE_CHECKING:
+    from dask_dpmeans.sources import Accepting, Names
+
+
+def checked_rows(
+    model: BaseEstimator, X: object, *, reset: bool, names: "Names | None" = None
+) -> Any:
+    """Return X as rows, (n, d), after a check of its columns against the fit.
+
+    Parameters
+    ----------
+    model : the estimator
+    X : rows of any kind that `as_source` takes
+    reset : note the columns for a new fit, in place of the check
+    names : names of the columns, if X was made of tables
+    """
+    accepts: Accepting = model._accepts() if hasattr(model, "_accepts") else {}
+    missing = accepts.get("missing", False)
+    if isinstance(X, np.ma.MaskedArray) and not missing:
+        advice = "fill or drop the masked entries first, as X.filled(0) does"
+        raise InputError(f"X is a masked array: {advice}")
+    name = type(model).__name__
+    rows = sources.opened_rows(sources.unwrap(X, "X"), name)
+    if names is None:
+        names = sources.names_of(rows)
+    if not reset:
+        sources.check_names(names, getattr(model, "feature_names_in_", None), name)
+    if missing:
+        rows = sources.with_nan(rows, "X")
+    if accepts.get("categories"):
+        known = None if reset else model.categories_
+        wanted = sources.CategoricalColumns(accepts.get("categorical", ()), known, missing)
+        rows, categories = sources.coded_table(rows, wanted, "X")
+        if reset:
+            model.categories_ = categories
+    if not sources.is_lazy(rows):
+        rows = _array_of(model, rows)
+    if rows.ndim != 2:
+        raise InputError(f"X must have 2 dimensions, got shape {rows.shape}")
+    columns = rows.shape[1]
+    if reset:
+        note_columns(model, columns, names)
+    elif columns != model.n_features_in_:
+        expected = f"{name} is expecting {model.n_features_in_} features as input"
+        raise InputError(f"X has {columns} features, but {expected}")
+    return rows
+
+
+def _array_of(model: BaseEstimator, X: object) -> Any:
+    """Return rows in this process's memory as an array that scikit-learn accepts."""
+    sparse: str | bool = get_tags(model).input_tags.sparse and "csr"
+    try:
+        rows = check_array(
+            X, accept_sparse=sparse, ensure_all_finite=False, estimator=model, input_name="X"
+        )
+        if rows.dtype.kind == "O":
+            rows = rows.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        refused = sources.refused_table(X, "X")
+        if refused is None:
+            raise
+        raise refused from error
+    return rows
+
+
+def note_columns(model: BaseEstimator, columns: int, names: Sequence[str] | None) -> None:
+    """Set the number and the names of the columns of a fit."""
+    model.n_features_in_ = columns
+    model.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    if names is not None:
+        model.feature_names_in_ = np.array(names, object)

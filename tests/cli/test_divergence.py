@@ -1,0 +1,131 @@
+"""Tables with counts, categories and holes, from the command line."""
+
+import json
+from importlib.resources import files
+
+import click
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_dpmeans import DPMeans, load
+from dask_dpmeans.cli import main
+from dask_dpmeans.cli.options import DIVERGENCE
+from dask_dpmeans.estimators.center_labels import center_labels, center_texts
+from dask_dpmeans.figures.data.columns import feature_names
+from dask_dpmeans.kernels.encoding import Layout
+
+DIVERGENCES = "age=squared,visits=poisson,color=categorical"
+FIT = ["--penalty", "3", "--divergence", DIVERGENCES, "--missing", "observed"]
+
+
+@click.command()
+@DIVERGENCE
+def echo(divergence):
+    click.echo(json.dumps(divergence))
+
+
+def parsed(text):
+    return CliRunner().invoke(echo, ["--divergence", text])
+
+
+names = st.text(st.characters(categories=["L", "N"]), min_size=1)
+
+
+@given(st.dictionaries(names, names, min_size=1))
+def test_a_divergence_may_be_given_for_each_column(given_names):
+    text = ",".join(f"{column}={name}" for column, name in given_names.items())
+    assert json.loads(parsed(text).output) == given_names
+
+
+def test_one_name_is_the_divergence_of_all_columns():
+    assert json.loads(parsed("poisson").output) == "poisson"
+    assert json.loads(CliRunner().invoke(echo, []).output) == "squared"
+
+
+@pytest.mark.parametrize(
+    "text", ["age=", "=poisson", "age=squared,poisson", "age=squared,,b=poisson"]
+)
+def test_a_column_without_a_divergence_is_refused(text):
+    result = parsed(text)
+    assert result.exit_code == 2
+    assert "is not a column and its divergence, such as color=categorical" in result.output
+
+
+def test_a_column_named_twice_is_refused():
+    assert "names the column 'age' twice" in parsed("age=squared,age=poisson").output
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng, n = np.random.default_rng(0), 200
+    kind = rng.integers(0, 3, n)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(size=n) + 5 * kind,
+            "visits": rng.poisson(3 * kind + 1).astype(float),
+            "color": pd.Categorical(np.array(["red", "green", "blue"])[kind]),
+        }
+    )
+    frame.loc[::17, "age"] = np.nan
+    frame.loc[3::19, "color"] = None
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=60)
+    return tmp_path / "rows.parquet", frame
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, [str(each) for each in arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_table_of_all_kinds_is_fitted_shown_and_predicted(table, tmp_path):
+    path, frame = table
+    out, new = tmp_path / "run.zarr", tmp_path / "new.zarr"
+    dry = CliRunner().invoke(main, ["fit", str(path), str(out), *FIT, "--dry-run"])
+    assert (dry.exit_code, "leave out divergence and missing" in dry.output) == (2, True)
+    run("fit", path, out, *FIT, "--seed", 0)
+    divergence = {"age": "squared", "visits": "poisson", "color": "categorical"}
+    expected = DPMeans(3.0, divergence=divergence, missing="observed", random_state=0).fit(frame)
+    model = load(out)
+    assert model.cluster_centers_.tobytes() == expected.cluster_centers_.tobytes()
+    assert model.labels_.compute().tolist() == expected.labels_.tolist()
+    assert feature_names(model) == ["age", "visits", "color=blue", "color=green", "color=red"]
+    run("fit", path, out, *FIT, "--resume")
+    shown = json.loads(run("show", out, "--json"))
+    assert shown["input"]["categories"] == {"2": ["blue", "green", "red"]}
+    schema = json.loads(files("dask_dpmeans").joinpath("schemas/show.json").read_text("utf-8"))
+    jsonschema.validate(shown, schema)
+    run("predict", out, path, new)
+    assert CliRunner().invoke(main, ["export", str(out), str(tmp_path / "a.json")]).exit_code == 2
+
+
+def test_a_category_that_the_run_did_not_have_counts_as_missing_or_is_named(table, tmp_path):
+    path, frame = table
+    new, out = tmp_path / "new.parquet", tmp_path / "run.zarr"
+    color = frame.color.cat.rename_categories({"red": "pink"})
+    frame.assign(color=color).dropna().to_parquet(new)
+    run("fit", path, out, *FIT)
+    run("predict", out, new, tmp_path / "labels.zarr")
+    frame.dropna().to_parquet(path)
+    run("fit", path, out, "--force", *FIT[:-2])
+    result = CliRunner().invoke(main, ["predict", str(out), str(new), str(tmp_path / "l.zarr")])
+    assert result.exit_code == 2
+    assert "column 'color' holds the category 'pink', which the fit did not have" in result.output
+
+
+def test_columns_of_centers_are_named_by_category():
+    layout = Layout(("categorical", "poisson", "categorical"), (2, 0, 3))
+    labels = center_labels(layout, ["a", "b", "c"], {0: ("x", True)})
+    assert labels == ["a=x", "a=True", "b", "c=0", "c=1", "c=2"]
+
+
+def test_a_center_is_told_by_its_greatest_shares():
+    layout = Layout(("categorical", "squared", "categorical"), (5, 0, 2))
+    center = np.array([0.1, 0.4, 0.004, 0.2, 0.296, -1.25, 0.0, 0.0])
+    told = center_texts(center, layout, ["a", "b", "c"], {0: "vwxyz"})
+    assert told == ["a: w 40 %, z 30 %, y 20 %", "b: -1.25", "c: none"]

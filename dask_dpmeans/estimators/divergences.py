@@ -184,8 +184,8 @@ def _check_name(what: str, name: object, names: Any) -> None:
 
 
 def restored_encoding(result: "Result") -> Encoding | None:
-    """Return the encoding that a run keeps; None for squared errors of complete rows."""
-    if not result.manifest.learned_features:
+    """Return the encoding that a run keeps; None if it learned no divergence."""
+    if "divergence" not in result.manifest.parameters:
         return None
     manifest, arrays = result.manifest, result.arrays
     told, categories = manifest.parameters, arrays["column_categories"]

@@ -276,7 +276,14 @@ class Encoding:
         return encoded
 
     def encoded_centers(self, centers: Float64Array) -> Float64Array:
-        """Return centers in units of the input, (k, D), as averages of encoded rows."""
+        """Return centers in units of the input, (k, D), as averages of encoded rows.
+
+        Multinomial columns may be counts or shares.
+        """
+        among = np.flatnonzero(np.isin(self.layout.inputs, self.layout.shares))
+        if len(among):
+            centers, sums = centers.copy(), centers[:, among].sum(axis=1, keepdims=True)
+            centers[:, among] /= np.where(sums > 0, sums, np.nan)
         values = self.smooth(centers)
         averages = np.ones((len(centers), self.n_features))
         averages[:, : values.shape[1]] = values - self.origins

@@ -13,8 +13,8 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import CentersMixin, ClustersMixin, RowFit
 from dask_dpmeans.estimators.description import radius_or_price
 from dask_dpmeans.kernels.block import Float64Array
+from dask_dpmeans.methods.dpmeans.auto_penalty import AutoPenalty
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Auto, Choice, ChosenFit
-from dask_dpmeans.methods.dpmeans.chooser import AutoPenalty
 
 if TYPE_CHECKING:
     from dask_dpmeans.storage import Result

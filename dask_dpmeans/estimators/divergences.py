@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.impute import KNNImputer
+from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.base import NearestCenterMixin
+from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
 from dask_dpmeans.kernels.bregman import CATEGORICAL, COLUMN_DIVERGENCES, ColumnDivergence
 from dask_dpmeans.kernels.column_statistics import Summary
+from dask_dpmeans.kernels.divergence import Divergence, metric_of
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns, SumCosts, numbers_of
 from dask_dpmeans.storage.array_spec import ArraySpec
@@ -300,3 +304,52 @@ def imputed(
     places = np.nonzero(np.isnan(filled))
     filled[places] = values[labels[places[0]], places[1]]
     return filled
+
+
+class DivergenceMixin(NearestCenterMixin):
+    """The part of estimators with the options `divergence` and `missing`."""
+
+    metric: str
+    divergence: Any
+    missing: str
+    smoothing: float
+    balance_columns: bool | None
+    cluster_averages_: Float64Array
+
+    def _accepts(self) -> "Accepting":
+        return {"missing": self.missing != "error", **accepted_categories(self.divergence)}
+
+    def _feature_map(self) -> DivergenceMap | None:
+        given = self.divergence, self.missing, self.smoothing, self.balance_columns
+        learned = None if isinstance(self.divergence, Divergence) else divergence_map(*given)
+        if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
+            raise InputError(
+                f"divergence={self.divergence!r} and missing={self.missing!r} cannot be used with "
+                f"metric={self.metric!r}, which is a divergence of its own: leave the metric out"
+            )
+        return learned
+
+    @property
+    def _divergence(self) -> Divergence:
+        """The cost of a row, (d,) as kernels see it, at a center of this fit."""
+        if isinstance(self.divergence, Divergence):
+            return self.divergence
+        if isinstance(self.features_, Encoding):
+            return EncodedDivergence(self.features_)
+        return metric_of(self.metric)
+
+    def impute(self, X: object) -> Float64Array:
+        """Return rows, (n, d) float64, with missing values from the nearest centers.
+
+        NaN becomes the value of the nearest center, in a categorical column its most frequent
+        category.  A row without any value becomes the mean of all rows.  X is in memory.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.features_, Encoding):
+            raise InputError("impute needs missing='observed' or 'unscaled', got missing='error'")
+        return imputed(
+            self.features_,
+            self.cluster_averages_,
+            checked_rows(self, X, reset=False),
+            self.predict(X),
+        )

@@ -1,7 +1,6 @@
 """The scikit-learn estimator of DP-means."""
 
 import math
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,24 +8,21 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dask_dpmeans import checks, sources, storage
+from dask_dpmeans import sources
 from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
-from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
-from dask_dpmeans.estimators.checked_rows import checked_rows
+from dask_dpmeans.estimators.base import RandomState
 from dask_dpmeans.estimators.description import Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
-    PLAIN,
     SMOOTHING,
-    DivergenceMap,
-    accepted_categories,
-    divergence_map,
-    imputed,
+    DivergenceMixin,
     restored_encoding,
 )
+from dask_dpmeans.estimators.first_centers import FIRST_CENTERS, center_names, first_centers
 from dask_dpmeans.estimators.membership import MembershipMixin
+from dask_dpmeans.estimators.outliers import OutliersMixin
 from dask_dpmeans.estimators.spec import (
     CENTERS,
     OUTLIERS,
@@ -39,18 +35,15 @@ from dask_dpmeans.estimators.spec import (
 from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import Divergence, metric_of
-from dask_dpmeans.kernels.encoded import EncodedDivergence
-from dask_dpmeans.kernels.encoding import Encoding
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.methods.dpmeans.sample import ClusterSample, open_centers, search_centers
-from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Accepting, Names, RowSource
+    from dask_dpmeans.sources import Names, RowSource
     from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[search.Method]] = {
@@ -62,7 +55,7 @@ SAMPLES: dict[bool, ClusterSample] = {False: open_centers, True: search_centers}
 """How the first rows are clustered, by `search`."""
 
 
-class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
+class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     """DP-means clustering: the number of clusters follows from the penalty for each cluster.
 
     Minimizes J = inertia + penalty * k by Algorithm 1 of Kulis & Jordan 2012.  A row farther than
@@ -302,25 +295,6 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
             **told | outliers,
         )
 
-    def _describe_outliers(self) -> dict[str, Any]:
-        """Return the fields of a `Description` that tell of outliers; none if no row can be one."""
-        if getattr(self, "outlier_penalty_", None) is None:
-            return {}
-        weight, total = self.outlier_weight_, math.fsum(self.cluster_weights_)
-        few = (
-            "1 row is an outlier: it costs"
-            if weight == 1
-            else f"{weight:,g} rows are outliers: each costs"
-        )
-        share = weight / (total + weight)
-        said = f"{few} more than {self.outlier_penalty_:g} ({share:.2%} of all)"
-        return {
-            "facts": {"outliers": said},
-            "inertia_name": "inertia, with the price of outliers",
-            "json": {"outliers": {"penalty": self.outlier_penalty_, "weight": weight}},
-            "settings": {"outliers": said},
-        }
-
     def _describe_discount(self, settings: dict[str, str]) -> dict[str, Any]:
         """Return the fields of a `Description` at a price that falls."""
         method = self.method()
@@ -340,30 +314,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
     def _paths(self) -> tuple[object, ...]:
         return (self.init,)
 
-    def _accepts(self) -> "Accepting":
-        return {"missing": self.missing != "error", **accepted_categories(self.divergence)}
-
     def _center_names(self) -> "Names | None":
         return center_names(self.init)
-
-    def _feature_map(self) -> DivergenceMap | None:
-        given = self.divergence, self.missing, self.smoothing, self.balance_columns
-        learned = None if isinstance(self.divergence, Divergence) else divergence_map(*given)
-        if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
-            raise InputError(
-                f"divergence={self.divergence!r} and missing={self.missing!r} cannot be used with "
-                f"metric={self.metric!r}, which is a divergence of its own: leave the metric out"
-            )
-        return learned
-
-    @property
-    def _divergence(self) -> Divergence:
-        """The cost of a row, (d,) as kernels see it, at a center of this fit."""
-        if isinstance(self.divergence, Divergence):
-            return self.divergence
-        if isinstance(self.features_, Encoding):
-            return EncodedDivergence(self.features_)
-        return metric_of(self.metric)
 
     @property
     def _points(self) -> Float64Array | None:
@@ -391,11 +343,6 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
             getattr(state, "outlier_penalty", math.inf), getattr(state, "outlier_weight", 0.0)
         )
 
-    def _set_outliers(self, penalty: float, weight: float) -> None:
-        """Set the fitted attributes of outliers; the penalty is infinite if there can be none."""
-        self.outlier_penalty_ = float(penalty) if math.isfinite(penalty) else None
-        self.outlier_weight_ = float(weight)
-
     def _restore(self, result: "Result") -> None:
         super()._restore(result)
         self.cluster_averages_ = result.arrays.get("cluster_averages", self.cluster_centers_)
@@ -406,22 +353,6 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         inertia, centers = math.fsum(self.cluster_inertias_), self._centers()
         figures = self.cluster_averages_, self.cluster_weights_, inertia
         return mixture_of(*figures, self._divergence, most=centers.most)
-
-    def impute(self, X: object) -> Float64Array:
-        """Return rows, (n, d) float64, with missing values from the nearest centers.
-
-        NaN becomes the value of the nearest center, in a categorical column its most frequent
-        category.  A row without any value becomes the mean of all rows.  X is in memory.
-        """
-        check_is_fitted(self)
-        if not isinstance(self.features_, Encoding):
-            raise InputError("impute needs missing='observed' or 'unscaled', got missing='error'")
-        return imputed(
-            self.features_,
-            self.cluster_averages_,
-            checked_rows(self, X, reset=False),
-            self.predict(X),
-        )
 
     def method(self) -> batch.Method | search.Method:
         """Return the checked parameters as an algorithm."""
@@ -448,67 +379,6 @@ NOT_CHOSEN = (
     "rows, outliers included; give the penalty that penalty_for(X, k, search=True) finds, or penalty_ "
     "of a fit of rows without outliers"
 )
-INIT = 'init must be "mean", centers (k, d), a fitted DPMeans or HDPMeans, or the path of a finished run'
-LEARNED = "the centers of init are among features of a kernel, which the rows are not: leave it out"
-
-
-def first_centers(init: object) -> Float64Array | None:
-    """Return first centers, (k, d), in the units of the input; None for the mean of all rows."""
-    if _is_mean(init):
-        return None
-    if isinstance(init, str | os.PathLike | storage.Location):
-        result = earlier_run(init)
-        if result.manifest.learned_features:
-            raise InputError(LEARNED)
-        centers, scale = map(result.arrays.get, ("cluster_centers", "feature_scale"))
-        return in_input_units(centers, scale, init)
-    checks.no_matrix("init", init)
-    if isinstance(init, NearestCenterMixin):
-        check_is_fitted(init)
-        if init.description().learned_rows:
-            raise InputError(LEARNED)
-        return in_input_units(getattr(init, "cluster_centers_", None), init.feature_scale_, init)
-    try:
-        return np.array(init, np.float64)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"{INIT}, got {checks.describe_value(init)}") from error
-
-
-def center_names(init: object) -> tuple[str, ...] | None:
-    """Return the names of the columns of first centers, if they are known."""
-    if _is_mean(init):
-        return None
-    if isinstance(init, str | os.PathLike | storage.Location):
-        manifest = earlier_run(init).manifest
-        return sources.used_names(manifest.column_names, manifest.input.columns)
-    if not isinstance(init, NearestCenterMixin):
-        return sources.names_of(init)
-    return sources.used_names(getattr(init, "feature_names_in_", None), init.feature_columns_)
-
-
-def _is_mean(init: object) -> bool:
-    return isinstance(init, str) and init == "mean"
-
-
-def earlier_run(init: "str | os.PathLike[str] | storage.Location") -> "Result":
-    """Return the finished run at a path."""
-    try:
-        return storage.RunStore.at(init).result(lambda manifest: CENTERS)
-    except InputError as error:
-        raise InputError(f"{INIT}, got {getattr(init, 'shown', init)!r}: {error}") from error
-
-
-def in_input_units(
-    centers: Float64Array | None, scale: Float64Array | None, init: object
-) -> Float64Array:
-    """Return the centers, (k, d), of an earlier run or fit in the units of its input."""
-    if centers is None:
-        raise InputError(
-            f"{INIT}, got {checks.describe_value(init)}, which has no centers among the rows"
-        )
-    if scale is None:
-        return np.array(centers)
-    return np.array(centers * scale)
 
 
 def _parameters(model: DPMeans, method: batch.Method | search.Method) -> dict[str, Any]:
@@ -527,8 +397,6 @@ def _cluster_sample(model: DPMeans) -> ClusterSample:
         )
     return SAMPLES[model._searches]
 
-
-FIRST_CENTERS = ArraySpec("first_centers", ("first_cluster", "feature"))
 
 SPEC = MethodSpec(
     DPMeans,

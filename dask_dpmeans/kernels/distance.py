@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_dpmeans.kernels import distance_compiled, numba_support
+from dask_dpmeans.kernels import definition_compiled, distance_compiled, numba_support
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.linear_costs import Linear, linear_costs, linear_sums
 
 if TYPE_CHECKING:
     from dask_dpmeans.kernels.divergence import Divergence
@@ -44,19 +45,6 @@ LEAST_HEIGHT = 32
 """Least rows of a small product.
 
 At d = 128, k = 1,000 products of fewer rows were slower than one product of 1,024."""
-
-
-class Linear(NamedTuple):
-    """Costs that are linear in the row: cost = constant + coefficients . row, at least 0.
-
-    It *is* the float64 sum of the constant and of the products, in order of the columns.  The last
-    coefficient is the same at all centers, so that it does not rank them.
-    """
-
-    coefficients: Float64Array
-    """(k, d)."""
-    constants: Float64Array
-    """(k,); none for squared distances, whose coefficients are the centers."""
 
 
 @dataclass(frozen=True)
@@ -221,33 +209,6 @@ def costs(
     return squared_distances(rows, centers.values, labels, scratch)
 
 
-def linear_costs(
-    rows: Rows, linear: Linear, labels: IndexArray, scratch: Scratch | None = None
-) -> Float64Array:
-    """Return the linear cost, by definition, of each row, (n, d), at the center of its label, (n,)."""
-    if numba_support.AVAILABLE:
-        found = np.empty(len(rows))
-        distance_compiled.linear_costs_compiled(rows, *linear, labels, found)
-        return found
-    return np.maximum(_linear_sums(rows, linear, labels, scratch), 0.0)
-
-
-def _linear_sums(
-    rows: Rows, linear: Linear, labels: IndexArray, scratch: Scratch | None = None
-) -> Float64Array:
-    """Return constants plus products, (n,), added in order of the columns of rows, (n, d)."""
-    n, d = rows.shape
-    found, scratch = np.empty(n), scratch or Scratch()
-    tile = max(1, 2**15 // (d + 1))
-    for start in range(0, n, tile):
-        part = slice(start, min(start + tile, n))
-        columns = scratch.array("columns", (d + 1, part.stop - start), np.float64)
-        columns[0] = linear.constants[labels[part]]
-        np.multiply(rows[part].T, linear.coefficients[labels[part], :d].T, out=columns[1:])
-        found[part] = np.add.accumulate(columns, axis=0)[-1]
-    return found
-
-
 def squared_distances(
     rows: Rows, centers: Float64Array, labels: IndexArray, scratch: Scratch | None = None
 ) -> Float64Array:
@@ -347,7 +308,7 @@ def _rank(
         labels = np.empty((count, len(rows)), np.intp)
         points, constants = centers.definition
         columns = np.ascontiguousarray(points.T)
-        distance_compiled.nearest_by_definition(rows, columns, constants, labels, squared)
+        definition_compiled.nearest_by_definition(rows, columns, constants, labels, squared)
         return labels
     rank = _rank_compiled if numba_support.AVAILABLE else _rank_tiles
     labels, unsure = rank(rows, centers, centers.single, scratch, count, squared)
@@ -471,7 +432,7 @@ def _decide(rows: Rows, candidates: BoolArray, centers: Centers) -> IndexArray:
         if centers.linear is None:
             squared = squared_distances(rows[part][row], centers.values, center)
         else:  # without the last column
-            squared = _linear_sums(rows[part][row, :-1], centers.linear, center)
+            squared = linear_sums(rows[part][row, :-1], centers.linear, center)
         lowest = np.full(len(rows[part]), np.inf)
         np.minimum.at(lowest, row, squared)
         hits = np.flatnonzero(squared == lowest[row])

@@ -1,7 +1,4 @@
-"""Compiled loops of `distance`: squared distances by definition, and the ranking of centers.
-
-They return the same bytes as the NumPy code in `distance`.
-"""
+"""Compiled loops of `distance`, which return the same bytes as its NumPy code."""
 
 import numpy as np
 
@@ -11,8 +8,7 @@ from dask_dpmeans.kernels.numba_support import compile_loop
 WIDE = 16
 """Columns from which squares are computed before they are summed.
 
-With 8, 16, 32 and 64 columns this took 1.1, 0.8, 0.6 and 0.5 of the time.
-"""
+With 8, 16, 32 and 64 columns this took 1.1, 0.8, 0.6 and 0.5 of the time."""
 RankingParts = tuple[Rows, Rows, Float64Array, int]
 """Shift, matrix and bounds of a `Ranking`, and the most candidates that the definition decides."""
 BIT_FACTOR = 0x077CB531
@@ -105,56 +101,6 @@ def linear_costs_compiled(
         costs[i] = total
     for i in range(n):
         costs[i] = costs[i] if costs[i] > 0.0 else 0.0
-
-
-@compile_loop
-def nearest_by_definition(
-    rows: Rows,
-    columns: Float64Array,
-    constants: Float64Array,
-    labels: IndexArray,
-    squared: Float64Array,
-) -> None:
-    """Fill in the one or two nearest centers of each row, (n, d), from all squared distances.
-
-    `columns` are the centers, (d, k), k >= 2; with `constants`, (k,), coefficients of linear costs,
-    of which the last is the same at all centers.  `labels` are (1, n) or (2, n).  The loop fills
-    `squared`, (n,), with the least costs, unless it is empty.
-    """
-    count, (d, k) = len(labels), columns.shape
-    linear = constants.size > 0
-    distances = np.empty(k)
-    for i in range(len(rows)):
-        if linear:
-            distances[:] = constants
-            for j in range(d - 1):
-                value, slopes = np.float64(rows[i, j]), columns[j]
-                for c in range(k):
-                    distances[c] += value * slopes[c]
-        else:
-            distances[:] = 0.0
-            for j in range(d):
-                value, middles = np.float64(rows[i, j]), columns[j]
-                for c in range(k):
-                    difference = value - middles[c]
-                    distances[c] += difference * difference
-        label, other = 0, 1
-        if distances[1] < distances[0]:
-            label, other = 1, 0
-        for c in range(2, k):
-            if distances[c] < distances[other]:
-                other = c
-                if distances[c] < distances[label]:
-                    label, other = c, label
-        labels[0, i] = label
-        if count == 2:
-            labels[1, i] = other
-        if squared.size:
-            least = distances[label]
-            if linear:
-                least += np.float64(rows[i, d - 1]) * columns[d - 1, label]
-                least = least if least > 0.0 else 0.0
-            squared[i] = least
 
 
 @compile_loop
@@ -364,10 +310,8 @@ def nearest_two_compiled(
     left, bits, _ = memory
     (n, d), height, dtype = rows.shape, len(left), left.dtype
     tops, places = np.empty((3, height), dtype), np.empty((2, height), bits.dtype)
-    (best, next_best, last), (place, next_place) = (
-        (tops[0], tops[1], tops[2]),
-        (places[0], places[1]),
-    )
+    best, next_best, last = tops[0], tops[1], tops[2]
+    place, next_place = places[0], places[1]
     for start in range(0, n, height):
         part = slice(start, min(start + height, n))
         shifted, columns, most_doubt = _multiply_tile(rows[part], ranking, memory)
@@ -381,10 +325,8 @@ def nearest_two_compiled(
                     floor = next_best[i] - doubt
                     known = _candidates(columns, i, floor) <= most_candidates
                     if known:
-                        row = rows[start + i]
-                        label, other = _nearest_two_among(
-                            row, centers, constants, columns[:, i], floor
-                        )
+                        row, values = rows[start + i], columns[:, i]
+                        label, other = _nearest_two_among(row, centers, constants, values, floor)
             labels[start + i], seconds[start + i], sure[start + i] = label, other, known
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import BoolArray, Features, Float64Array, IndexArray, Rows, Scratch
-from dask_dpmeans.kernels.distance import Centers, Linear, nearest_two, squared_distances
+from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
 from dask_dpmeans.kernels.features import UnitRows
+from dask_dpmeans.kernels.linear_costs import Linear
 
 MOST_UNEVEN = 2.0**20
 """Greatest ratio of masses in `partners`; a greater one would round squared distances away."""

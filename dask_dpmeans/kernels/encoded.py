@@ -11,9 +11,10 @@ import numpy as np
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Rows
-from dask_dpmeans.kernels.distance import Centers, Linear, costs, linear_costs
+from dask_dpmeans.kernels.distance import Centers, costs
 from dask_dpmeans.kernels.divergence import Divergence, ratio
 from dask_dpmeans.kernels.encoding import LAST, Encoding
+from dask_dpmeans.kernels.linear_costs import Linear, linear_costs
 
 
 @dataclass(frozen=True)

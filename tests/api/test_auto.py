@@ -25,7 +25,7 @@ from dask_dpmeans import (
     predict,
 )
 from dask_dpmeans.cli import main
-from dask_dpmeans.methods.dpmeans import chooser
+from dask_dpmeans.methods.dpmeans import auto_penalty, chooser
 from dask_dpmeans.storage.arrays import MARKER, sign_attributes
 
 MEANS = 10.0 * np.array([[0, 0], [1, 0], [0, 1], [1.5, 1.5]])
@@ -120,7 +120,7 @@ def killed_before_the_labels(patch: pytest.MonkeyPatch, run: Path) -> None:
     def end(*_: object) -> None:
         raise Killed
 
-    patch.setattr(chooser.ChosenMethod, "cluster_stability", end)
+    patch.setattr(auto_penalty.ChosenMethod, "cluster_stability", end)
     with pytest.raises(Killed):
         fit(ROWS, run, DPMeans(random_state=0))
 

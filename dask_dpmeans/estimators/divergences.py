@@ -83,7 +83,8 @@ class DivergenceMap:
         layout = self._layout(source)
         _check_ranges(layout, source)
         sums, passes = source.fold(SumColumns(layout), name="means"), 2
-        means = _ratio(sums.values, sums.weights[layout.inputs], 0.0)
+        unseen = np.array([float(kind.positive) for kind in layout.kinds])
+        means = _ratio(sums.values, sums.weights[layout.inputs], unseen[layout.inputs])
         encoding = Encoding.of(
             layout, means, np.ones(len(layout.names)), self.smoothing, self.missing
         )
@@ -272,7 +273,9 @@ class FirstRow:
         return np.concatenate([left, right])[:1]
 
 
-def _ratio(above: Float64Array, below: Float64Array, otherwise: float) -> Float64Array:
+def _ratio(
+    above: Float64Array, below: Float64Array, otherwise: float | Float64Array
+) -> Float64Array:
     answer: Float64Array = np.full(above.shape, otherwise)
     return np.divide(above, below, out=answer, where=below > 0)
 

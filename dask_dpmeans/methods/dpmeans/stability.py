@@ -33,6 +33,9 @@ class ClusterSums:
     def chunk(self, block: Block) -> list[Float64Array]:
         """Return the sums of one block."""
         labels, weights = self.labels(block)[0].astype(np.int64), block.row_weights()
+        if (labels < 0).any():
+            weights = np.where(labels < 0, 0.0, weights)
+            labels, block = np.maximum(labels, 0), replace(block, weights=weights)
         if self.flat is not None:
             rows = self.flat.flat(block.doubles())
             rows = np.where(np.isnan(rows), self.centers[labels], rows)

@@ -15,13 +15,14 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import NearestCenterMixin, RandomState
 from dask_dpmeans.estimators.checked_rows import checked_rows
-from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.description import DIVERGENCES, Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
     PLAIN,
     SMOOTHING,
     DivergenceMap,
     accepted_categories,
+    describe_divergence,
     divergence_map,
     imputed,
     restored_encoding,
@@ -287,8 +288,12 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        told = self._describe_penalty(self.metric)
-        told["settings"] = {"metric": self.metric} | told["settings"]
+        encoded = isinstance(self.features_, Encoding)
+        told = self._describe_penalty(DIVERGENCES if encoded else self.metric)
+        first: dict[str, Any] = {"settings": {"metric": self.metric}}
+        if encoded:
+            first = describe_divergence(self.divergence, self.missing)
+        told = first | told | {"settings": first["settings"] | told["settings"]}
         if self.discount:
             told |= self._describe_discount(told["settings"])
         outliers = self._describe_outliers()
@@ -326,7 +331,8 @@ class DPMeans(AutoPenaltyMixin, MembershipMixin, BaseEstimator):
         method = self.method()
         k = getattr(self, "n_clusters_", 1)
         threshold = method.price.threshold(k)
-        radius, read = radius_or_price(threshold, search=self._searches, metric=self.metric)
+        metric = DIVERGENCES if isinstance(self.features_, Encoding) else self.metric
+        radius, read = radius_or_price(threshold, search=self._searches, metric=metric)
         told = {
             "penalty": f"{method.penalty:g}, of the first cluster",
             "discount": f"{method.discount:g}: the next cluster, number {k + 1:,}, costs {read}",

@@ -129,7 +129,7 @@ def test_no_row_is_an_outlier_without_a_price(rows):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"search": False}, r"outliers need search=True"),
+        ({"search": False}, r"outlier_share need search=True"),
         ({"search": False, "outlier_penalty": None, "outlier_share": 0.1}, r"need search=True"),
         ({"penalty": "auto"}, r"penalty must be a number with outlier_penalty"),
         ({"outlier_share": 0.1}, r"without an outlier_penalty"),

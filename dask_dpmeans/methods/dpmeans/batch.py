@@ -97,8 +97,8 @@ class Openings:
 
 
 NO_RADIUS = (
-    "outliers need search=True: with search=False the penalty is a radius, beyond which a row opens a "
-    "cluster, so that no row could be an outlier"
+    "outlier_penalty and outlier_share need search=True: with search=False the penalty is a radius, beyond "
+    "which a row opens a cluster, so that no row could be an outlier"
 )
 NO_BIRTHS = Openings(LinearPrice(math.inf))
 """The rule under which no row opens a cluster."""

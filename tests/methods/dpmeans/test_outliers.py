@@ -250,7 +250,7 @@ def test_a_cluster_stays_where_every_row_is_far_from_the_first_center(share):
 
 
 def test_outliers_need_a_search():
-    with pytest.raises(InputError, match=r"outliers need search=True: .* is a radius"):
+    with pytest.raises(InputError, match=r"outlier_share need search=True: .* is a radius"):
         batch.Method(4.0, outlier_penalty=1.0)
 
 

@@ -1,7 +1,7 @@
 """Runs, paths, trees and estimates, as JSON or as text for people."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,11 +13,15 @@ from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.cli.progress import format_duration
 from dask_dpmeans.errors import redact
+from dask_dpmeans.estimators.center_labels import model_labels, model_texts
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.selection.penalty import PenaltyFor, PenaltyPath
 from dask_dpmeans.selection.tree import ClusterTree
 from dask_dpmeans.sources import format_bytes
 from dask_dpmeans.storage.location import Location
+
+MOST_COLUMNS = 12
+"""Most columns of a table whose centers are shown as text."""
 
 
 def describe(run: LoadedRun) -> dict[str, Any]:
@@ -28,19 +32,25 @@ def describe(run: LoadedRun) -> dict[str, Any]:
         **result.manifest.as_json(),
         **run.model.description().json,
         "result": asdict(result.history[-1]) | {"n_iter": len(result.history)},
-        "clusters": _clusters(result.arrays),
+        "clusters": _clusters(run),
         "history": [asdict(record) for record in result.history],
     }
 
 
-def _clusters(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
-    """Return the figures of each cluster for JSON."""
+def _clusters(run: LoadedRun) -> list[dict[str, Any]]:
+    """Return the figures of each cluster for JSON, with the center if there are categories."""
+    arrays, model = run.result.arrays, run.model
     columns = {
         "weight": arrays["cluster_weights"],
         "inertia": arrays["cluster_inertias"],
         "stability": arrays.get("cluster_stability"),
     }
     known = {name: values.tolist() for name, values in columns.items() if values is not None}
+    if not run.model.description().flat and any(model.features_.layout.categories):
+        names = model_labels(model)
+        known["center"] = [
+            dict(zip(names, each, strict=True)) for each in arrays["cluster_centers"].tolist()
+        ]
     lines = zip(*known.values(), strict=True)
     return [
         {"cluster": number, **dict(zip(known, line, strict=True))}
@@ -82,7 +92,15 @@ def run_table(run: LoadedRun) -> str:
             f"{each} ({weight})" for each, weight in zip(heaviest, weights, strict=True)
         ),
     }
+    lines |= _center_lines(model, heaviest.tolist())
     return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
+
+
+def _center_lines(model: Any, clusters: list[int]) -> dict[str, str]:
+    """Return the centers of some clusters, if their columns are few and have own divergences."""
+    if model.description().flat or len(model.features_.layout.names) > MOST_COLUMNS:
+        return {}
+    return {f"center {each}": "; ".join(model_texts(model, each)) for each in clusters}
 
 
 def _shape(row: str, shape: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
 """Names of the columns of centers, and their values as text, with shares of categories."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.encoding import Layout
@@ -39,11 +40,53 @@ def center_texts(
     >>> center_texts(np.array([31.5, 0.8, 0.2]), layout, ["age", "color"], {1: ["red", "blue"]})
     ['age: 31.5', 'color: red 80 %, blue 20 %']
     """
+    values = _value_texts(center, layout, categories)
+    return [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
+
+
+def column_names(model: Any, columns: Iterable[int]) -> list[str]:
+    """Return the names of columns of the rows, or their numbers if they have none."""
+    given = getattr(model, "feature_names_in_", None)
+    return [f"column {column}" if given is None else str(given[column]) for column in columns]
+
+
+def used_columns(model: Any) -> tuple[list[str], Values]:
+    """Return the names of the columns that a fit used, and the categories that are known."""
+    columns = model.feature_columns_ or range(model.n_features_in_)
+    told = model.categories_ or {}
+    used = {number: told[column] for number, column in enumerate(columns) if column in told}
+    return column_names(model, columns), used
+
+
+def model_labels(model: Any) -> list[str]:
+    """Return the labels of the columns of the centers of a fit with divergences of columns."""
+    return center_labels(model.features_.layout, *used_columns(model))
+
+
+def model_texts(model: Any, cluster: int) -> list[str]:
+    """Return the center of a cluster of such a fit as `center_texts`."""
+    center = model.cluster_centers_[cluster]
+    return center_texts(center, model.features_.layout, *used_columns(model))
+
+
+def model_columns(model: Any, clusters: Iterable[int]) -> list[tuple[str, list[str]]]:
+    """Return the columns of centers of clusters of such a fit as text, with their names."""
+    names, categories = used_columns(model)
+    lines = [
+        _value_texts(model.cluster_centers_[each], model.features_.layout, categories)
+        for each in clusters
+    ]
+    columns = map(list, zip(*lines, strict=True))
+    return list(zip(names, columns, strict=True))
+
+
+def _value_texts(center: Float64Array, layout: Layout, categories: Values) -> list[str]:
+    """Return the values of one center, (D,), as text for each column of the input."""
     texts = []
-    for column, (name, m) in enumerate(zip(names, layout.categories, strict=True)):
+    for column, m in enumerate(layout.categories):
         first = int(layout.starts[column])
         if not m:
-            texts.append(f"{name}: {center[first]:.6g}")
+            texts.append(f"{center[first]:.6g}")
             continue
         values = categories.get(column, range(m))
         shares = sorted(zip(-center[first : first + m], range(m), strict=True))[:MOST_SHARES]
@@ -52,5 +95,5 @@ def center_texts(
             for share, code in shares
             if -share >= LEAST_SHARE
         ]
-        texts.append(f"{name}: {', '.join(told) or 'none'}")
+        texts.append(", ".join(told) or "none")
     return texts

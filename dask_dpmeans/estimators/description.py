@@ -27,6 +27,10 @@ class Description:
     radius: float | None = None
     """Distance beyond which a row opens a cluster, in units of the fit; None without a radius."""
     inertia_name: str = "inertia, the squared error"
+    cost_name: str = "squared error"
+    """What the inertia of a cluster is the sum of, for tables."""
+    flat: bool = True
+    """Whether costs are squared distances between points, so that maps, radii and trees make sense."""
     radii_are_cuts: bool = False
     """Whether the inertias of clusters are parts of a cut, not squared errors."""
     objective_name: str = "objective, J"
@@ -90,15 +94,22 @@ def rows_as_fitted(features: Features | None, scale: Float64Array | None) -> dic
     return {"units": "units of the data" if scale is None else "standard deviations"}
 
 
+DIVERGENCES = "divergences"
+"""Stands for a metric where costs are no squared distances."""
+
+
 def radius_or_price(
     penalty: float, *, search: bool, metric: str = "euclidean"
 ) -> tuple[float | None, str]:
     """Return the radius, None of a price, and the penalty with a note on it.
 
-    The note is ", a price", ", a radius of 2", or an angle for "cosine".
+    The note is ", a price", ", a radius of 2", or an angle for "cosine".  With `DIVERGENCES` there
+    is no radius.
     """
     if search:
         return None, f"{penalty:g}, a price"
+    if metric == DIVERGENCES:
+        return None, f"{penalty:g}: a row that costs more at every center opens a cluster"
     radius, note = math.sqrt(penalty), f", a radius of {penalty**0.5:g}"
     if metric != "euclidean":
         # An angle beyond 180 degrees says nothing: every row lies within.

@@ -173,6 +173,24 @@ def divergence_map(
     return DivergenceMap(divergence, told, amount, balanced)
 
 
+def describe_divergence(divergence: object, missing: object) -> dict[str, Any]:
+    """Return the fields of a `Description` of a fit with a `DivergenceMap`."""
+    told = str(divergence)
+    if isinstance(divergence, Mapping):
+        told = ", ".join(f"{column}={name}" for column, name in divergence.items())
+    settings = {"divergence": told}
+    if missing == "observed":
+        settings["missing"] = "observed: costs are scaled up to all columns"
+    if missing == "unscaled":
+        settings["missing"] = "unscaled: costs are of the columns with a value"
+    return {
+        "settings": settings,
+        "flat": False,
+        "cost_name": "divergence",
+        "inertia_name": "inertia, the sum of divergences",
+    }
+
+
 def accepted_categories(divergence: object) -> "Accepting":
     """Return which columns of categories an estimator with this divergence accepts."""
     if isinstance(divergence, Mapping):

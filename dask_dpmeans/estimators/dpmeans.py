@@ -13,11 +13,12 @@ from dask_dpmeans.engine.loop import Algorithm
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.auto import AutoPenaltyMixin
 from dask_dpmeans.estimators.base import RandomState
-from dask_dpmeans.estimators.description import Description, radius_or_price
+from dask_dpmeans.estimators.description import DIVERGENCES, Description, radius_or_price
 from dask_dpmeans.estimators.divergences import (
     ENCODING_ARRAYS,
     SMOOTHING,
     DivergenceMixin,
+    describe_divergence,
     restored_encoding,
 )
 from dask_dpmeans.estimators.first_centers import FIRST_CENTERS, center_names, first_centers
@@ -280,8 +281,12 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
-        told = self._describe_penalty(self.metric)
-        told["settings"] = {"metric": self.metric} | told["settings"]
+        encoded = isinstance(self.features_, Encoding)
+        told = self._describe_penalty(DIVERGENCES if encoded else self.metric)
+        first: dict[str, Any] = {"settings": {"metric": self.metric}}
+        if encoded:
+            first = describe_divergence(self.divergence, self.missing)
+        told = first | told | {"settings": first["settings"] | told["settings"]}
         if self.discount:
             told |= self._describe_discount(told["settings"])
         outliers = self._describe_outliers()
@@ -300,7 +305,8 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
         method = self.method()
         k = getattr(self, "n_clusters_", 1)
         threshold = method.price.threshold(k)
-        radius, read = radius_or_price(threshold, search=self._searches, metric=self.metric)
+        metric = DIVERGENCES if isinstance(self.features_, Encoding) else self.metric
+        radius, read = radius_or_price(threshold, search=self._searches, metric=metric)
         told = {
             "penalty": f"{method.penalty:g}, of the first cluster",
             "discount": f"{method.discount:g}: the next cluster, number {k + 1:,}, costs {read}",

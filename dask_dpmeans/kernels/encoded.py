@@ -120,6 +120,13 @@ class EncodedDivergence(Divergence):
             steps[:, :D] *= centers[:, D:-1][:, encoding.layout.inputs]
         return steps
 
+    def precision(self, cost: float, d: int) -> float:
+        """Raise `InputError`: costs of encoded rows are not those of a mixture with a variance."""
+        raise InputError(
+            "probabilities and margins of clusters are known for squared distances of complete rows and "
+            "for metric='cosine' alone, not for other divergences or missing values: use predict"
+        )
+
     def unlabeled(self, rows: Rows) -> BoolArray | None:
         """Return the encoded rows, (n,), without any value; None if values cannot be missing."""
         if not self.encoding.masked:

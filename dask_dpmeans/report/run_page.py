@@ -12,6 +12,7 @@ from dask_dpmeans import checks, errors
 from dask_dpmeans.api.loading import LoadedRun, open_run
 from dask_dpmeans.checks import format_column, format_count
 from dask_dpmeans.errors import InputError
+from dask_dpmeans.estimators.center_labels import model_columns
 from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Density, Model
@@ -125,32 +126,39 @@ def cluster_table(model: Model, names: list[str]) -> Table:
     if found.cut:
         table["part of the cut"] = format_column(found.radii)
     else:
-        table["squared error"] = format_column(model.cluster_inertias_[shown])
-        table["root-mean-square radius"] = format_column(found.radii)
+        words = model.description()
+        radius = "root-mean-square radius" if words.flat else f"mean {words.cost_name} of a row"
+        table[words.cost_name] = format_column(model.cluster_inertias_[shown])
+        table[radius] = format_column(found.radii)
     for name, values in model.description().cluster_columns.items():
         table[name] = format_column(values[shown])
     stability = getattr(model, "cluster_stability_", None)
     if stability is not None:
         table["stability"] = [f"{each:.2f}" for each in stability[shown]]
-    columns = [*table.values(), *_center_columns(model, shown)]
+    columns = [*table.items(), *_center_columns(model, shown, names)]
     caption = "The heaviest clusters first"
     if stability is not None:
         halves = f"halves of the {model.description().passes_over}"
         caption += f"; stability is 1 if fits of {halves} find the same cluster, and it lies apart"
     if len(found.clusters) > MOST_LINES:
         caption += f"; {len(found.clusters) - MOST_LINES:,} lighter clusters are left out here, but not in the run"
-    titles = [*table, *names[: len(columns) - len(table)]]
-    return Table("Clusters", f"{caption}.", titles, lines_of(columns, MOST_LINES))
+    titles, cells = map(list, zip(*columns, strict=True))
+    return Table("Clusters", f"{caption}.", titles, lines_of(cells, MOST_LINES))
 
 
-def _center_columns(model: Model, shown: Int64Array) -> list[list[str]]:
-    """Return the columns of the centers, if they are few, in units of the data."""
-    centers = model.description().centers
+def _center_columns(
+    model: Model, shown: Int64Array, names: list[str]
+) -> list[tuple[str, list[str]]]:
+    """Return the columns of the centers with their names, if they are few, in units of the data."""
+    words = model.description()
+    if not words.flat and len(model.features_.layout.names) <= MOST_FEATURES:
+        return model_columns(model, shown.tolist())
+    centers = words.centers
     if centers is None or centers.shape[1] > MOST_FEATURES:
         return []
     if plot_data.columns_of(model) is not None and model.feature_scale_ is not None:
         centers = centers * model.feature_scale_
-    return [format_column(each) for each in centers[shown].T]
+    return list(zip(names, map(format_column, centers[shown].T), strict=True))
 
 
 def _choice(result: Result, model: Model) -> list[Section]:
@@ -291,6 +299,9 @@ def _pairs(model: Model, rows: RowParts) -> list[Picture]:
 
 def _tree(model: Model) -> Picture:
     """Return the clusters as a dendrogram, if there are few enough."""
+    if not model.description().flat:
+        reason = "it joins centers by squared distances, and this fit has other costs"
+        return Picture("Tree", f"Left out, because {reason}.", None)
     if model.n_clusters_ <= MOST_LEAVES:
         return drawn_tree(cluster_tree(model))
     reason = f"it takes long for more than {MOST_LEAVES} clusters"

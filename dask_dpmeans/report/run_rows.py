@@ -37,6 +37,12 @@ UNGROUPED = (
 )
 
 
+NOT_FLAT = (
+    "Maps of the rows and cards of the clusters are left out: they show squared distances of complete "
+    "rows, and this fit has other divergences or missing values."
+)
+
+
 @dataclass(frozen=True)
 class RowParts:
     """The parts of a page that need the rows."""
@@ -57,6 +63,8 @@ def read_rows(
         if columns is not None:
             raise InputError("columns are for a map of the rows, which are not read: give data")
         return RowParts()
+    if not words.flat:
+        return RowParts(notes=[NOT_FLAT])
     try:
         source = _source(result, model, data, where)
         if not embedded and _changed(result, model, source):
@@ -74,6 +82,8 @@ def _chosen(model: Model, columns: Sequence[int | str] | None) -> list[int] | No
     """Return the numbers of the columns of the first map, if it was asked for."""
     if columns is None:
         return None
+    if not model.description().flat:
+        raise InputError(f"columns are for a map of the rows. {NOT_FLAT}")
     if not has_centers(model):
         name = type(model).__name__
         raise InputError(f"columns are for a map of rows, and {name} has no centers among them")

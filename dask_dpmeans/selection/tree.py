@@ -143,6 +143,11 @@ def cluster_tree(
         raise InputError(
             f"{needed}, and {type(model).__name__} has not all of them: fit it, or use another method"
         )
+    if not words.flat:
+        raise InputError(
+            "a tree needs squared distances of complete rows, and this fit has other divergences or "
+            "missing values: fit at higher penalties instead"
+        )
     numbers = np.arange(len(centers), dtype=np.int32)
     leaves = Level(0.0, numbers, np.asarray(centers), model.cluster_weights_, inertias)
     seed = model.random_state_

@@ -1,6 +1,7 @@
 """Tables with counts, categories and holes, from the command line."""
 
 import json
+import re
 from importlib.resources import files
 
 import click
@@ -15,9 +16,14 @@ from hypothesis import strategies as st
 from dask_dpmeans import DPMeans, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.cli.options import DIVERGENCE
+from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.center_labels import center_labels, center_texts
+from dask_dpmeans.figures.data import density, sizes
 from dask_dpmeans.figures.data.columns import feature_names
 from dask_dpmeans.kernels.encoding import Layout
+from dask_dpmeans.report import page
+from dask_dpmeans.report.run_rows import NOT_FLAT
+from dask_dpmeans.selection.tree import cluster_tree
 
 DIVERGENCES = "age=squared,visits=poisson,color=categorical"
 FIT = ["--penalty", "3", "--divergence", DIVERGENCES, "--missing", "observed"]
@@ -102,6 +108,64 @@ def test_a_table_of_all_kinds_is_fitted_shown_and_predicted(table, tmp_path):
     jsonschema.validate(shown, schema)
     run("predict", out, path, new)
     assert CliRunner().invoke(main, ["export", str(out), str(tmp_path / "a.json")]).exit_code == 2
+
+
+@pytest.fixture
+def fitted(table, tmp_path):
+    """A run with categories, missing values and an outlier."""
+    path, frame = table
+    frame.loc[5, ["age", "visits", "color"]] = [900.0, 3.0, "red"]
+    frame.to_parquet(path)
+    outliers = ["--outlier-penalty", "9", "--penalty", "40", "--search", "--seed", "0"]
+    run("fit", path, tmp_path / "run.zarr", *FIT, *outliers)
+    return tmp_path / "run.zarr", path
+
+
+def test_show_tells_centers_by_category_and_calls_costs_divergences(fitted):
+    said = run("show", fitted[0])
+    assert re.search(r"^center 0 +age: [-.\d]+; visits: [.\d]+; color: \w+ \d+ %", said, flags=re.M)
+    assert re.search(rf"^divergence +{DIVERGENCES.replace(',', ', ')}$", said, flags=re.M)
+    assert "metric" not in said
+    assert "1 row is an outlier" in said
+    model = load(fitted[0])
+    for line in json.loads(run("show", fitted[0], "--json"))["clusters"]:
+        assert list(line["center"].values()) == model.cluster_centers_[line["cluster"]].tolist()
+        assert list(line["center"]) == feature_names(model)
+
+
+def test_a_radius_of_divergences_is_no_distance(table, tmp_path):
+    run("fit", table[0], tmp_path / "run.zarr", *FIT)
+    assert "3: a row that costs more at every center opens" in run("show", tmp_path / "run.zarr")
+
+
+def test_a_page_of_divergences_leaves_out_what_shows_squared_distances(fitted):
+    made = page(fitted[0])
+    (table,), titles = made.tables, made.tables[0].columns
+    assert titles[3:] == ["divergence", "mean divergence of a row", "age", "visits", "color"]
+    shares = [line[-1] for line in table.lines]
+    assert all(re.match(r"\w+ \d+ %", each) for each in shares)
+    assert made.overview is None
+    assert NOT_FLAT in made.notes
+    assert [each.source is None for each in made.pictures if each.title == "Tree"] == [True]
+    with pytest.raises(InputError, match="columns are for a map of the rows"):
+        page(fitted[0], columns=[0, 1])
+
+
+def test_pictures_trees_and_probabilities_of_divergences_are_refused(fitted, tmp_path):
+    model, path = load(fitted[0]), fitted[1]
+    rows = pd.read_parquet(path)
+    with pytest.raises(InputError, match="draw its sizes or its profile"):
+        density(rows, model)
+    with pytest.raises(InputError, match="a tree needs squared distances of complete rows"):
+        cluster_tree(model)
+    for soft in (model.predict_proba, model.margin):
+        with pytest.raises(InputError, match="not for other divergences or missing values"):
+            soft(rows)
+    found = sizes(model)
+    means = model.cluster_inertias_ / model.cluster_weights_
+    assert found.radii.tolist() == means[found.clusters].tolist()
+    words = ["predict", str(fitted[0]), str(path), str(tmp_path / "soft.zarr"), "--soft", "2"]
+    assert CliRunner().invoke(main, words).exit_code == 2
 
 
 def test_a_category_that_the_run_did_not_have_counts_as_missing_or_is_named(table, tmp_path):

@@ -22,8 +22,8 @@ class Sizes(NamedTuple):
     weights: Float64Array
     """(k,), in `unit`."""
     radii: Float64Array
-    """(k,), root-mean-square distance to the center, by weight, in units of the fit; for a graph,
-    the part of the cut instead."""
+    """(k,), root-mean-square distance to the center, by weight, in units of the fit; the mean
+    divergence, if costs are no squared distances; for a graph, the part of the cut."""
     limit: float | None
     """Radius of the penalty; None if the penalty is a price."""
     unit: str
@@ -38,7 +38,9 @@ def sizes(model: Model) -> Sizes:
     weights = model.cluster_weights_
     order = np.argsort(-weights, kind="stable")
     words: Description = model.description()
-    radii = inertias if words.radii_are_cuts else np.sqrt(inertias / weights)
+    radii = inertias
+    if not words.radii_are_cuts:
+        radii = np.sqrt(inertias / weights) if words.flat else inertias / weights
     unit = "sum over rows" if words.row == "row" else f"{words.weight_unit}s"
     return Sizes(order, weights[order], radii[order], words.radius, unit, words.radii_are_cuts)
 

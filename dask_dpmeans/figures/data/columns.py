@@ -9,7 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.center_labels import center_labels
+from dask_dpmeans.estimators.center_labels import column_names, model_labels
+from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.encoding import Encoding
 
@@ -36,6 +37,11 @@ def centers_of(model: Model, what: str) -> Float64Array:
 
 def drawn_centers(model: Model, what: str) -> Float64Array:
     """Return the centers that lie among rows, (k, d): of micro-clusters, if there are any."""
+    if not description_of(model).flat:
+        raise InputError(
+            f"{what} shows squared distances of complete rows, and this fit has other divergences or "
+            "missing values: draw its sizes or its profile"
+        )
     if hasattr(model, "micro_centers_"):
         centers: Float64Array = model.micro_centers_
         return centers
@@ -54,25 +60,11 @@ def columns_of(model: Model) -> list[int] | None:
 def feature_names(model: Model) -> list[str]:
     """Return the names of the columns of the centers, as in the fitted table, or by number."""
     if isinstance(getattr(model, "features_", None), Encoding):
-        return _encoded_names(model)
+        return model_labels(model)
     columns, kind = columns_of(model), model.description().center_columns
     if columns is None:
         return [f"{kind} {number}" for number in range(model.cluster_centers_.shape[1])]
-    return _names_of(model, columns)
-
-
-def _names_of(model: Model, columns: Sequence[int]) -> list[str]:
-    """Return the names of columns of the rows, or their numbers if they have none."""
-    given = getattr(model, "feature_names_in_", None)
-    return [f"column {column}" if given is None else str(given[column]) for column in columns]
-
-
-def _encoded_names(model: Model) -> list[str]:
-    """Return the names of the columns of centers, where each category has a column."""
-    columns = model.feature_columns_ or range(model.n_features_in_)
-    told = model.categories_ or {}
-    used = {number: told[column] for number, column in enumerate(columns) if column in told}
-    return center_labels(model.features_.layout, _names_of(model, columns), used)
+    return column_names(model, columns)
 
 
 def checked_names(model: Model, given: Sequence[str] | None) -> list[str]:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from dask_dpmeans.checks import format_share
+from dask_dpmeans.estimators.description import Description
 from dask_dpmeans.estimators.hdp import HDPMeans
 from dask_dpmeans.figures import data
 from dask_dpmeans.figures.plot.canvas import (
@@ -45,7 +46,8 @@ def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = 
     Returns
     -------
     The figure.  If the penalty is a radius, it is a dashed line.  For a graph, the part of the cut
-    is drawn instead of the radius.  More than 40 clusters are thin bars without numbers.
+    is drawn instead of the radius; for costs that are no squared distances, their mean.  More than
+    40 clusters are thin bars without numbers.
     """
     found, words = data.sizes(model), model.description()
     k = len(found.clusters)
@@ -64,9 +66,7 @@ def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = 
     bars.set_xlabel("share of the " + found.unit.replace("sum over rows", "weight of the rows"))
     dots = {"s": within(1500 / k, 6, 40), "clip_on": False, "rasterized": k > MANY}
     radii.scatter(found.radii, ranks, color=colors, **dots)
-    radii.set_xlabel(
-        "part of the cut" if found.cut else f"radius (root mean square)\n{words.units}"
-    )
+    radii.set_xlabel(_radii_label(words))
     radii.tick_params(axis="y", length=0)
     if found.limit is not None:
         label = f"√{words.penalty_name} = {found.limit:.4g}"
@@ -83,6 +83,13 @@ def sizes(model: data.Model, figure: AnyFigure | None = None, ax: Axes | None = 
     bars.set_ylabel("cluster")
     _write_shares(bars, shares)
     return figure
+
+
+def _radii_label(words: Description) -> str:
+    """Return the label of the axis of the radii."""
+    if words.radii_are_cuts:
+        return "part of the cut"
+    return f"radius (root mean square)\n{words.units}" if words.flat else "mean divergence of a row"
 
 
 def _write_shares(axes: Axes, shares: Float64Array) -> None:

@@ -115,7 +115,7 @@ class ParquetRows:
             row = start + int(np.argmax(values.is_null().to_numpy()))
             raise InputError(
                 f"data contains null at row {row:,}, column {name!r} of {self.store_path}: remove "
-                "or replace such rows first"
+                "or replace such rows first, or use DPMeans with missing='observed'"
             )
         beyond = _is_inexact(values) if self.dtype.kind == "f" else np.False_
         if beyond.any():

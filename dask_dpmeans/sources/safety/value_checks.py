@@ -37,8 +37,10 @@ def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
             f"data holds the integer {flaw.value:.0f} at {place}: beyond 2**53 float64 cannot tell "
             "integers apart; subtract an offset, or divide"
         )
-    kind = "NaN" if np.isnan(flaw.value) else "infinity"
-    return f"data contains {kind} ({flaw.value}) at {place}: remove or replace such rows first"
+    kind, way = "infinity", "remove or replace such rows first"
+    if np.isnan(flaw.value):
+        kind, way = "NaN", f"{way}, or use DPMeans with missing='observed'"
+    return f"data contains {kind} ({flaw.value}) at {place}: {way}"
 
 
 def check_summary(

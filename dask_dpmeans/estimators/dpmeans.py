@@ -37,6 +37,7 @@ from dask_dpmeans.kernels.assign import NearestLabels
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
+from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.kernels.membership import Mixture
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO

@@ -167,3 +167,18 @@ def test_a_resumed_run_goes_on_to_the_same_bytes(rows, tmp_path):
     assert [each.objective for each in found.history_] == [
         each.objective for each in whole.history_
     ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_search_that_goes_on_after_its_first_step_ends_with_the_same_bytes(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(3000, 2)) + 8 * rng.integers(4, size=(3000, 1))
+    limits = {"search": True, "outlier_penalty": 3.0, "random_state": seed}
+    whole = fit(rows, tmp_path / "whole", DPMeans(100.0, **limits))
+    with pytest.warns(ConvergenceWarning):
+        fit(rows, tmp_path / "part", DPMeans(100.0, max_iter=1, **limits))
+    assert whole.n_iter_ > 2
+    part = fit(rows, tmp_path / "part", DPMeans(100.0, **limits), resume=True)
+    assert [each.objective for each in part.history_] == [each.objective for each in whole.history_]
+    np.testing.assert_array_equal(part.cluster_centers_, whole.cluster_centers_)
+    np.testing.assert_array_equal(np.asarray(part.labels_), np.asarray(whole.labels_))

@@ -10,6 +10,8 @@ from dask_dpmeans.kernels.divergence import Divergence, ratio
 from dask_dpmeans.kernels.outliers import Candidates, DrawnOutliers, OutlierStatistics
 from dask_dpmeans.kernels.price import Price
 
+MOST_SEED = 2**53
+"""Seeds are less than this: a run stores numbers of states as float64."""
 MOST_CANDIDATES = 16
 """Candidates of a pass, ..."""
 KEPT_CANDIDATES = 8
@@ -74,7 +76,7 @@ class AmongOutliers:
         Of rows that cost little at each other or at another candidate one is enough: several would
         share the outliers that are only together worth a cluster.
         """
-        seed, order = int(random.integers(2**63)), self.order
+        seed, order = int(random.integers(MOST_SEED)), self.order
         order = order[(self.savings[order] > 0) & ~np.isin(order, opened)]
         kept = self.means[order[:KEPT_CANDIDATES]]
         drawn = Proposals(self.drawn.numbers, self._points(self.drawn), np.ones(len(self.drawn)))

@@ -41,6 +41,8 @@ class Predicted:
     n_rows: int
     beyond: int
     """Number of rows beyond every radius."""
+    unlabeled: int = 0
+    """Number of rows of label -1: outliers, noise, and rows without any value."""
 
 
 def predict(
@@ -124,8 +126,8 @@ def predict_with(
         **run.model._reads(),
         **where,
     )
-    beyond = _write(result, source, kernel, target, inputs, force)
-    return Predicted(source.plan.n_rows, beyond)
+    counts = _write(result, source, kernel, target, inputs, force)
+    return Predicted(source.plan.n_rows, *counts)
 
 
 def _kernel(run: LoadedRun, soft: int | None) -> Kernel:
@@ -146,8 +148,8 @@ def _write(
     target: Output,
     inputs: Sequence[Any],
     force: bool,
-) -> int:
-    """Write the predictions, and return the number of rows beyond every radius."""
+) -> tuple[int, int]:
+    """Write the predictions; return the numbers of rows beyond every radius, and of label -1."""
     attributes = {"run": result.store.shown, "versions": versions()}
     n, chunk_rows = source.plan.n_rows, source.plan.chunk_rows
     specs, sizes = list(PREDICTED), {"row": n}
@@ -166,5 +168,7 @@ def _write(
                 spec.name, shape, chunk_rows, spec.dtype, spec.dimensions, compressor
             )
         new.write_digests(arrays, source.map(kernel, Writer(tuple(arrays.values())), "predict"))
-    beyond, starts = arrays["beyond"], range(0, n, chunk_rows)
-    return sum(int(np.count_nonzero(beyond[start : start + chunk_rows])) for start in starts)
+    parts = [slice(start, start + chunk_rows) for start in range(0, n, chunk_rows)]
+    beyond = sum(int(np.count_nonzero(arrays["beyond"][part])) for part in parts)
+    unlabeled = sum(int(np.count_nonzero(np.asarray(arrays["label"][part]) < 0)) for part in parts)
+    return beyond, unlabeled

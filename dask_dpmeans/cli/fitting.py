@@ -435,6 +435,8 @@ def predict_command(
         click.echo(json.dumps({"event": "done", "out": redact(out), **asdict(found)}))
         return
     labeled = f"{format_count(found.n_rows, 'row')} labeled"
+    if found.unlabeled:
+        labeled += f", {found.unlabeled:,} of them with -1, in no cluster"
     click.echo(
         f"{labeled}, {found.beyond:,} of them beyond the radius of every cluster: {redact(out)}"
     )

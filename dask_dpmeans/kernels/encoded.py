@@ -121,7 +121,7 @@ class EncodedDivergence(Divergence):
         return steps
 
     def precision(self, cost: float, d: int) -> float:
-        """Raise `InputError`: costs of encoded rows are not those of a mixture with a variance."""
+        """Raise `InputError`: no mixture is known whose limit these costs are."""
         raise InputError(
             "probabilities and margins of clusters are known for squared distances of complete rows and "
             "for metric='cosine' alone, not for other divergences or missing values: use predict"

@@ -15,7 +15,7 @@ from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
 from dask_dpmeans.estimators.checked_rows import checked_rows
 from dask_dpmeans.estimators.transform import MappedRows
-from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array
+from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.bregman import CATEGORICAL, COLUMN_DIVERGENCES, ColumnDivergence
 from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.kernels.divergence import Divergence, metric_of
@@ -81,8 +81,8 @@ class DivergenceMap:
     def fit(self, source: "RowSource", seed: int) -> MappedRows:
         """Return encoded rows, after passes for the means, the costs and column statistics."""
         layout = self._layout(source)
-        _check_ranges(layout, source)
         sums, passes = source.fold(SumColumns(layout), name="means"), 2
+        _refuse_flaw(sums.flaw, layout, source)
         unseen = np.array([float(kind.positive) for kind in layout.kinds])
         means = _ratio(sums.values, sums.weights[layout.inputs], unseen[layout.inputs])
         encoding = Encoding.of(
@@ -258,37 +258,16 @@ def _check_number(column: int, number: float) -> None:
         )
 
 
-def _check_ranges(layout: Layout, source: "RowSource") -> None:
-    """Refuse columns with numbers that their divergence cannot have."""
-    summary, names = source.summary, source.used_names
-    for column, (name, kind) in enumerate(zip(layout.names, layout.kinds, strict=True)):
-        most = np.inf if name == CATEGORICAL else kind.highest
-        lowest, highest = summary.lowest[column], summary.highest[column]
-        if lowest < kind.lowest or highest > most or (kind.positive and lowest <= kind.lowest):
-            wrong = highest if highest > most else lowest
-            row = source.fold(FirstRow(column, wrong), name="error")[0]
-            shown = str(column) if names is None else repr(names[column])
-            raise InputError(
-                f"data has {wrong:g} at row {row}, column {shown}, but {name!r} takes "
-                f"{numbers_of(name, kind)}: mend it, or choose another divergence for the column"
-            )
-
-
-@dataclass(frozen=True)
-class FirstRow:
-    """The reduction to the first row, (1,), with a value in a column, (0,) if there is none."""
-
-    column: int
-    value: float
-
-    def chunk(self, block: Block) -> Int64Array:
-        """Return the first row of a block."""
-        found = np.flatnonzero(block.rows[:, self.column] == self.value)
-        return block.start + found[:1].astype(np.int64)
-
-    def combine(self, left: Int64Array, right: Int64Array) -> Int64Array:
-        """Return the first row of two neighboring runs of blocks."""
-        return np.concatenate([left, right])[:1]
+def _refuse_flaw(flaw: Float64Array, layout: Layout, source: "RowSource") -> None:
+    """Refuse a number that its divergence cannot have; `flaw` is (1, 3), or (0, 3) for none."""
+    for row, place, value in flaw:
+        column, names = int(place), source.used_names
+        shown = str(column) if names is None else repr(names[column])
+        name, kind = layout.names[column], layout.kinds[column]
+        raise InputError(
+            f"data has {value:g} at row {int(row)}, column {shown}, but {name!r} takes "
+            f"{numbers_of(name, kind)}: mend it, or choose another divergence for the column"
+        )
 
 
 def _ratio(

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dask_dpmeans.kernels.answers import SummedAnswers, Sums
+from dask_dpmeans.kernels.answers import SummedAnswers
 from dask_dpmeans.kernels.block import (
     Block,
     BoolArray,
@@ -111,13 +111,19 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class ColumnSums(Sums):
+class ColumnSums:
     """Sums over the rows that have a value."""
 
     weights: Float64Array
     """(d,), of columns of the input."""
     values: Float64Array
     """(D,), weighted."""
+    flaw: Float64Array
+    """(1, 3), row, column and value of the first number that a divergence cannot have, or (0, 3)."""
+
+    def __add__(self, other: "ColumnSums") -> "ColumnSums":
+        flaw = np.concatenate([self.flaw, other.flaw])[:1]
+        return ColumnSums(self.weights + other.weights, self.values + other.values, flaw)
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,13 @@ class SumColumns(SummedAnswers):
         values, present = self.layout.expand(block.doubles())
         weights = block.row_weights()
         finite = np.where(np.isfinite(values), values, 0.0)
-        return ColumnSums(weights @ present, weights @ finite)
+        return ColumnSums(weights @ present, weights @ finite, self._flaw(block, values))
+
+    def _flaw(self, block: Block, values: Float64Array) -> Float64Array:
+        """Return the first flaw among the expanded values, (n, D), of a block."""
+        rows, columns = np.nonzero(np.isinf(values))
+        rows, inputs = rows[:1], self.layout.inputs[columns[:1]]
+        return np.column_stack([block.start + rows, inputs, block.rows[rows, inputs]])
 
 
 @dataclass(frozen=True)
@@ -145,7 +157,7 @@ class SumCosts(SummedAnswers):
         values, present = self.encoding.smoothed_values(block.doubles())
         costs = np.where(np.isfinite(values), self.encoding.column_costs(values), 0.0)
         weights = block.row_weights()
-        return ColumnSums(weights @ present, weights @ costs)
+        return ColumnSums(weights @ present, weights @ costs, np.empty((0, 3)))
 
 
 @dataclass(frozen=True)

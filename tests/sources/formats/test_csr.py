@@ -154,7 +154,7 @@ def test_a_graph_of_a_million_nodes_takes_no_more_memory_than_its_edges():
 def test_what_cannot_go_with_sparse_rows_is_refused(options):
     with pytest.raises(
         InputError,
-        match=r"sparse=True leaves rows as they are: columns, scale, features and centers",
+        match=r"sparse=True leaves rows as they are: columns, scale, features, centers and missing",
     ):
         as_source(csr_array(np.eye(2)), sparse=True, **options)
 

@@ -346,9 +346,10 @@ def check_resumable(store: Output, request: Manifest) -> None:
         before, now = there[key], here[key]
         if key == "method":
             before, now = {"": before}, {"": now}
+        compared = {**now, **before} if key == "parameters" else now  # a dry run knows less of rows
         changed = [
             name
-            for name in {**now, **before}
+            for name in compared
             if name not in ("max_iter", "max_clusters") and before.get(name) != now.get(name)
         ]
         if changed:

@@ -221,17 +221,17 @@ def _block(
         if "rows" not in memory:
             memory["rows"] = prepare(rows, scratch).copy()
         prepared = memory["rows"]
-    if prepare.missing and not issparse(rows):
+    if prepare.missing:
         weights = _weights_of_observed(rows, prepare.columns, weights)
     return Block(start, prepared, weights, scratch, memory, groups)
 
 
 def _weights_of_observed(
-    rows: Raw, columns: tuple[int, ...] | None, weights: Raw | None
+    rows: RawRows, columns: tuple[int, ...] | None, weights: Raw | None
 ) -> Raw | None:
     """Return the weights of rows, (n, d): 0 for those without any value in the used columns."""
     used = rows if columns is None else rows[:, list(columns)]
-    without = np.isnan(used).all(axis=1)
+    without = np.isnan(used.toarray() if issparse(used) else used).all(axis=1)
     if not without.any():
         return weights
     return np.where(without, 0.0, 1.0 if weights is None else weights)

@@ -27,7 +27,7 @@ def encoded(name, seed, missing, d=3, n=400, k=7, size=1.0):
     rows = NUMBERS[name](rng, (n, d)) * size
     if missing != "error":
         holes = rng.random(rows.shape) < 0.3
-        holes[:, 0] = False
+        holes[:, 0] = holes[0] = False
         rows[holes] = np.nan
     layout = Layout((name,) * d, (0,) * d)
     values, present = layout.expand(rows)

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -47,10 +47,10 @@ def bytes_of(answer):
     if isinstance(answer, list):
         return [bytes_of(each) for each in answer]
     state = answer.end if hasattr(answer, "end") and answer.end is not None else answer
-    return [
-        np.asarray(getattr(state, each.name)).tobytes()
-        for each in fields(state)
-        if each.name != "end"
+    values = {each.name: getattr(state, each.name) for each in fields(state) if each.name != "end"}
+    return [  # fields of states within the state, one by one
+        bytes_of(value) if is_dataclass(value) else np.asarray(value).tobytes()
+        for value in values.values()
     ]
 
 

@@ -26,7 +26,7 @@ ALL = sorted(NAMED)
 RADIUS = [name for name in ALL if "outliers" not in name]
 """Kinds for which a penalty can be a radius."""
 TIED = "categorical missing"
-"""A kind of which many rows cost equally much at two centers, which the reference rounds otherwise."""
+"""A kind with many ties, of which the sweeps of the reference go on without end; those of a fit end."""
 
 
 def assert_labels_are_cheapest(rows, labels):

@@ -85,7 +85,7 @@ class Block:
     kind: str
     columns: tuple[int, ...]
     values: np.ndarray
-    """(n, width), encoded and smoothed; NaN in rows where they are missing."""
+    """(n, width), encoded and smoothed; a missing value is NaN."""
     everywhere: np.ndarray
     """(width,), the mean of all rows."""
     scale: float
@@ -215,15 +215,27 @@ class Table:
         return centers, *self.cheapest(centers)
 
     def radius_fit(self, penalty):
-        """Sweeps from the mean of all rows until nothing changes: labels and centers."""
-        centers, before = [self.center(range(self.n))], None
+        """Sweeps from the mean of all rows until nothing changes: labels and centers.
+
+        A sweep that does not lower the objective is not kept, and is the last one: where rows cost
+        equally much at two centers, sweeps could go on for ever.
+        """
+        centers, before, kept, lowest = [self.center(range(self.n))], None, None, math.inf
         while True:
-            centers, labels, _ = self.sweep(centers, penalty)
+            centers, labels, costs = self.sweep(centers, penalty)
+            paid = np.where(self.factors > 0, self.weights * costs, 0.0)
+            objective = math.fsum(paid) + penalty * len(
+                set(labels[self.weights > 0].tolist()) - {OUTLIER}
+            )
+            if not objective < lowest:
+                return kept
+            lowest = objective
             alive = [c for c in range(len(centers)) if self.weights[labels == c].sum() > 0]
             numbers = {c: number for number, c in enumerate(alive)}
             labels = np.array([numbers.get(label, OUTLIER) for label in labels.tolist()])
+            kept = labels, [centers[c] for c in alive]
             if before == labels.tolist():
-                return labels, [centers[c] for c in alive]
+                return kept
             before = labels.tolist()
             centers = [self.center(np.flatnonzero(labels == c)) for c in range(len(alive))]
 

@@ -26,7 +26,7 @@ ALL = sorted(NAMED)
 RADIUS = [name for name in ALL if "outliers" not in name]
 """Kinds for which a penalty can be a radius."""
 TIED = "categorical missing"
-"""A kind with many ties, of which the sweeps of the reference go on without end; those of a fit end."""
+"""A kind of which many rows cost equally much at two centers, to rounding, so that either is right."""
 
 
 def assert_labels_are_cheapest(rows, labels):
@@ -91,6 +91,25 @@ def test_a_radius_fit_is_serial_sweeps_until_nothing_changes(name, seed):
     labels, centers = rows.radius_fit(0.7 * mean)
     assert model.labels_.tolist() == labels.tolist()
     assert model.n_clusters_ == len(centers) > 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sweep_with_ties_opens_as_many_clusters_and_costs_as_much_as_a_serial_sweep(seed):
+    instance = NAMED[TIED].instance(seed, 120)
+    rows, penalty = (
+        instance.rows,
+        0.7 * instance.rows.inertia(range(120)) / instance.rows.weights.sum(),
+    )
+    centers, labels, costs = rows.sweep([rows.center(range(120))], penalty)
+    distances = np.sort(rows.costs(centers), axis=1)
+    assert (distances[:, 1] - distances[:, 0] < 1e-9).any()
+    model = instance.model(max_iter=1).set_params(penalty=penalty)
+    model.fit(rows.X, sample_weight=rows.weights)
+    assert model.history_[0].births == len(centers) - 1
+    counted = np.where(rows.factors > 0, rows.weights, 0.0)
+    assert model.inertia_ == pytest.approx(counted @ costs, rel=1e-9)
+    assert (model.labels_ == OUTLIER).tolist() == (labels == OUTLIER).tolist()
 
 
 @pytest.mark.parametrize("name", ALL)

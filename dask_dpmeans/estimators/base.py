@@ -27,7 +27,7 @@ from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
 from dask_dpmeans.kernels.assign import Distances, NearestLabels
 from dask_dpmeans.kernels.block import Features, Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.price import Price, price_of
+from dask_dpmeans.kernels.price import LinearPrice, Price
 from dask_dpmeans.methods.dpmeans import batch
 from dask_dpmeans.methods.dpmeans.choice import Auto, ChosenFit
 
@@ -200,10 +200,7 @@ class NearestCenterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clus
         return -batch.inertia_of(source, centers.values, centers.divergence, centers.most)
 
     def _price(self, penalty: float | None) -> Price:
-        method = self.method()
-        if penalty is None:
-            penalty = method.penalty
-        return price_of(penalty, getattr(method, "discount", 0.0))
+        return LinearPrice(self.method().penalty if penalty is None else penalty)
 
     def _centers(self) -> Centers:
         """Return the centers as kernels take them."""

@@ -81,10 +81,16 @@ class DivergenceMap:
     def fit(self, source: "RowSource", seed: int) -> MappedRows:
         """Return encoded rows, after passes for the means, the costs and column statistics."""
         layout = self._layout(source)
+        if source.scale is not None and set(layout.names) != {PLAIN}:
+            raise InputError(
+                f"scale cannot be used with divergence={self.divergence!r}: counts, shares and "
+                "categories mean what they are; balance_columns=True gives columns equal costs"
+            )
         sums, passes = source.fold(SumColumns(layout), name="means"), 2
         _refuse_flaw(sums.flaw, layout, source)
-        unseen = np.array([float(kind.positive) for kind in layout.kinds])
-        means = _ratio(sums.values, sums.weights[layout.inputs], unseen[layout.inputs])
+        # the mean of a column without any value is any number that its divergence takes
+        inside = np.array([float(kind.positive) for kind in layout.kinds])
+        means = _ratio(sums.values, sums.weights[layout.inputs], inside[layout.inputs])
         encoding = Encoding.of(
             layout, means, np.ones(len(layout.names)), self.smoothing, self.missing
         )
@@ -188,6 +194,8 @@ def describe_divergence(divergence: object, missing: object) -> dict[str, Any]:
         "flat": False,
         "cost_name": "divergence",
         "inertia_name": "inertia, the sum of divergences",
+        "units": "units of the data",
+        "center_columns": None,
     }
 
 
@@ -253,8 +261,8 @@ def _check_number(column: int, number: float) -> None:
     """Refuse too many categories."""
     if number > MOST_CATEGORIES:
         raise InputError(
-            f"column {column} is categorical and has the code {number - 1:g}: codes must be less "
-            f"than {MOST_CATEGORIES}; number the categories from 0 on"
+            f"column {column} is categorical and has {number:g} categories, from 0 to its greatest "
+            f"code, more than {MOST_CATEGORIES:,}: number codes from 0 on, or join rare categories"
         )
 
 
@@ -290,10 +298,10 @@ def complete_rows(divergence: EncodedDivergence, rows: Float64Array) -> Float64A
 
 
 def imputed(
-    encoding: Encoding, averages: Float64Array, rows: object, labels: IndexArray
+    encoding: Encoding, averages: Float64Array, rows: Float64Array, labels: IndexArray
 ) -> Float64Array:
     """Return rows, (n, d), with values of centers, (k, n_features), in place of missing ones."""
-    filled = np.array(rows, np.float64)
+    filled = rows.copy()
     everywhere = encoding.encoded_centers(encoding.means[np.newaxis])
     centers = encoding.centers(np.concatenate([averages, everywhere]))  # -1 is the last
     starts = encoding.layout.starts
@@ -342,14 +350,29 @@ class DivergenceMixin(NearestCenterMixin):
         """Return rows, (n, d) float64, with missing values from the nearest centers.
 
         NaN becomes the value of the nearest center, in a categorical column its most frequent
-        category.  A row without any value becomes the mean of all rows.  X is in memory.
+        category.  A row without any value becomes the mean of all rows.  Columns that the fit did
+        not use stay as they are.
+
+        Parameters
+        ----------
+        X : (n, d) rows in memory, as for `fit`
+
+        Raises
+        ------
+        InputError
+            Rows of Dask or of a store, or a fit of complete rows.
         """
         check_is_fitted(self)
         if not isinstance(self.features_, Encoding):
             raise InputError("impute needs missing='observed' or 'unscaled', got missing='error'")
-        return imputed(
-            self.features_,
-            self.cluster_averages_,
-            checked_rows(self, X, reset=False),
-            self.predict(X),
-        )
+        rows = checked_rows(self, X, reset=False)
+        if sources.is_lazy(rows):
+            raise InputError("impute takes rows in memory: compute parts of X, one after the other")
+        filled = np.array(rows, np.float64)
+        used = slice(None) if self.feature_columns_ is None else self.feature_columns_
+        scale = 1.0 if self.feature_scale_ is None else self.feature_scale_
+        averages, labels = self.cluster_averages_, self.predict(X)
+        part = imputed(self.features_, averages, filled[:, used] / scale, labels) * scale
+        holes = np.isnan(filled[:, used])
+        filled[:, used] = np.where(holes, part, filled[:, used])
+        return filled

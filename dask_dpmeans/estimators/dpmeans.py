@@ -39,6 +39,7 @@ from dask_dpmeans.kernels.distance import Centers
 from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.kernels.membership import Mixture
+from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.methods.dpmeans.choice import AUTO
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
@@ -323,6 +324,10 @@ class DPMeans(DivergenceMixin, OutliersMixin, AutoPenaltyMixin, MembershipMixin,
 
     def _center_names(self) -> "Names | None":
         return center_names(self.init)
+
+    def _price(self, penalty: float | None) -> Price:
+        method = self.method()
+        return (method if penalty is None else replace(method, penalty=penalty)).price
 
     @property
     def _points(self) -> Float64Array | None:

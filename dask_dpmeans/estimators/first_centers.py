@@ -27,14 +27,16 @@ def first_centers(init: object) -> Float64Array | None:
         return None
     if isinstance(init, str | os.PathLike | storage.Location):
         result = earlier_run(init)
-        if result.manifest.learned_features:
+        manifest = result.manifest
+        if manifest.learned_features and "divergence" not in manifest.parameters:
             raise InputError(LEARNED)
         centers, scale = map(result.arrays.get, ("cluster_centers", "feature_scale"))
         return in_input_units(centers, scale, init)
     checks.no_matrix("init", init)
     if isinstance(init, NearestCenterMixin):
         check_is_fitted(init)
-        if init.description().learned_rows:
+        words = init.description()
+        if words.learned_rows and words.flat:
             raise InputError(LEARNED)
         return in_input_units(getattr(init, "cluster_centers_", None), init.feature_scale_, init)
     try:

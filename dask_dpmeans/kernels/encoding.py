@@ -89,8 +89,9 @@ class Layout:
         value, multinomial columns are shares of their sum in the row.  What a divergence cannot
         have becomes infinite.
         """
-        rows, present = rows.copy(), ~np.isnan(rows)
+        present = ~np.isnan(rows)
         if len(self.shares):
+            rows = rows.copy()
             sums = np.nansum(rows[:, self.shares], axis=1, keepdims=True)
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares = rows[:, self.shares] / sums

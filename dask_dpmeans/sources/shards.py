@@ -222,19 +222,26 @@ def _block(
             memory["rows"] = prepare(rows, scratch).copy()
         prepared = memory["rows"]
     if prepare.missing:
-        weights = _weights_of_observed(rows, prepare.columns, weights)
+        empty = _empty_rows(rows, prepare, memory)
+        if empty is not None:
+            weights = np.where(empty, 0.0, 1.0 if weights is None else weights)
     return Block(start, prepared, weights, scratch, memory, groups)
 
 
-def _weights_of_observed(
-    rows: RawRows, columns: tuple[int, ...] | None, weights: Raw | None
-) -> Raw | None:
-    """Return the weights of rows, (n, d): 0 for those without any value in the used columns."""
-    used = rows if columns is None else rows[:, list(columns)]
-    without = np.isnan(used.toarray() if issparse(used) else used).all(axis=1)
-    if not without.any():
-        return weights
-    return np.where(without, 0.0, 1.0 if weights is None else weights)
+def _empty_rows(rows: RawRows, prepare: Prepare, memory: dict[str, Any] | None) -> Raw | None:
+    """Return which rows, (n,), have no value in the used columns; None if all have one.
+
+    `memory` keeps the answer between passes.
+    """
+    if memory is not None and "empty" in memory:
+        known: Raw | None = memory["empty"]
+        return known
+    used = rows if prepare.columns is None else rows[:, list(prepare.columns)]
+    empty: Raw = np.isnan(used.toarray() if issparse(used) else used).all(axis=1)
+    found = empty if empty.any() else None
+    if memory is not None:
+        memory["empty"] = found
+    return found
 
 
 def _part(piece: Piece, part: slice) -> Piece:

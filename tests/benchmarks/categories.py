@@ -1,11 +1,11 @@
 """Categories: `DPMeans(divergence="categorical")` beside ordinal codes, one-hot columns, k-modes and k-prototypes.
 
 The sets are the UCI sets of `--data FOLDER`: an .npz file each, with codes X, NaN where a value is missing, and classes
-y.  Codes of other methods than ours have the commonest value of their column for a missing one.  Without the folder, a
+y.  For other methods a missing value is the commonest one of its column.  Without the folder, a
 set is made: five classes, each with its own favorite of four categories in each of twelve columns.
 
-Ours are fitted at the price that gives k: of categories, with missing values as such, and of mixed columns, where those
-with an order are squared errors of codes.  So are `DPMeans` and KMeans of ordinal codes and of one-hot columns.
+`DPMeans` is fitted at the price that gives k: to categories, with missing values as such, and to mixed columns, of
+which those with an order are squared.  `DPMeans` and KMeans are also fitted to ordinal codes and to one-hot columns.
 k-modes (Huang) and k-prototypes, of the same mixed columns scaled to unit variance, are told k, ten starts; both are
 left out where kmodes is not installed.  ARI and NMI (arithmetic, as in table 1 of Kulis & Jordan 2012) compare with the
 classes.
@@ -22,9 +22,7 @@ import numpy as np
 from labelled_sets import Labels, Rows
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, scale
-from told_k import STARTS, Method, Task, agreement, at_k, outcomes, told_means
-
-from dask_dpmeans import DPMeans
+from told_k import STARTS, Method, Task, agreement, ours, outcomes, told_means
 
 ORDERED: dict[str, tuple[int, ...]] = {
     "soybean_small": (),
@@ -79,19 +77,6 @@ def made(n: int) -> Task:
     rows = np.where(rng.random((n, 12)) < 0.5, favorites[classes], rng.integers(0, 4, (n, 12)))
     rows = np.where(rng.random((n, 12)) < 0.1, np.nan, rows)
     return task("made", rows, classes, (10, 11))
-
-
-def ours(form: str, **parameters: Any) -> Method:
-    """The search at the price that gives k."""
-
-    def labels(task: Task) -> Labels:
-        def model(price: float) -> DPMeans:
-            return DPMeans(price, search=True, random_state=0, **parameters)
-
-        found: Labels = at_k(model, task.forms[form], task.k).labels_
-        return found
-
-    return labels
 
 
 def mixed(task: Task) -> Labels:

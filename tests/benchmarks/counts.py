@@ -6,28 +6,25 @@ genes), and classes y stands beside them.  The cells that scanpy ships (`pbmc68k
 kinds) have log-normalized values v; their counts are `round(expm1(v) * n_counts / 1e4)`, which differ from integers by
 less than .09.
 
-Ours are fitted at the price that gives k, and KMeans is told k: ten starts, of counts, of log(1 + count), of
+`DPMeans` is fitted at the price that gives k, and KMeans is told k: ten starts, of counts, of log(1 + count), of
 log(1 + count / row's sum * 10,000), and of rows of unit length.  "true topics" gives each document to the distribution
 under which it is likeliest.  The adjusted Rand index (ARI) compares with the topics or kinds.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 from labelled_sets import Labels, Rows
-from told_k import Method, Task, agreement, at_k, outcomes, told_means
-
-from dask_dpmeans import DPMeans
+from told_k import Method, Task, agreement, ours, outcomes, told_means
 
 TOPICS, WORDS = 20, 1_000
 LENGTHS = 50, 300
 """Words of a document."""
 CONCENTRATIONS = (300.0, 1_000.0, 2_000.0)
 TARGET = 1e4
-"""The sum of a cell before its logarithms, as scanpy has it."""
+"""Sum to which scanpy scales the counts of a cell before it takes logarithms."""
 
 
 def documents(seed: int, n: int, concentration: float) -> Task:
@@ -58,19 +55,6 @@ def unit(counts: Rows) -> Rows:
     return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12)
 
 
-def ours(**parameters: Any) -> Method:
-    """The search at the price that gives k."""
-
-    def labels(task: Task) -> Labels:
-        def model(price: float) -> DPMeans:
-            return DPMeans(price, search=True, random_state=0, **parameters)
-
-        found: Labels = at_k(model, task.forms["counts"], task.k).labels_
-        return found
-
-    return labels
-
-
 def likeliest(task: Task) -> Labels:
     """The distribution under which a document is likeliest."""
     logarithms = np.log(np.maximum(task.forms["topics"], 1e-300))
@@ -83,11 +67,11 @@ PEERS: dict[str, Method] = {
     "KMeans, log1p": lambda task: told_means(np.log1p(task.forms["counts"]), task.k),
     "KMeans, log-normalized": lambda task: told_means(normalized(task.forms["counts"]), task.k),
     "KMeans, unit length": lambda task: told_means(unit(task.forms["counts"]), task.k),
-    "DPMeans": ours(),
-    "DPMeans, cosine": ours(metric="cosine"),
+    "DPMeans": ours("counts"),
+    "DPMeans, cosine": ours("counts", metric="cosine"),
 }
 OURS: dict[str, Method] = {
-    f"DPMeans, {name}": ours(divergence=name) for name in ("multinomial", "poisson")
+    f"DPMeans, {name}": ours("counts", divergence=name) for name in ("multinomial", "poisson")
 }
 
 

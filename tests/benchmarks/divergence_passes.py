@@ -6,8 +6,8 @@ threads, between commits of sweeps.  30 % of the values are missing.  A price fo
 pass is its kernel alone, which finds the gains of all moves, on one thread; about 2 % of the rows are outliers.  All
 take turns.
 
-With `--before FOLDER`, squared error of the package in that folder is a competitor, each time in a new process, and so
-is that of this package.
+With `--before FOLDER`, squared errors of the package in that folder and of this package compete too, each time in a new
+process.
 """
 
 import os

@@ -3,8 +3,8 @@
 The sets are iris and wine, scaled to unit variance, and s2 of `--data FOLDER` in eight random projections (without the
 folder, Gaussians on a grid stand in).  Holes are drawn by seed, each entry alike.
 
-Ours are fitted at the price that gives k.  Imputation is that of scikit-learn with its defaults, then KMeans told k,
-ten starts.  The adjusted Rand index (ARI) compares with the classes; rows without a value count.
+`DPMeans` is fitted at the price that gives k.  Values are imputed by scikit-learn with its defaults, then KMeans is
+told k, ten starts.  The adjusted Rand index (ARI) compares with the classes; rows without a value count.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 from sklearn.preprocessing import scale
-from told_k import Method, Task, agreement, at_k, outcomes, told_means
-
-from dask_dpmeans import DPMeans
+from told_k import Method, Task, agreement, ours, outcomes, told_means
 
 SHARE = 0.3
 """Of the entries."""
@@ -54,19 +52,6 @@ def tasks(data: Path | None, seeds: int, share: float) -> Iterator[Task]:
             holes = np.random.default_rng([seed, len(rows)]).random(rows.shape) < SHARE
             forms = {"complete": rows, "holes": np.where(holes, np.nan, rows)}
             yield Task(name, forms, classes)
-
-
-def ours(form: str, **parameters: Any) -> Method:
-    """The search at the price that gives k."""
-
-    def labels(task: Task) -> Labels:
-        def model(price: float) -> DPMeans:
-            return DPMeans(price, search=True, random_state=0, **parameters)
-
-        found: Labels = at_k(model, task.forms[form], task.k).labels_
-        return found
-
-    return labels
 
 
 def imputed(imputer: Any) -> Method:

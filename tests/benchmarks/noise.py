@@ -1,14 +1,14 @@
 """Rows that belong nowhere: `DPMeans(outlier_penalty=...)` on Gaussians with uniform noise, beside its peers.
 
 The sets are s1 to s4 and a1 to a3 of `--data FOLDER`, or made from a seed: Gaussians on a plane with centers six
-deviations apart.  Noise is uniform in the box of the rows.  The price is that of the clean rows, told k.  sigma squared
-is the mean variance of a column within a class.
+deviations apart.  Noise is uniform in the box of the rows.  The price gives k clusters of the rows without noise.
+sigma squared is the mean variance of a column within a class.
 
-"error" is the mean squared distance from the true centers (the published ones) to the nearest center found, over that
-of the fit of the clean rows.  "F1" is that of label -1, where noise is what lies farther than 3 sigma from all true
-centers: noise nearer than that and rows of classes farther than that are left out.  "F1 of all" counts these rows of
-classes too, which nothing but their class tells from noise; "best" is the greatest that any limit of the distance to
-the true centers would reach.
+"error" is the mean squared distance from the true centers (the published ones) to the nearest center found, divided by
+the same distance for the fit without noise.  "F1" is the F1 score of label -1 as noise farther than 3 sigma from all
+true centers: noise nearer than that and rows of classes farther than that are left out.  "F1 of all" counts these rows
+of classes too, which nothing but their class tells from noise; "best" is the greatest that any limit of the distance
+to the true centers would reach.
 
 `outlier_penalty` is 9 sigma squared; `outlier_share` is told the share of rows farther than 3 sigma.  HDBSCAN has a
 `min_cluster_size` of a hundredth of the rows.  LocalOutlierFactor and KMeans are told that share, and k.
@@ -109,7 +109,7 @@ class Noisy:
 
 
 def f1(true: Mask, told: Mask) -> float:
-    """The harmonic mean of precision and recall, 0 where there is neither.
+    """Harmonic mean of precision and recall, or 0 if both are 0.
 
     >>> f1(np.array([True, True, False]), np.array([True, False, False]))
     0.6666666666666666

@@ -19,6 +19,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from threadpoolctl import threadpool_limits
 from unknown_k import fraction, table
 
+from dask_dpmeans import DPMeans
+
 STARTS = 10
 """Of KMeans."""
 HIGHEST = 1e30
@@ -85,6 +87,19 @@ def at_k(model: Callable[[float], Any], rows: Any, k: int) -> Any:
     return fits[min(fits, key=lambda each: (abs(each - k), each))]
 
 
+def ours(form: str, **parameters: Any) -> Method:
+    """The search at the price that gives k."""
+
+    def labels(task: Task) -> Labels:
+        def model(price: float) -> DPMeans:
+            return DPMeans(price, search=True, random_state=0, **parameters)
+
+        found: Labels = at_k(model, task.forms[form], task.k).labels_
+        return found
+
+    return labels
+
+
 def told_means(rows: Rows, k: int) -> Labels:
     """KMeans, the best of ten starts."""
     labels: Labels = KMeans(k, n_init=STARTS, random_state=0).fit_predict(rows)
@@ -142,7 +157,7 @@ def names_of(found: Sequence[Outcome]) -> list[tuple[str, str]]:
 
 
 def cell(repeats: Sequence[Outcome], mutual: bool) -> str:
-    """Mean ARI of repeats, the lowest where there are several, NMI where it is wanted, and the clusters.
+    """Mean ARI of repeats, the lowest ARI of several, NMI if it is wanted, and the clusters.
 
     >>> cell([Outcome("a", "b", 3, 0.5, 0.25, 1.0)], mutual=True)
     '.500 (NMI .250), k 3'

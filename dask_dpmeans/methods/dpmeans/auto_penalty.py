@@ -10,7 +10,6 @@ from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.choice import AUTO, Choice
 from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose
@@ -30,8 +29,7 @@ class AutoPenalty:
     """Map of rows to a space where squared distances are about the costs, if these are others."""
 
     def __post_init__(self) -> None:
-        learned = isinstance(self.method.learned, EncodedDivergence)
-        if self.method.divergence.general is not None and not learned:
+        if self.method.divergence.general is not None and self.flat is None:
             raise InputError(
                 f"penalty must be a number with divergence={self.method.learned!r}, got {AUTO!r}"
             )

@@ -14,7 +14,8 @@ from strategies import contents
 from dask_dpmeans import DPMeans, InputError, fit, load, predict
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
-from dask_dpmeans.kernels.divergence import METRICS, SQUARED
+from dask_dpmeans.kernels.divergence import SQUARED
+from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch, search
 from dask_dpmeans.sources import as_source

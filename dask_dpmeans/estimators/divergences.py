@@ -1,6 +1,6 @@
 """The option `divergence` of estimators: what a row costs in each column, learned from the rows."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,20 @@ from dask_dpmeans import checks, sources
 from dask_dpmeans.engine.loop import NamedArrays
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NearestCenterMixin
-from dask_dpmeans.estimators.checked_rows import checked_rows
-from dask_dpmeans.estimators.transform import MappedRows
+from dask_dpmeans.estimators.geography import place_map
+from dask_dpmeans.estimators.given_rows import GivenRows
+from dask_dpmeans.estimators.output_frames import check_output
+from dask_dpmeans.estimators.transform import FeatureMap, MappedRows
+from dask_dpmeans.kernels.assign import Distances
 from dask_dpmeans.kernels.block import Float64Array, IndexArray
 from dask_dpmeans.kernels.bregman import CATEGORICAL, COLUMN_DIVERGENCES, ColumnDivergence
 from dask_dpmeans.kernels.column_statistics import Summary
-from dask_dpmeans.kernels.divergence import Divergence, metric_of
+from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout, SumColumns, SumCosts, numbers_of
+from dask_dpmeans.kernels.great_circle import SpherePoints
+from dask_dpmeans.kernels.metrics import Haversine, metric_of
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
@@ -317,7 +323,7 @@ def imputed(
 class DivergenceMixin(NearestCenterMixin):
     """The part of estimators with the options `divergence` and `missing`."""
 
-    metric: str
+    metric: str = "euclidean"
     divergence: Any
     missing: str
     smoothing: float
@@ -327,7 +333,7 @@ class DivergenceMixin(NearestCenterMixin):
     def _accepts(self) -> "Accepting":
         return {"missing": self.missing != "error", **accepted_categories(self.divergence)}
 
-    def _feature_map(self) -> DivergenceMap | None:
+    def _feature_map(self) -> FeatureMap | None:
         given = self.divergence, self.missing, self.smoothing, self.balance_columns
         learned = None if isinstance(self.divergence, Divergence) else divergence_map(*given)
         if self.metric != "euclidean" and (learned is not None or self.divergence != PLAIN):
@@ -335,7 +341,7 @@ class DivergenceMixin(NearestCenterMixin):
                 f"divergence={self.divergence!r} and missing={self.missing!r} cannot be used with "
                 f"metric={self.metric!r}, which is a divergence of its own: leave the metric out"
             )
-        return learned
+        return learned or place_map(self.metric)
 
     @property
     def _divergence(self) -> Divergence:
@@ -344,10 +350,39 @@ class DivergenceMixin(NearestCenterMixin):
             return self.divergence
         if isinstance(self.features_, Encoding):
             return EncodedDivergence(self.features_)
+        if isinstance(self.features_, SpherePoints):
+            return Haversine(self.features_.swapped)
         return metric_of(self.metric)
 
-    def impute(self, X: object) -> Float64Array:
-        """Return rows, (n, d) float64, with missing values from the nearest centers.
+    @property
+    def _points(self) -> Float64Array | None:
+        return self.cluster_averages_
+
+    def _centers(self) -> Centers:
+        return Centers(self.cluster_averages_, self._divergence.general)
+
+    def _set_averages(self, averages: Float64Array) -> None:
+        """Set the centers, (k, d), as kernels see them."""
+        self.cluster_averages_ = averages
+        self.cluster_centers_ = self._divergence.shown(averages)
+
+    def _restore(self, result: "Result") -> None:
+        super()._restore(result)
+        self.cluster_averages_ = result.arrays.get("cluster_averages", self.cluster_centers_)
+
+    def transform(self, X: object) -> Any:
+        """Return the distance of each row to each center, (n, k) float64; lazy if X is.
+
+        With other divergences it is the cost, with ``metric="haversine"`` the great-circle distance
+        in kilometers.
+        """
+        check_is_fitted(self)
+        check_output(self, X)
+        kernel = Distances(self._centers(), self._divergence)
+        return self._mapped(X, kernel, np.float64, self.n_clusters_)
+
+    def impute(self, X: object) -> Any:
+        """Return rows, (n, d) float64 or a cube, with missing values from the nearest centers.
 
         NaN becomes the value of the nearest center, in a categorical column its most frequent
         category.  A row without any value becomes the mean of all rows.  Columns that the fit did
@@ -362,17 +397,25 @@ class DivergenceMixin(NearestCenterMixin):
         InputError
             Rows of Dask or of a store, or a fit of complete rows.
         """
+        self._check_imputes()
+        given = self._rows_given(X)
+        return self._filled(given, given.checked(self, reset=False), partial(self.predict, X))
+
+    def _check_imputes(self) -> None:
         check_is_fitted(self)
         if not isinstance(self.features_, Encoding):
             raise InputError("impute needs missing='observed' or 'unscaled', got missing='error'")
-        rows = checked_rows(self, X, reset=False)
+
+    def _filled(self, given: GivenRows, rows: Any, predict: Callable[[], Any]) -> Any:
+        """Return checked rows, (n, d) or a cube, with missing values from the centers of labels."""
+        assert isinstance(self.features_, Encoding)
         if sources.is_lazy(rows):
             raise InputError("impute takes rows in memory: compute parts of X, one after the other")
         filled = np.array(rows, np.float64)
         used = slice(None) if self.feature_columns_ is None else self.feature_columns_
         scale = 1.0 if self.feature_scale_ is None else self.feature_scale_
-        averages, labels = self.cluster_averages_, self.predict(X)
+        averages, labels = self.cluster_averages_, np.ravel(predict())
         part = imputed(self.features_, averages, filled[:, used] / scale, labels) * scale
         holes = np.isnan(filled[:, used])
         filled[:, used] = np.where(holes, part, filled[:, used])
-        return filled
+        return filled if given.cube is None else given.cube.as_cube(filled)

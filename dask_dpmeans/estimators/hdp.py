@@ -1,12 +1,11 @@
 """The scikit-learn estimator of the hard HDP: several data sets that share clusters."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,15 +18,20 @@ from dask_dpmeans.estimators.auto import AutoPriceMixin
 from dask_dpmeans.estimators.base import RandomState, seed_of
 from dask_dpmeans.estimators.callbacks import Tasks, with_callbacks
 from dask_dpmeans.estimators.checked_rows import checked_rows
+from dask_dpmeans.estimators.data_sets import DataSets, data_sets
 from dask_dpmeans.estimators.description import Description
-from dask_dpmeans.estimators.kernel_maps import (
-    FEATURE_ARRAYS,
-    Approximation,
-    approximation_of,
-    restored_features,
+from dask_dpmeans.estimators.divergences import (
+    ENCODING_ARRAYS,
+    SMOOTHING,
+    DivergenceMixin,
+    describe_divergence,
+    restored_encoding,
 )
-from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec
-from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.estimators.kernel_maps import FEATURE_ARRAYS, approximation_of, restored_features
+from dask_dpmeans.estimators.spec import CENTERS, STABILITY, MethodSpec, centers_of
+from dask_dpmeans.kernels.block import Features, Float64Array, Int64Array
+from dask_dpmeans.kernels.divergence import Divergence
+from dask_dpmeans.kernels.encoding import Encoding
 from dask_dpmeans.kernels.hdp import GroupPredictions, HDPPrices, PredictedLabels, Sharing
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.choice import AUTO
@@ -37,7 +41,8 @@ from dask_dpmeans.methods.hdp.choice import AutoPrices, SharedChoice
 from dask_dpmeans.storage.array_spec import ArraySpec
 
 if TYPE_CHECKING:
-    from dask_dpmeans.sources import Names, RowSource
+    from dask_dpmeans.estimators.transform import FeatureMap
+    from dask_dpmeans.sources import Dimensions, RowSource
     from dask_dpmeans.storage import Result
 
 METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
@@ -47,7 +52,7 @@ METHODS: dict[bool, type[batch.Method] | type[hdp_search.Method]] = {
 """Algorithms by `search`."""
 
 
-class HDPMeans(AutoPriceMixin, BaseEstimator):
+class HDPMeans(DivergenceMixin, AutoPriceMixin, BaseEstimator):
     """Cluster several data sets at once: their local clusters are tied to shared global clusters.
 
     Minimizes the hard Gaussian HDP of Kulis & Jordan 2012 (section 4, eq. 2) by their Algorithm 2:
@@ -80,6 +85,15 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
         passes lead lower.  Up to 1,024 rows, and 1,048,576 rows * centers * columns, single rows
         are exchanged too.  More than 32,768 rows are searched as one set on a coreset, rows drawn
         by weight.
+    divergence : str, ColumnDivergence or dict, default "squared"
+        What a row costs at a center in each column, see `DPMeans`: the hard HDP of exponential
+        families (Jiang, Kulis & Jordan 2012).  All data sets share the means of the columns, and
+        with categories their codes.  A `Divergence` of whole rows is an `InputError`.
+    missing : {"error", "observed", "unscaled"}, default "error"
+        What NaN is, see `DPMeans`.  A row without any value has label -1, and is in no local
+        cluster.
+    smoothing, balance_columns
+        See `DPMeans`.
     approximation : {"nystroem", "fourier"}, optional
         Cluster features of the rows, whose inner products approximate a kernel function (section
         5.2), so that clusters can have any shape.  See `KernelDPMeans`.  All data sets share the
@@ -109,7 +123,8 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
     cluster_stability_ : (g,) float64 or None
         For chosen penalties, the stability of each global cluster, see `DPMeans`.
     cluster_centers_ : (g, d) float64
-        The global centers; with an approximation (g, n_components), among the features.
+        The global centers; with an approximation (g, n_components), among the features.  A
+        categorical column has a column for each category, its share.
     features_ : dask_dpmeans.estimators.kernel_maps.KernelFeatures
         The features of an approximation.
     labels_ : (n,) int32
@@ -156,6 +171,10 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
         global_penalty: float | str = AUTO,
         *,
         search: bool = False,
+        divergence: object = "squared",
+        missing: str = "error",
+        smoothing: float = SMOOTHING,
+        balance_columns: bool | None = None,
         approximation: str | None = None,
         kernel: str = "rbf",
         gamma: float | None = None,
@@ -170,6 +189,10 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
         self.local_penalty = local_penalty
         self.global_penalty = global_penalty
         self.search = search
+        self.divergence = divergence
+        self.missing = missing
+        self.smoothing = smoothing
+        self.balance_columns = balance_columns
         self.approximation = approximation
         self.kernel = kernel
         self.gamma = gamma
@@ -183,7 +206,14 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
 
     @with_callbacks
     def fit(  # type: ignore[override]  # groups stand before the weights
-        self, X: object, y: object = None, groups: object = None, sample_weight: object = None
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        samples: "Dimensions" = None,
+        features: "Dimensions" = None,
     ) -> Self:
         """Cluster the rows of all data sets.
 
@@ -194,68 +224,107 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
             sets only if every item is two-dimensional.
         y : ignored
         groups : (n,) integers >= 0, optional
-            The data set of each row, in any order.  Rows without groups are one data set.  Number
+            The data set of each row, in any order; or the name of a column of a data frame X,
+            which is then no feature, as for weights.  Rows without groups are one data set.  Number
             names first, by ``np.unique(names, return_inverse=True)[1]``.  Numbers may have gaps,
             but one of 262,144 or more must be below the number of rows, since each pass goes
             through all numbers.
         sample_weight : (n,), optional
             Weights >= 0.  A row of weight w bears 1 / min(1, w) of each penalty when it opens
             something.  So an integer weight equals a repeated row.
+        samples, features : str or sequence of str, optional
+            Dimensions of a cube of xarray, see `DPMeans.fit`.  Groups are then a DataArray that
+            broadcasts against the samples.
 
         Returns
         -------
         self
         """
         method = self.method()
-        table, groups, names = data_sets(X, groups)
+        given = self._rows_to_fit(X, samples, features, sample_weight, groups)
+        table, groups, names, categories = data_sets(given.rows, given.groups, self._accepts())
         tasks = Tasks.of(self, table, y, sample_weight, most=method.max_iter)
         self.random_state_ = seed_of(self.random_state)
-        rows = sources.known_rows(checked_rows(self, table, reset=True, names=names))
+        names = given.names if names is None else names
+        checked = checked_rows(self, table, reset=True, names=names, categories=categories)
+        rows = sources.known_rows(checked)
         if groups is None:
             groups = np.zeros(rows.shape[0], np.int64)
         self._n_sets = 0
-        if isinstance(X, list | tuple) and table is not X:
+        if isinstance(X, list | tuple) and table is not given.rows:
             self._n_sets = len(X)  # the last of which may be empty
         groups = sources.open_groups(groups, rows.shape[0])
-        self._fit_rows(rows, method.seeded(self.random_state_), tasks, groups, sample_weight)
+        beside = replace(given, groups=groups)
+        self._fit_rows(rows, method.seeded(self.random_state_), tasks, beside)
         tasks.end()
         return self
 
     def fit_predict(
-        self, X: object, y: object = None, groups: object = None, sample_weight: object = None
+        self,
+        X: object,
+        y: object = None,
+        groups: object = None,
+        sample_weight: object = None,
+        *,
+        samples: "Dimensions" = None,
+        features: "Dimensions" = None,
     ) -> Any:
         """Fit to X, and return the global cluster of each row, (n,) int32."""
-        return self.fit(X, y, groups, sample_weight).labels_
+        cube = {"samples": samples, "features": features}
+        return self.fit(X, y, groups, sample_weight, **cube).labels_
 
     def predict(self, X: object, groups: object = None) -> Any:
-        """Return the global cluster of each row, (n,) int32; lazy if X is.
+        """Return the global cluster of each row, (n,) int32; lazy if X is.  It is -1 for no value.
 
         A center that a known data set does not use costs it `local_penalty` more.  Rows of a new
         data set, and rows without groups, go to the nearest center.  `score` and `transform` take
         no groups: they use the distances to all centers.
         """
         check_is_fitted(self)
-        X, groups, names = data_sets(sources.unwrap(X, "X"), groups)
+        names = None
+        if self.grid_ is None or not sources.is_cube(X):
+            X, _, groups = sources.named_rows(X, None, groups)
+            X, groups, names, _ = self._data_sets(X, groups)
         if groups is None:
             return super().predict(X)
-        uses = self.local_clusters_.tocoo()
-        sets, centers = uses.row.astype(np.int64), uses.col.astype(np.int64)
-        sharing = Sharing.of(self.cluster_centers_, sets, centers, uses.shape[0])
+        uses, centers = self.local_clusters_.tocoo(), self._centers()
+        pairs = uses.row.astype(np.int64), uses.col.astype(np.int64), uses.shape[0]
+        sharing = Sharing.of(centers.values, *pairs, divergence=centers.divergence)
         prices = HDPPrices(self.local_penalty_, self.global_penalty_)
         kernel = PredictedLabels(sharing, prices)
         return self._mapped(X, kernel, np.int32, groups=groups, names=names)
+
+    def impute(self, X: object, groups: object = None) -> Any:
+        """Return rows, (n, d) float64 or a cube, with missing values from the centers of `predict`.
+
+        The rows of a list of data sets follow one another.  All else is as in `DPMeans`.
+        """
+        self._check_imputes()
+        given = self._rows_given(X, groups=groups)
+        table, _, names, _ = self._data_sets(given.rows, given.groups)
+        names = given.names if names is None else names
+        rows = checked_rows(self, table, reset=False, names=names)
+        return self._filled(given, rows, partial(self.predict, X, groups))
+
+    def _data_sets(self, X: object, groups: object) -> DataSets:
+        """Return rows of new data sets, with the categories of the fit."""
+        return data_sets(sources.unwrap(X, "X"), groups, self._accepts(), self.categories_)
 
     def description(self) -> Description:
         """Return how texts and pictures speak of this estimator, fitted or not."""
         settings, choice = self._describe_penalties(), getattr(self, "choice_", None)
         if self.approximation is not None:
             settings = {"kernel": f"{self.kernel}, by {self.approximation}"} | settings
+        told: dict[str, Any] = {"settings": settings}
+        if isinstance(self.features_, Encoding):
+            told = describe_divergence(self.divergence, self.missing)
+            told["settings"] |= settings
         words = replace(
             super().description(),
             objective_parts="inertia {inertia:.9g} + penalties x clusters",
-            settings=settings,
             json={} if choice is None else {"choice": choice.as_json()},
             pictures=("profile", "sharing"),
+            **told,
         )
         if not hasattr(self, "local_clusters_"):
             return words
@@ -286,8 +355,20 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
             **self._numbers, max_iter=self.max_iter, tol=self.tol, max_clusters=self.max_clusters
         )
 
-    def _feature_map(self) -> Approximation | None:
-        return approximation_of(self)
+    def _feature_map(self) -> "FeatureMap | None":
+        if isinstance(self.divergence, Divergence):
+            raise InputError(
+                f"divergence must be a name, a ColumnDivergence or a dict, got {self.divergence!r}: the centers that "
+                "data sets share are means, and the best center of any cost of rows may be another; DPMeans takes it"
+            )
+        learned, approximation = super()._feature_map(), approximation_of(self)
+        if learned is not None and approximation is not None:
+            raise InputError(
+                f"divergence={self.divergence!r} and missing={self.missing!r} cannot be used with "
+                f"approximation={self.approximation!r}: the features of a kernel are complete, and "
+                "their costs are squared distances; leave one of them out"
+            )
+        return learned or approximation
 
     def _price(self, penalty: float | None) -> Price:
         raise InputError(
@@ -296,7 +377,7 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
         )
 
     def _set_centers(self, method: Algorithm[Any], source: "RowSource", state: Any) -> None:
-        super()._set_centers(method, source, state)
+        self._set_averages(state.centers)
         n_groups = max(source.summary.n_groups, self._n_sets)
         self._set_uses(state.local.groups, state.local.centers, state.local.weights, n_groups)
 
@@ -313,66 +394,16 @@ class HDPMeans(AutoPriceMixin, BaseEstimator):
         self.n_local_clusters_ = len(groups)
 
 
-def data_sets(X: object, groups: object) -> "tuple[Any, Any, Names | None]":
-    """Return the rows of a list of tables as one table, with groups and column names.
-
-    Anything else than a list of tables is returned as given.
-    """
-    if not isinstance(X, list | tuple) or not X or any(_dimensions(item) != 2 for item in X):
-        return X, groups, None
-    if groups is not None:
-        raise InputError("X is a list of data sets, which says what groups says: leave groups out")
-    names = _shared_names(X)
-    tables = [_table(sources.unwrap(item, "X")) for item in X]
-    widths = sorted({int(table.shape[1]) for table in tables})
-    if len(widths) > 1:
-        raise InputError(f"the data sets of X must have the same columns, got {widths}")
-    rows, heights = sources.concatenate_tables(tables)
-    return rows, np.repeat(np.arange(len(tables)), heights), names
-
-
-def _shared_names(tables: Sequence[object]) -> "Names | None":
-    """Return the names of the columns, which all tables must share."""
-    first, *others = map(sources.names_of, tables)
-    for number, names in enumerate(others, 1):
-        if names != first:
-            got = f"{_shown_names(first)} in set 0 and {_shown_names(names)} in set {number}"
-            wanted = "the same columns in one order"
-            raise InputError(f"the data sets of X must have {wanted}, got {got}")
-    return first
-
-
-def _shown_names(names: "Names | None") -> str:
-    if names is None:
-        return "no names"
-    return str(list(names))
-
-
-def _table(item: Any) -> Any:
-    """Return one data set of a list."""
-    if sources.is_lazy(item):
-        return item
-    if isinstance(item, np.ma.MaskedArray):
-        advice = "fill or drop the masked entries first, as .filled(0) does"
-        raise InputError(f"a data set of X is a masked array: {advice}")
-    if issparse(item):
-        return sources.opened_rows(item)
-    return np.asarray(item)
-
-
-def _dimensions(item: npt.ArrayLike) -> int:
-    """Return the dimensions of a table or a list of rows; 0 if rows differ in length."""
-    try:
-        return int(getattr(item, "ndim", None) or np.ndim(item))
-    except ValueError:
-        return 0
-
-
 def _predictor(result: "Result") -> Kernel:
     told, arrays = result.manifest.parameters, result.arrays
-    uses = arrays["local_groups"], arrays["local_centers"]
-    sharing = Sharing.of(arrays["cluster_centers"], *uses, result.manifest.input.n_groups)
+    uses = arrays["local_groups"], arrays["local_centers"], result.manifest.input.n_groups
+    centers, divergence = centers_of(result)
+    sharing = Sharing.of(centers, *uses, divergence=divergence.general)
     return GroupPredictions(sharing, HDPPrices(told["local_penalty"], told["global_penalty"]))
+
+
+def _learned_features(result: "Result") -> Features | None:
+    return restored_encoding(result) or restored_features(result)
 
 
 LOCAL_ARRAYS = (
@@ -385,7 +416,7 @@ LOCAL_ARRAYS = (
 SPEC = MethodSpec(
     HDPMeans,
     _predictor,
-    restored_features,
-    arrays=(*CENTERS, STABILITY, *LOCAL_ARRAYS, *FEATURE_ARRAYS),
+    _learned_features,
+    arrays=(*CENTERS, STABILITY, *LOCAL_ARRAYS, *FEATURE_ARRAYS, *ENCODING_ARRAYS),
     takes_groups=True,
 )

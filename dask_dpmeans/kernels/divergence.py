@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.kernels.block import BoolArray, Features, Float64Array, IndexArray, Rows, Scratch
+from dask_dpmeans.kernels.block import BoolArray, Features, Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.distance import Centers, nearest_two, squared_distances
-from dask_dpmeans.kernels.features import UnitRows
 from dask_dpmeans.kernels.linear_costs import Linear
 
 MOST_UNEVEN = 2.0**20
@@ -36,14 +35,18 @@ class Divergence(ABC):
     features: ClassVar[Features | None] = None
     """Map of each row that kernels see instead of the row; None for the row itself."""
     vanishing: ClassVar[float] = 0.0
-    """If rows and centers have unit length, and a center is the direction of a sum: rows whose
-    average is no longer than this cancel, since its direction is rounding.  Else 0."""
+    """If rows and centers have one length, and a center is the direction of a sum: rows whose
+    average is no longer than this share of it cancel, since its direction is rounding.  Else 0."""
     farthest: ClassVar[float] = math.inf
     """Greatest cost of a row at another row."""
+    length: ClassVar[float] = 1.0
+    """Length of rows and centers, if a center is the direction of a sum."""
+    encoded: ClassVar[bool] = False
+    """Whether centers have other columns for kernels than for users."""
 
     @property
     def spherical(self) -> bool:
-        """Whether rows and centers have unit length, and a center is the direction of a sum."""
+        """Whether rows and centers have one length, and a center is the direction of a sum."""
         return self.vanishing > 0
 
     @abstractmethod
@@ -113,6 +116,28 @@ class Divergence(ABC):
     def shown(self, centers: Float64Array) -> Float64Array:
         """Return centers, (k, d), in units of the input."""
         return centers
+
+    def at_rows(self, rows: Float64Array) -> Float64Array:
+        """Return centers, (k, d), at rows as kernels see them."""
+        return rows
+
+    def price_of(self, penalty: float, *, search: bool) -> float:
+        """Return the penalty of a user, a radius or with `search` a price, in units of the cost."""
+        return penalty
+
+    def penalty_of(self, price: float, *, search: bool) -> float:
+        """Return a price in units of the cost as the penalty of a user."""
+        return price
+
+    def distances(self, rows: Rows, centers: Float64Array) -> Float64Array:
+        """Return the distance of each row, (n, d), to each center, (k, d), for users, (n, k)."""
+        return self.costs_to_all(rows, centers)
+
+    def shown_costs(
+        self, rows: Rows, centers: Float64Array, labels: IndexArray, costs: Float64Array
+    ) -> Float64Array:
+        """Return the costs of rows, (n, d), at the centers of their labels, for users, (n,)."""
+        return costs
 
     def inside(self, points: Float64Array) -> Float64Array:
         """Return points, (..., d), moved to where centers may be."""
@@ -233,6 +258,11 @@ class SquaredEuclidean(Divergence):
         """Return the squared distance of each row, (n, d), to the center of its label, (n,)."""
         return squared_distances(rows, centers, labels)
 
+    def distances(self, rows: Rows, centers: Float64Array) -> Float64Array:
+        """Return the Euclidean distance of each row, (n, d), to each center, (k, d), (n, k)."""
+        distances: Float64Array = cdist(rows, centers)
+        return distances
+
     def precision(self, cost: float, d: int) -> float:
         """Return 1 / variance of spherical Gaussians: the columns over the squared distance."""
         return d / cost
@@ -262,98 +292,10 @@ class SquaredEuclidean(Divergence):
         scale = min(math.sqrt(saved) / math.sqrt(heaviest), HIGHEST)
         heights = scale * np.sqrt(lightness.max() - lightness)
         seekers = np.column_stack([means, np.zeros(len(means))])
-        return _nearest_other(seekers, np.column_stack([means, heights]))
-
-
-@dataclass(frozen=True)
-class Cosine(SquaredEuclidean):
-    """2 (1 - cosine): the squared distance of rows and centers of unit length.
-
-    Its objective is the objective of spherical k-means.
-
-    The mean is the direction of the sum S of the rows (Dhillon & Modha 2001, section 3).  There a
-    cluster of weight w costs 2 (w - |S|), at another center 2 (w - S . center), so that its mass is
-    |S|.  Rows that cancel (`vanishing`) cost 2 w at any center: their center does not move.
-    """
-
-    features: ClassVar[UnitRows] = UnitRows()
-    vanishing: ClassVar[float] = 1e-12
-    farthest: ClassVar[float] = 4.0
-
-    def given(self, centers: Float64Array) -> Float64Array:
-        """Return the directions of centers, (k, d)."""
-        unit = self.features(centers, Scratch()).astype(np.float64)
-        without = np.flatnonzero(np.isnan(unit).any(axis=1))
-        if without.size:
-            raise InputError(
-                f"center {without[0]} of the first centers is 0 in every column and has no direction"
-            )
-        return unit
-
-    def means(self, averages: Float64Array, otherwise: Float64Array) -> Float64Array:
-        """Return the directions of averages, (..., d)."""
-        lengths = _lengths(averages)[..., np.newaxis]
-        return np.divide(averages, lengths, out=otherwise.copy(), where=lengths > self.vanishing)
-
-    def masses(self, averages: Float64Array, weights: Float64Array) -> Float64Array:
-        """Return the lengths of the sums, (...)."""
-        lengths = _lengths(averages)
-        return np.where(lengths > self.vanishing, weights * lengths, 0.0)
-
-    def precision(self, cost: float, d: int) -> float:
-        """Return the concentration of von Mises-Fisher distributions (Banerjee et al. 2005, 4.4).
-
-        Their density is proportional to exp(concentration * cosine).
-        """
-        cosine = max(0.0, 1 - cost / 2)
-        return (cosine * d - cosine**3) / (1 - cosine**2)
-
-    def rises(self, masses: Float64Array, means: Float64Array) -> Float64Array:
-        """Return 2 (|S1| + |S2| - |S1 + S2|), without its cancellation, (m,)."""
-        first, second = masses.T
-        total = first + second
-        average = (ratio(masses, total[:, np.newaxis])[:, :, np.newaxis] * means).sum(axis=1)
-        squared = self.between(means[:, 0], means[:, 1])
-        rises: Float64Array = first * ratio(second, total) * (2 / (1 + _lengths(average))) * squared
-        return rises
-
-    def sideways(self, directions: Float64Array, centers: Float64Array) -> Float64Array:
-        """Return the part of directions, (k, d), at right angles to the centers.
-
-        If there is none, return all of the direction.
-
-        Without it all rows of a cluster could lie on one side of its center.
-        """
-        along = np.einsum("ij,ij->i", directions, centers)
-        across = directions - along[:, np.newaxis] * centers
-        return np.where(_lengths(across)[:, np.newaxis] > self.vanishing, across, directions)
-
-    def partners(self, masses: Float64Array, means: Float64Array, saved: float) -> IndexArray:
-        """Return the nearest neighbor of each mean, (k,), among means with two additional columns.
-
-        With u = saved / (4 mass), any merge of a cluster of u >= 1 gains.  A merge of two others
-        gains iff the squared cosine of half the angle between their means exceeds (1 - u(a)) (1 -
-        u(b)).  So the best partner of a has the greatest (1 + cosine) / (1 - u(b)): the product of
-        (1, mean of a) and (1, mean of b) / (1 - u(b)).  Another column makes the latter equally
-        long, so that the greatest product is the nearest neighbor.
-        """
-        with np.errstate(over="ignore"):
-            lightness = ratio(np.full(len(masses), saved / 4), masses, np.inf)
-        factors = 1 / np.maximum(1 - lightness, 1 / MOST_UNEVEN)
-        heights = np.sqrt(2 * (factors.max() - factors) * (factors.max() + factors))
-        ones = np.ones(len(means))
-        points = np.column_stack([factors, factors[:, np.newaxis] * means, heights])
-        return _nearest_other(np.column_stack([ones, means, 0 * ones]), points)
+        return nearest_other(seekers, np.column_stack([means, heights]))
 
 
 SQUARED = SquaredEuclidean()
-METRICS: dict[str, Divergence] = {"euclidean": SQUARED, "cosine": Cosine()}
-"""Divergences by the names of the option `metric`."""
-
-
-def metric_of(name: str) -> Divergence:
-    """Return the divergence of a name that a user gave."""
-    return METRICS[checks.choice("metric", name, METRICS)]
 
 
 def ratio(above: Float64Array, below: Float64Array, otherwise: float = 0.0) -> Float64Array:
@@ -365,13 +307,13 @@ def ratio(above: Float64Array, below: Float64Array, otherwise: float = 0.0) -> F
     return np.divide(above, below, out=quotient, where=positive)
 
 
-def _nearest_other(seekers: Float64Array, points: Float64Array) -> IndexArray:
+def nearest_other(seekers: Float64Array, points: Float64Array) -> IndexArray:
     """Return the nearest point of each seeker, (k,), other than the point of the same number."""
     nearest, second = nearest_two(seekers, Centers(points))
     return np.where(nearest == np.arange(len(points)), second, nearest)
 
 
-def _lengths(values: Float64Array) -> Float64Array:
+def lengths_of(values: Float64Array) -> Float64Array:
     """Return the lengths of values, (..., d), by the definition of distances."""
     flat = values.reshape(-1, values.shape[-1])
     squared = squared_distances(flat, np.zeros((1, flat.shape[1])), np.zeros(len(flat), np.intp))

@@ -5,6 +5,7 @@ divergence (Banerjee et al. 2005, section 3).
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class EncodedDivergence(Divergence):
     """The cost of encoded rows; centers are averages of encoded rows."""
 
     encoding: Encoding
+    encoded: ClassVar[bool] = True
 
     def linear(self, centers: Float64Array) -> Linear:
         """Return coefficients, (k, n_features), and constants, (k,), of the costs at centers.

@@ -5,6 +5,9 @@ row costs its squared distance to a center that its set uses, this plus the loca
 another center, and both penalties for a new one (Kulis & Jordan 2012, Algorithm 2, step 4).  A row
 of weight w bears 1 / min(1, w) of each penalty, so that the objective never rises and integer
 weights act as repeated rows.  Among equal costs a used center wins, then the lowest number.
+
+In place of the squared distance, here and below, a row may have any cost that is linear in it (Jiang,
+Kulis & Jordan 2012, section 4): the divergence of the centers.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +17,7 @@ import numpy as np
 
 from dask_dpmeans.kernels import hdp_compiled, numba_support
 from dask_dpmeans.kernels.answers import Records
+from dask_dpmeans.kernels.assign import labels_of
 from dask_dpmeans.kernels.block import (
     Block,
     BoolArray,
@@ -23,7 +27,8 @@ from dask_dpmeans.kernels.block import (
     IntegerArray,
     Labels,
 )
-from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
+from dask_dpmeans.kernels.distance import Centers, costs, nearest_squared
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.keyed_sums import UseMoments, use_moments
 
 NO_OPENERS = np.empty(0, np.int64)
@@ -68,16 +73,18 @@ class Sharing:
         n_groups: int,
         openers: Int64Array = NO_OPENERS,
         kept: Int64Array = NO_OPENERS,
+        *,
+        divergence: Divergence | None = None,
     ) -> "Sharing":
         """Return the sharing of centers, (g, d), from pairs of a group and a used center, (p,).
 
         Pairs come in any order and may repeat, openers and the centers they keep, (m,), in any
-        order.
+        order.  The divergence is None for squared distances, else its costs are linear in the row.
         """
         groups, used = np.divmod(np.unique(groups * len(centers) + used), len(centers))
         starts = np.searchsorted(groups, np.arange(n_groups + 1)).astype(np.int64)
         order = np.argsort(openers)
-        return cls(Centers(centers), starts, used, openers[order], kept[order])
+        return cls(Centers(centers, divergence), starts, used, openers[order], kept[order])
 
     @cached_property
     def groups(self) -> Int64Array:
@@ -101,6 +108,7 @@ class Sharing:
             len(self.starts) - 1,
             np.concatenate([self.openers, requests.numbers]),
             np.concatenate([self.kept, targets]),
+            divergence=self.centers.divergence,
         )
 
 
@@ -141,7 +149,7 @@ def choose(block: Block, sharing: Sharing, prices: HDPPrices) -> Choice:
             block.rows,
             block.groups,
             weights,
-            sharing.centers.values,
+            sharing.centers.definition,
             sharing.starts,
             sharing.used,
             (prices.local, prices.both),
@@ -154,7 +162,7 @@ def choose(block: Block, sharing: Sharing, prices: HDPPrices) -> Choice:
     if last > first:
         which, kept = sharing.openers[first:last] - block.start, sharing.kept[first:last]
         chosen.labels[which], chosen.objecting[which] = kept, False
-        chosen.squared[which] = squared_distances(block.rows[which], sharing.centers.values, kept)
+        chosen.squared[which] = costs(block.rows[which], sharing.centers, kept)
         chosen.uses[which] = find_uses(sharing, block.groups[which], kept)
     return chosen
 
@@ -200,7 +208,7 @@ def _choose_used(block: Block, sharing: Sharing, chosen: Choice, rows: IndexArra
     pair = np.repeat(np.arange(len(rows)), counts)  # the row of each pair of a row and a use
     uses = sharing.starts[groups][pair] + np.arange(ends[-1]) - begins[pair]
     centers = sharing.used[uses]
-    squared = squared_distances(block.rows[rows[pair]], sharing.centers.values, centers)
+    squared = costs(block.rows[rows[pair]], sharing.centers, centers)
     least = np.minimum.reduceat(squared, begins)
     hits = np.flatnonzero(squared == least[pair])
     firsts = hits[np.unique(pair[hits], return_index=True)[1]]
@@ -246,9 +254,9 @@ def requests_of(block: Block, chosen: Choice) -> Requests:
 
 
 def open_in_order(
-    requests: Requests, centers: Float64Array, prices: HDPPrices
+    requests: Requests, centers: Centers, prices: HDPPrices
 ) -> tuple[Int64Array, Int64Array]:
-    """Return what each request opens if the rule takes them in order, beside centers, (g, d).
+    """Return what each request opens if the rule takes them in order, beside g centers.
 
     Blocks and the coordinator share this rule.  Without Numba it is a plain Python loop.
 
@@ -261,9 +269,10 @@ def open_in_order(
     if len(requests):
         _, slots = np.unique(requests.groups, return_inverse=True)
         asked = requests.weights, slots.ravel(), requests.used, requests.unused, requests.wanted
+        points = centers.definition, Centers(requests.rows, centers.divergence).definition
         both_prices = prices.local, prices.both
         hdp_compiled.open_in_order_compiled(
-            requests.rows, asked, centers, both_prices, kinds, targets
+            requests.rows, asked, points, both_prices, kinds, targets
         )
     return kinds, targets
 
@@ -303,7 +312,7 @@ def keep_openings(requests: Requests, sharing: Sharing, prices: HDPPrices) -> Re
     """Return the requests that open something."""
     if not len(requests):
         return requests
-    kinds, _ = open_in_order(requests, sharing.centers.values, prices)
+    kinds, _ = open_in_order(requests, sharing.centers, prices)
     return requests.take(kinds > 0)
 
 
@@ -333,8 +342,9 @@ class GroupLabels:
     sharing: Sharing
 
     def __call__(self, block: Block) -> tuple[Labels]:
-        """Return labels, (height,) int32."""
-        return (choose(block, self.sharing, HDPPrices(np.inf, np.inf)).labels.astype(np.int32),)
+        """Return labels, (height,) int32; -1 for rows without any value."""
+        labels = choose(block, self.sharing, HDPPrices(np.inf, np.inf)).labels
+        return (labels_of(block.rows, labels, None, self.sharing.centers, None),)
 
 
 @dataclass(frozen=True)
@@ -354,7 +364,8 @@ class GroupPredictions:
         used = np.where(chosen.uses >= 0, chosen.squared, np.inf)
         unused = chosen.nearest_squared + self.prices.local
         other = unused < used
-        labels = np.where(other, chosen.nearest, chosen.labels).astype(np.int32)
+        nearest = np.where(other, chosen.nearest, chosen.labels)
+        labels = labels_of(block.rows, nearest, None, self.sharing.centers, None)
         squared = np.where(other, chosen.nearest_squared, chosen.squared)
         return labels, squared, np.minimum(used, unused) > self.prices.both
 

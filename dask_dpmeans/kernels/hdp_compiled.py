@@ -8,6 +8,8 @@ import numpy as np
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array, Rows
 from dask_dpmeans.kernels.numba_support import compile_loop
 
+Points = tuple[Float64Array, Float64Array]
+"""Centers, (k, d), and no constants, or linear costs: see `distance.Centers.definition`."""
 NEW_USE = 1
 """Kind of an opening: a center becomes used by one more data set."""
 NEW_CENTER = 2
@@ -37,7 +39,7 @@ def choose_compiled(
     rows: Rows,
     groups: Int64Array,
     weights: Float64Array,
-    centers: Float64Array,
+    centers: Points,
     starts: Int64Array,
     used: Int64Array,
     prices: tuple[float, float],
@@ -51,6 +53,8 @@ def choose_compiled(
     `found` starts with the labels and squared distances of `nearest`, the nearest center of all.
     """
     labels, squared, uses, objecting = found
+    values, constants = centers
+    linear = constants.size > 0
     for i in range(len(rows)):
         group, share, (local, both) = groups[i], 1.0, prices
         if weights.size and weights[i] < 1.0:
@@ -64,9 +68,15 @@ def choose_compiled(
         best, least = -1, np.inf
         for place in range(first, last):
             total = 0.0  # in line: a call took 1.5 times as long
-            for j in range(rows.shape[1]):
-                difference = np.float64(rows[i, j]) - centers[used[place], j]
-                total += difference * difference
+            if linear:
+                total = constants[used[place]]
+                for j in range(rows.shape[1]):
+                    total += np.float64(rows[i, j]) * values[used[place], j]
+                total = total if total > 0.0 else 0.0
+            else:
+                for j in range(rows.shape[1]):
+                    difference = np.float64(rows[i, j]) - values[used[place], j]
+                    total += difference * difference
             if best < 0 or total < least:
                 best, least = place, total
         uses[i] = best
@@ -77,11 +87,17 @@ def choose_compiled(
 
 
 @compile_loop
-def _squared_distance(rows: Float64Array, i: int, centers: Float64Array, c: int) -> float:
-    """Return the squared distance of row i, of (n, d), to center c, of (k, d)."""
+def _cost(rows: Float64Array, i: int, centers: Points, c: int) -> float:
+    """Return the cost of row i, of (n, d), at center c, of k."""
+    values, constants = centers
     total = 0.0
+    if constants.size:
+        total = constants[c]
+        for j in range(rows.shape[1]):
+            total += rows[i, j] * values[c, j]
+        return total if total > 0.0 else 0.0
     for j in range(rows.shape[1]):
-        difference = rows[i, j] - centers[c, j]
+        difference = rows[i, j] - values[c, j]
         total += difference * difference
     return total
 
@@ -90,7 +106,7 @@ def _squared_distance(rows: Float64Array, i: int, centers: Float64Array, c: int)
 def open_in_order_compiled(
     rows: Float64Array,
     asked: tuple[Float64Array, IndexArray, Float64Array, Float64Array, Int64Array],
-    centers: Float64Array,
+    places: tuple[Points, Points],
     prices: tuple[float, float],
     kinds: Int64Array,
     targets: Int64Array,
@@ -98,10 +114,11 @@ def open_in_order_compiled(
     """Fill `kinds` and `targets`, (n,), of the requests of rows, (n, d); see `hdp.open_in_order`.
 
     `asked` has (n,) weights, slots, used, unused and wanted; slots number the groups without gaps.
+    `places` are the centers, and the rows as centers.
     """
-    local, both = prices
+    (local, both), (centers, own) = prices, places
     weights, slots, used, unused, wanted = asked
-    n, g = len(rows), len(centers)
+    n, g = len(rows), len(centers[0])
     opened, k = np.empty(n, np.intp), 0  # rows that became centers
     last, before = np.full(slots.max() + 1, -1), np.empty(n, np.intp)  # openings by a slot
     for i in range(n):
@@ -112,14 +129,12 @@ def open_in_order_compiled(
         opening = last[slots[i]]
         while opening >= 0:
             number = targets[opening]
-            if number < g:
-                squared = _squared_distance(rows, i, centers, number)
-            else:
-                squared = _squared_distance(rows, i, rows, opened[number - g])
+            points, place = (centers, number) if number < g else (own, opened[number - g])
+            squared = _cost(rows, i, points, place)
             nearest_used = min(nearest_used, squared)
             opening = before[opening]
         for c in range(k):  # one that the slot uses already is no nearer than the nearest used
-            squared = _squared_distance(rows, i, rows, opened[c])
+            squared = _cost(rows, i, own, opened[c])
             if squared < nearest_unused:
                 nearest_unused, target = squared, g + c
         cost = min(nearest_used, nearest_unused + local / share)

@@ -9,7 +9,8 @@ import numpy as np
 
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Block, Float64Array, IndexArray, Int64Array, Rows
-from dask_dpmeans.kernels.distance import squared_distances
+from dask_dpmeans.kernels.distance import Centers, costs
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.hdp import (
     Choice,
     GroupScan,
@@ -20,6 +21,7 @@ from dask_dpmeans.kernels.hdp import (
     merge_group_scans,
     scan_choice,
 )
+from dask_dpmeans.kernels.hdp_compiled import Points
 from dask_dpmeans.kernels.keyed_sums import (
     KeyedSums,
     UseMoments,
@@ -59,16 +61,18 @@ def scan_for_search(
         **vars(scan_choice(block, chosen, sharing, prices)),
         losses=losses,
         savings=savings,
-        halves=half_moments(block, chosen, children),
+        halves=half_moments(block, chosen, children, sharing.centers.divergence),
     )
 
 
-def half_moments(block: Block, chosen: Choice, children: Float64Array) -> UseMoments:
+def half_moments(
+    block: Block, chosen: Choice, children: Float64Array, divergence: Divergence | None = None
+) -> UseMoments:
     """Return moments of the halves of uses, split by children, (h, 2, d); see `SearchScan`."""
     known = chosen.labels < len(children)
-    both = children.reshape(2 * len(children), -1)
+    both = Centers(children.reshape(2 * len(children), -1), divergence)
     labels = np.where(known, chosen.labels, 0)
-    first, second = (squared_distances(block.rows, both, 2 * labels + side) for side in (0, 1))
+    first, second = (costs(block.rows, both, 2 * labels + side) for side in (0, 1))
     sides = known & (second < first)
     keys = np.where(chosen.uses >= 0, 2 * chosen.uses + sides, -1)
     return use_moments(block, keys, np.where(sides, second, first))
@@ -100,7 +104,8 @@ def find_changes(block: Block, chosen: Choice, sharing: Sharing) -> tuple[UseSum
     own = chosen.uses[some], chosen.squared[some]
     if numba_support.AVAILABLE:
         sets = block.groups[some], slots, sharing.starts, sharing.used
-        _use_changes_compiled(rows, weights, sharing.centers.values, sets, own, (losses, savings))
+        points = sharing.centers.definition
+        _use_changes_compiled(rows, weights, points, sets, own, (losses, savings))
     else:
         _use_changes(rows, weights, sharing, block.groups[some], slots, own, losses, savings)
     uses, ranks = rank_numbers(own[0])
@@ -126,7 +131,7 @@ def _use_changes(
     seconds = np.full(len(rows), np.inf)
     for center in range(len(sharing.centers)):
         labels = np.full(len(rows), center)
-        to_center = squared_distances(rows, sharing.centers.values, labels)
+        to_center = costs(rows, sharing.centers, labels)
         use = find_uses(sharing, groups, labels)
         other = (use >= 0) & (use != uses)
         seconds[other] = np.minimum(seconds[other], to_center[other])
@@ -141,7 +146,7 @@ def _use_changes(
 def _use_changes_compiled(
     rows: Rows,
     weights: Float64Array,
-    centers: Float64Array,
+    centers: Points,
     sets: tuple[Int64Array, IndexArray, Int64Array, Int64Array],
     own: tuple[Int64Array, Float64Array],
     found: tuple[Float64Array, Float64Array],
@@ -150,20 +155,27 @@ def _use_changes_compiled(
     groups, slots, starts, used = sets
     uses, squared = own
     losses, savings = found
+    values, constants = centers
     for i in range(len(rows)):
         second, position, last = np.inf, starts[groups[i]], starts[groups[i] + 1]
-        for c in range(len(centers)):
+        for c in range(len(values)):
             is_used = position < last and used[position] == c
             if is_used:
                 position += 1
                 if position - 1 == uses[i]:
                     continue
             total, limit = 0.0, second if is_used else squared[i]
-            for j in range(rows.shape[1]):
-                difference = np.float64(rows[i, j]) - centers[c, j]
-                total += difference * difference
-                if total >= limit:  # it only grows
-                    break
+            if constants.size:
+                total = constants[c]
+                for j in range(rows.shape[1]):
+                    total += np.float64(rows[i, j]) * values[c, j]
+                total = total if total > 0.0 else 0.0
+            else:
+                for j in range(rows.shape[1]):
+                    difference = np.float64(rows[i, j]) - values[c, j]
+                    total += difference * difference
+                    if total >= limit:  # it only grows
+                        break
             if total >= limit:
                 continue
             if is_used:

@@ -7,6 +7,9 @@ import numpy as np
 from dask_dpmeans.kernels import distance_compiled, numba_support
 from dask_dpmeans.kernels.block import Float64Array, IndexArray, Rows, Scratch
 
+MOST_EXPONENT = 100
+"""Greatest exponent of a scale, which float32 can hold."""
+
 
 class Linear(NamedTuple):
     """Costs that are linear in the row: cost = constant + coefficients . row, at least 0.
@@ -19,6 +22,24 @@ class Linear(NamedTuple):
     """(k, d)."""
     constants: Float64Array
     """(k,); none for squared distances, whose coefficients are the centers."""
+
+    @property
+    def greatest(self) -> tuple[float, float]:
+        """The greatest length of coefficients of a center, and the greatest absolute constant."""
+        squares = np.einsum("ij,ij->i", self.coefficients, self.coefficients).max()
+        return float(np.sqrt(squares)), float(np.abs(self.constants).max())
+
+    def scaled(self, share: float) -> tuple["Linear", "Linear", Float64Array]:
+        """Return costs without what all centers have in common, and the costs as they are.
+
+        Both are without the last column, and their coefficients are divided by scales, (d - 1,),
+        which are also returned.  Coefficients as they are count `share` for the scales.
+        """
+        coefficients = self.coefficients[:, :-1]
+        slopes = coefficients - coefficients.mean(axis=0)
+        scales = column_scales(slopes, share * coefficients)
+        apart = Linear(slopes / scales, self.constants - self.constants.mean())
+        return apart, Linear(coefficients / scales, self.constants), scales
 
 
 def linear_costs(
@@ -46,3 +67,15 @@ def linear_sums(
         np.multiply(rows[part].T, linear.coefficients[labels[part], :d].T, out=columns[1:])
         found[part] = np.add.accumulate(columns, axis=0)[-1]
     return found
+
+
+def column_scales(slopes: Float64Array, others: Float64Array) -> Float64Array:
+    """Return powers of two, (d,), that make a length of rows independent of the columns' units.
+
+    Each column is scaled by about its greatest coefficient among slopes and others, (k, d), and all
+    by a common factor, by which scaled rows and their coefficients are of one size.
+    """
+    sizes = np.maximum(np.abs(slopes).max(axis=0), np.abs(others).max(axis=0))
+    exponents = np.floor(np.log2(np.maximum(sizes, np.finfo(np.float64).tiny)))
+    centered = np.clip(exponents - exponents.max() // 2, -MOST_EXPONENT, MOST_EXPONENT)
+    return np.asarray(np.ldexp(1.0, centered.astype(np.intc)))

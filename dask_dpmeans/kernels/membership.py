@@ -26,6 +26,7 @@ from dask_dpmeans.kernels.block import (
     Scratch,
 )
 from dask_dpmeans.kernels.distance import COMPILED_TILE, Centers, squared_distances
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.kernels.numba_support import compile_loop
 from dask_dpmeans.kernels.sparse_rows import Probabilities, SparseRows, pack
@@ -201,6 +202,8 @@ class SoftPredictions:
     """Number of clusters for each row, at most the number of all."""
     noise: BoolArray | None = None
     """(k,), whether rows nearest to the center of a component have label -1; None: never."""
+    shown: Divergence | None = None
+    """What turns costs into the costs that users see; None to show them as they are."""
 
     def __call__(
         self, block: Block
@@ -220,7 +223,11 @@ class SoftPredictions:
             own = np.where(self.noise[nearest], np.int32(-1), own)
         if math.isfinite(self.mixture.centers.most):
             own = np.where(squared > self.mixture.centers.most, np.int32(-1), own)
-        return own, squared, squared > self.penalty, tops, shares, margins(probabilities)
+        beyond = squared > self.penalty
+        if self.shown is not None:
+            centers = self.mixture.centers.values
+            squared = self.shown.shown_costs(block.rows, centers, nearest, squared)
+        return own, squared, beyond, tops, shares, margins(probabilities)
 
 
 def margins(probabilities: Probabilities) -> Probabilities:

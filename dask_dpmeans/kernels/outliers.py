@@ -35,9 +35,14 @@ class DrawnOutliers(Records):
     rows: Float64Array
     """(m, d)."""
 
-    def least(self) -> "DrawnOutliers":
-        """Return the rows with the least keys."""
-        return self.take(np.argsort(self.keys, kind="stable")[:DRAWN_OUTLIERS])
+    def merge(self, other: "DrawnOutliers") -> "DrawnOutliers":
+        """Return the rows with the least keys among these and `other`."""
+        if not other.keys.size:
+            return self
+        keys = np.concatenate((self.keys, other.keys))
+        least = keys.argsort(kind="stable")[:DRAWN_OUTLIERS]
+        numbers = np.concatenate((self.numbers, other.numbers))[least]
+        return DrawnOutliers(keys[least], numbers, np.concatenate((self.rows, other.rows))[least])
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,8 @@ class OutlierStatistics:
         return OutlierStatistics(
             self.weight + other.weight,
             self.departures + other.departures,
-            self.moments + other.moments,
-            self.drawn.then(other.drawn).least(),
+            self.moments + other.moments if self.moments.counts.size else self.moments,
+            self.drawn.merge(other.drawn),
         )
 
     @classmethod
@@ -129,13 +134,13 @@ def _statistics_compiled(
 ) -> OutlierStatistics:
     """As `OutlierStatistics.of`, by one compiled loop."""
     weights = np.empty(0) if block.weights is None else block.weights
-    moments = Moments.none(*candidates.values.shape)
-    keys, places = np.full(DRAWN_OUTLIERS, np.inf), np.empty(DRAWN_OUTLIERS, np.int64)
-    found = moments.parts, keys, places
+    moments, d = Moments.none(*candidates.values.shape), block.rows.shape[1]
+    keys, numbers = np.empty(DRAWN_OUTLIERS), np.empty(DRAWN_OUTLIERS, np.int64)
+    rows = np.empty((DRAWN_OUTLIERS, d))
     rule = candidates.values, candidates.most, np.uint64(seed), block.start
+    found = moments.parts, keys, numbers, rows
     total, drawn = _add_outliers(block.rows, weights, outliers, rule, found)
-    places = places[:drawn]
-    taken = DrawnOutliers(keys[:drawn], block.start + places, block.rows[places].astype(np.float64))
+    taken = DrawnOutliers(keys[:drawn], numbers[:drawn], rows[:drawn])
     return OutlierStatistics(total, departures, moments, taken)
 
 
@@ -145,15 +150,15 @@ def _add_outliers(
     weights: Float64Array,
     outliers: IntegerArray,
     rule: tuple[Float64Array, float, np.uint64, int],
-    found: tuple[MomentParts, Float64Array, Int64Array],
+    found: tuple[MomentParts, Float64Array, Int64Array, Float64Array],
 ) -> tuple[float, int]:
-    """Fill in moments of candidates, keys and places of drawn rows; return weight and their number.
+    """Fill in moments of candidates and drawn rows; return weight and how many rows are drawn.
 
     Rows are (n, d), weights (n,), or empty if all are 1, places of outliers (l,).  `rule` has the
     candidates, (m, d), what outliers cost, the seed, and the number of the first row.
     """
     candidates, most, seed, first = rule
-    (counts, totals, sums, errors), keys, places = found
+    (counts, totals, sums, errors), keys, numbers, drawn_rows = found
     d, m, total, drawn = rows.shape[1], len(candidates), 0.0, 0
     for i in outliers:
         weight = weights[i] if weights.size else 1.0
@@ -185,7 +190,10 @@ def _add_outliers(
             continue
         drawn = min(drawn + 1, len(keys))
         while place > 0 and keys[place - 1] > key:
-            keys[place], places[place] = keys[place - 1], places[place - 1]
+            keys[place], numbers[place] = keys[place - 1], numbers[place - 1]
             place -= 1
-        keys[place], places[place] = key, i
+        keys[place], numbers[place] = key, first + i
+    for place in range(drawn):
+        for j in range(d):
+            drawn_rows[place, j] = rows[numbers[place] - first, j]
     return total, drawn

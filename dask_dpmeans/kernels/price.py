@@ -9,10 +9,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 
 FLOOR_SHARE = 0.1
 """Least price of a cluster, as a share of the penalty: the price never falls to 0, at which each
 row would be a cluster."""
+
+
+MARGIN = 1e-9
+"""Share by which bounds of a penalty are moved apart, since prices are rounded."""
 
 
 class Price(ABC):
@@ -125,6 +130,21 @@ def price_of(penalty: float, discount: float, floor: float | None = None) -> Pri
     if not discount:
         return LinearPrice(penalty)
     return PitmanYorPrice(penalty, discount, FLOOR_SHARE * penalty if floor is None else floor)
+
+
+def penalty_between(saving: float, fewer: int, more: int, discount: float) -> float:
+    """Return the penalty at which `more` clusters cost `saving` > 0 more than `fewer` clusters."""
+    mean = saving / (more - fewer)
+    if not discount:
+        return mean
+    # Each price between is at most the penalty, and at least its share.
+    found: float = brentq(
+        lambda penalty: price_of(penalty, discount).change(fewer, more) - saving,
+        mean * (1 - MARGIN),
+        mean / FLOOR_SHARE * (1 + MARGIN),
+        xtol=np.finfo(np.float64).tiny,
+    )
+    return found
 
 
 def _quotient(number: float, weight: float) -> float:

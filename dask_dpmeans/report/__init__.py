@@ -102,7 +102,11 @@ def page(
 
 def checked_target(out: str | os.PathLike[str], store: AnyPlace, force: bool) -> Path:
     """Return the path of the new file, if nothing is in the way."""
-    return outfile.checked_target(out, store, "report", lambda text: GENERATOR in text, force=force)
+    return outfile.checked_target(out, store, "report", _is_ours, force=force)
+
+
+def _is_ours(path: Path) -> bool:
+    return GENERATOR in outfile.head_of(path)
 
 
 def run_with_rows(store: AnyPlace) -> LoadedRun | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_dpmeans.checks import format_share
 from dask_dpmeans.figures import plot
-from dask_dpmeans.figures.data import Exemplar, Feature, Neighbor, Overview, Portrait
+from dask_dpmeans.figures.data import Exemplar, Feature, Neighbor, Overview, Part, Portrait
 from dask_dpmeans.figures.plot.canvas import shortened
 from dask_dpmeans.kernels.block import Float64Array
 from dask_dpmeans.report.sentences import number
@@ -36,6 +36,19 @@ class Bars(NamedTuple):
     """Outlines of the histograms as SVG paths, on `bins` x 1."""
 
 
+class Line(NamedTuple):
+    """The mean of a column, or the share of a category, with its bar."""
+
+    label: str
+    own: str
+    overall: str
+    share: float | None
+    """Share of the category among all rows, in percent; None for numbers."""
+    left: float
+    width: float
+    """Position of the bar in its row, in percent."""
+
+
 class Card(NamedTuple):
     """A cluster as text."""
 
@@ -48,6 +61,8 @@ class Card(NamedTuple):
     doubt: str
     words: str
     bars: list[Bars]
+    columns: list[tuple[str, list[Line]]]
+    """Names of columns with divergences of their own, and their lines."""
     neighbors: list[tuple[int, str]]
     """Clusters, and what is said of each."""
     nearest: str
@@ -57,7 +72,8 @@ class Card(NamedTuple):
 def cards(overview: Overview) -> list[Card]:
     """Return a card for each cluster, the heaviest first."""
     colors = hex_colors(overview)
-    return [_card(each, colors[each.cluster]) for each in overview.clusters]
+    away = "+{} a row" if overview.divergences else "distance {}"
+    return [_card(each, colors[each.cluster], away) for each in overview.clusters]
 
 
 def hex_colors(overview: Overview) -> dict[int, str]:
@@ -67,10 +83,15 @@ def hex_colors(overview: Overview) -> dict[int, str]:
     return dict(zip([each.cluster for each in overview.clusters], codes, strict=True))
 
 
-def _card(portrait: Portrait, color: str) -> Card:
-    """Return the card of one cluster."""
+def _card(portrait: Portrait, color: str, away: str) -> Card:
+    """Return the card of one cluster; `away` says how far its neighbors are."""
     foremost = portrait.features[:NAMED]
     scores = [f"{shortened(each.name, LONGEST)} {each.score:+z.1f} sd" for each in foremost]
+    columns = [
+        (shortened(each.name, LONGEST), [_line(part) for part in each.parts])
+        for each in portrait.columns
+    ]
+    means = [" ".join(filter(None, (name, *lines[0][:2]))) for name, lines in columns if lines]
     return Card(
         portrait=portrait,
         color=color,
@@ -79,9 +100,10 @@ def _card(portrait: Portrait, color: str) -> Card:
         radius=number(portrait.radius),
         stability="" if portrait.stability is None else f"{portrait.stability:.2f}",
         doubt="" if portrait.doubt is None else format_share(portrait.doubt),
-        words=", ".join(scores),
+        words=", ".join(scores + means[:NAMED]),
         bars=[_bars(each) for each in portrait.features],
-        neighbors=[(each.cluster, _neighbor(each)) for each in portrait.neighbors],
+        columns=columns,
+        neighbors=[(each.cluster, _neighbor(each, away)) for each in portrait.neighbors],
         nearest=_exemplars(portrait.nearest),
         farthest=_exemplars(portrait.farthest),
     )
@@ -106,6 +128,15 @@ def _bars(feature: Feature) -> Bars:
     )
 
 
+def _line(part: Part) -> Line:
+    """Return a mean or a share as text, with its bar."""
+    place = 100 * part.left, 100 * part.width
+    if not part.label:
+        return Line("", number(part.own), number(part.overall), None, *place)
+    own, overall = format_share(part.own), format_share(part.overall)
+    return Line(shortened(part.label, LONGEST), own, overall, 100 * part.overall, *place)
+
+
 def _shares(counts: Float64Array) -> Float64Array:
     """Return counts divided by their sum."""
     total = float(counts.sum())
@@ -119,11 +150,11 @@ def _outline(shares: Float64Array, top: float) -> str:
     return f"M0 1{steps}V1Z"
 
 
-def _neighbor(neighbor: Neighbor) -> str:
+def _neighbor(neighbor: Neighbor, away: str) -> str:
     """Describe a neighbor."""
-    away = f"distance {number(neighbor.distance)}"
+    told = away.format(number(neighbor.distance))
     return (
-        f"{away}, {format_share(neighbor.doubt)} of the rows in doubt" if neighbor.doubt else away
+        f"{told}, {format_share(neighbor.doubt)} of the rows in doubt" if neighbor.doubt else told
     )
 
 

@@ -19,7 +19,8 @@ from dask_dpmeans.figures import data as plot_data
 from dask_dpmeans.figures import plot
 from dask_dpmeans.figures.data import Model, Overview
 from dask_dpmeans.kernels.cluster_statistics import NEAR, NearestTwo
-from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.encoding import Encoding
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.registry import spec_of
 from dask_dpmeans.report.page import Picture
@@ -38,8 +39,8 @@ UNGROUPED = (
 
 
 NOT_FLAT = (
-    "Maps of the rows and cards of the clusters are left out: they show squared distances of complete "
-    "rows, and this fit has other divergences or missing values."
+    "Maps of the rows are left out: they show squared distances of complete rows, and this fit has "
+    "other divergences or missing values."
 )
 
 
@@ -58,6 +59,8 @@ def read_rows(
 ) -> RowParts:
     """Return what the rows show, or a warning if they cannot be read."""
     words, chosen = model.description(), _chosen(model, columns)
+    if isinstance(getattr(model, "features_", None), Encoding):
+        return RowParts(overview=plot_data.column_overview(model), notes=[NOT_FLAT])
     embedded = words.stored_rows is not None
     if (data is None or data is False) and not embedded:
         if columns is not None:

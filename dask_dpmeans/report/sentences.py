@@ -21,6 +21,7 @@ def summary(result: Result, model: Model, found: Overview | None) -> str:
     if model.n_clusters_ > 1:
         largest = model.cluster_weights_.max() / model.cluster_weights_.sum()
         told.append(f"The largest holds {format_share(largest)}")
+    told += _outliers(model)
     told += _choice(getattr(model, "choice_", None), model.n_clusters_)
     if found is not None:
         told += [*_far(found, result.manifest.input.shape[0]), *_doubts(found)]
@@ -34,6 +35,12 @@ def number(value: float) -> str:
     ('1,604', '70,000', '0.001235')
     """
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def _outliers(model: Model) -> list[str]:
+    """Return how many rows are outliers, if there can be any."""
+    outliers = model.description().facts.get("outliers")
+    return [] if outliers is None else [outliers]
 
 
 def _choice(choice: Choice | None, k: int) -> list[str]:

@@ -14,6 +14,10 @@ OPTIONS = {
     "n_clusters": "clusters",
 }
 """Parameters whose option has another name."""
+COMMANDED = {"metric", "divergence", "missing", "discount", "outlier_penalty"}
+"""Parameters of `DPMeans` that a path may have and that are options of the command fit, ..."""
+FIT_PARAMETERS = (*sorted(COMMANDED), "smoothing", "balance_columns")
+"""... and all that a path may have."""
 RUN = "run.zarr"
 """Output of the next command."""
 
@@ -29,12 +33,19 @@ def sources(manifest: Manifest) -> dict[str, str | None]:
     return {name: manifest.sources.get(name) for name in ("data", "groups", "sample_weight")}
 
 
+def columns_text(named: Mapping[str, object]) -> str:
+    """Return names by column as the text of an option, such as age=squared,color=categorical."""
+    return ",".join(f"{column}={name}" for column, name in named.items())
+
+
 def flags(parameters: Mapping[str, object]) -> list[str]:
     """Return parameters as options of a command."""
     found = []
     for name, value in parameters.items():
         found.append("--" + OPTIONS.get(name, name).replace("_", "-"))
-        if value is not True:
+        if isinstance(value, Mapping):
+            found.append(columns_text(value))
+        elif value is not True:
             found.append(str(value))
     return found
 
@@ -83,12 +94,13 @@ def after_path(path: PenaltyPath) -> str | None:
     if path.penalty is None or not path.search:
         return None
     request = path_request(path)
-    metric, options = request.parameters["metric"], words(request)
-    plain = metric == "euclidean"
-    if options is None:
-        also = "" if plain else f", metric={metric!r}"
+    told, options = request.parameters, words(request)
+    given = {name: told[name] for name in FIT_PARAMETERS if name in told}
+    if given["metric"] == "euclidean":
+        del given["metric"]
+    if options is None or not given.keys() <= COMMANDED:
+        also = "".join(f", {name}={value!r}" for name, value in given.items())
         return f"DPMeans({path.penalty!r}, search=True{also}, random_state={path.random_state})"
-    if not plain:
-        options = ["--metric", metric, *options]
+    options = [*flags(given), *options]
     data = str(sources(request)["data"])
     return next_fit(data, path.penalty, search=True, seed=path.random_state, options=options)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.errors import InputError
-from dask_dpmeans.estimators.hdp import data_sets
+from dask_dpmeans.estimators.data_sets import data_sets
 from dask_dpmeans.kernels.group_sums import Farthest, GroupSums
 from dask_dpmeans.methods.hdp.batch import check_sets
 from dask_dpmeans.sources import Reading, RowSource, as_source
@@ -62,7 +62,7 @@ def hdp_penalties(
     """
     checks.integer("local_clusters", local_clusters)
     checks.integer("global_clusters", global_clusters)
-    rows, sets, _ = data_sets(data, groups)
+    rows, sets, *_ = data_sets(data, groups)
     if sets is None:
         raise InputError(
             "groups are missing: pass the number of each row's data set, or a list of data sets"

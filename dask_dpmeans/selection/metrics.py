@@ -12,11 +12,12 @@ from sklearn.metrics import mutual_info_score
 from dask_dpmeans.checks import short_repr
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import NO_SCORE
+from dask_dpmeans.estimators.geography import measured_rows
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.kernels.group_sums import GroupSums
 from dask_dpmeans.kernels.keyed_sums import rank_numbers
 from dask_dpmeans.kernels.labelings import ClusterSpreads, LabelPairCounts, LabelPairs
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import Price
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
 from dask_dpmeans.sources import Reading, Where, as_source, label_pairs
@@ -85,7 +86,10 @@ def partition(
     labels : (n,) integers from 0 to below 2**24
         A NumPy, Dask or Zarr array with any chunks, or a path.  Labels need not be consecutive.
     sample_weight : (n,), optional, weights >= 0
-    metric : "euclidean" or "cosine" as in `DPMeans`; with "cosine" rows and means have unit length
+    metric : "euclidean", "cosine" or "haversine" as in `DPMeans`
+        With "cosine" rows and means have unit length.  With "haversine" rows and means are places in
+        degrees, latitude and longitude unless named otherwise; squared errors and radii are of
+        chords through the earth, in kilometers.
     **where : columns, scale, client, threads, memory_limit, as for `dask_dpmeans.fit`
 
     Returns
@@ -112,6 +116,7 @@ def partition(
     source = as_source(
         X, sample_weight, groups=labels, groups_are="labels", features=geometry.features, **where
     )
+    source, geometry = measured_rows(source, metric)
     found = source.fold(GroupSums(), name="groups")
     alive = found.values.weights > 0
     numbers, moments = found.keys[alive], found.values.keep(alive)
@@ -123,7 +128,7 @@ def partition(
         numbers,
         moments.counts,
         moments.weights,
-        centers,
+        geometry.shown(centers),
         reaches.inertias,
         np.sqrt(reaches.largest),
         np.sqrt(reaches.inertias / moments.weights),

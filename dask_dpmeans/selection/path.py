@@ -13,6 +13,7 @@ from dask_dpmeans import checks
 from dask_dpmeans.checks import short_repr
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.path import (
     Fits,
     Halving,
@@ -26,12 +27,14 @@ from dask_dpmeans.methods.dpmeans.path import (
 from dask_dpmeans.selection.fit_checkpoint import FitCheckpoint, locked_checkpoint
 from dask_dpmeans.selection.trial_fits import (
     FEW_ROWS,
+    FitOptions,
     RandomState,
     TrialFits,
+    described,
     seed_of_job,
+    split_options,
     trial_fits,
 )
-from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
 
 
@@ -44,9 +47,9 @@ class PenaltyPath:
     n_clusters: Int64Array
     """(p,), number of clusters k at each penalty."""
     inertias: Float64Array
-    """(p,), squared error; if the fits saw a summary, an estimate for all rows."""
+    """(p,), squared error, or what rows cost; if the fits saw a summary, an estimate for all rows."""
     objectives: Float64Array
-    """(p,), inertia + penalty * k."""
+    """(p,), inertia + penalty * k, or the price of k clusters with a discount."""
     centers: tuple[Float64Array, ...]
     """p arrays (k, d)."""
     intervals: tuple[Interval, ...]
@@ -102,7 +105,7 @@ class PenaltyPath:
         return None if interval is None else interval.middle
 
 
-class PathOptions(Reading, total=False):
+class PathOptions(FitOptions, total=False):
     """Keyword options of `penalty_path` that `stored_path` takes too."""
 
     search: bool
@@ -115,7 +118,7 @@ class PathOptions(Reading, total=False):
     random_state: RandomState
 
 
-OWN_OPTIONS = PathOptions.__annotations__.keys() - Reading.__annotations__.keys()
+OWN_OPTIONS = PathOptions.__annotations__.keys() - FitOptions.__annotations__.keys()
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,11 @@ class PathParameters:
             name: value for name, value in options.items() if name in cls.__dataclass_fields__
         }
         given = cls(**own)
+        if metric_of(given.metric).encoded and not given.search:
+            raise InputError(
+                f"a path with metric={given.metric!r} needs search=True, got search=False: its "
+                "penalties are then prices in square kilometers; as radii, fit DPMeans at each"
+            )
         return cls(
             penalties=_checked_penalties(penalties),
             search=checks.switch("search", given.search),
@@ -174,7 +182,7 @@ def penalty_path(
     random_state: RandomState = None,
     checkpoint: AnyPlace | None = None,
     resume: bool = False,
-    **where: Unpack[Reading],
+    **where: Unpack[FitOptions],
 ) -> PenaltyPath:
     """Fit at many penalties, and find the intervals of penalties with one number of clusters.
 
@@ -207,7 +215,7 @@ def penalty_path(
         Fit all rows.  As radii, each penalty is fitted to all rows.  As prices, the fits of all
         rows start from the clusters of the summary.
     sample_weight : (n,), optional, weights >= 0
-    metric : "euclidean" or "cosine" as in `DPMeans`
+    metric : "euclidean", "cosine" or, with `search`, "haversine" as in `DPMeans`
     halvings : int
         How often to split the rows at random into two halves (the rows of the summary, also with
         `full`).  Both halves are fitted at each penalty, and the labels that they give to all rows
@@ -224,6 +232,8 @@ def penalty_path(
     resume : bool
         Continue with the fits in the checkpoint.  The path is the same, to the bit.
     **where : columns, scale, client, threads, memory_limit, on_pass, as for `dask_dpmeans.fit`
+        divergence, missing, smoothing, balance_columns, discount and outlier_penalty as in
+        `DPMeans`; in place of an outlier_share, give the `outlier_penalty_` of a fit.
 
     Returns
     -------
@@ -272,18 +282,20 @@ def find_path(
     parameters = PathParameters.checked(penalties, options)
     sample_weight = options.get("sample_weight")
     seed = seed_of_job(checkpoint, options.get("random_state"))
-    reading: Any = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
+    rest: Any = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
+    own, reading = split_options(rest)
     trial: TrialFits = trial_fits(
         X,
         sample_weight,
         reading,
         seed,
+        parameters.summary_rows,
         search=parameters.search,
         metric=parameters.metric,
-        summary_rows=parameters.summary_rows,
         max_clusters=parameters.max_clusters,
+        **own,
     )
-    asked = trial.describe(X, sample_weight, parameters.describe())
+    asked = trial.describe(X, sample_weight, parameters.describe() | described(own))
     trial = trial.saved_in(checkpoint, "path", asked)
     if parameters.penalties and parameters.summary_rows is None and parameters.fits_see_summary:
         trial = trial.with_rows_for_penalty(parameters.penalties[0])
@@ -318,8 +330,10 @@ def _path_of(
         penalties=penalties,
         n_clusters=numbers,
         inertias=inertias,
-        objectives=inertias + penalties * numbers,
-        centers=tuple(end.centers for end in ends),
+        objectives=np.array(
+            [end.objective(each) for end, each in zip(ends, fits.penalties, strict=True)]
+        ),
+        centers=tuple(trial.method.divergence.shown(end.centers) for end in ends),
         intervals=tuple(intervals),
         stability=np.mean(indices, axis=0) if indices else None,
         search=parameters.search,

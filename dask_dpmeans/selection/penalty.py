@@ -1,13 +1,17 @@
 """Choice of a penalty: from a number of clusters, or from a path of penalties."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dask_dpmeans import checks
 from dask_dpmeans.checks import short_repr
+from dask_dpmeans.estimators.dpmeans import DPMeans
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
 from dask_dpmeans.selection.fit_checkpoint import locked_checkpoint
 from dask_dpmeans.selection.hdp import HDPPenalties, hdp_penalties
@@ -15,13 +19,16 @@ from dask_dpmeans.selection.path import PenaltyPath, penalty_path
 from dask_dpmeans.selection.path_store import read_path, stored_path, write_path
 from dask_dpmeans.selection.trial_fits import (
     FEW_ROWS,
+    FitOptions,
     RandomState,
+    RowOptions,
     TrialFits,
+    described,
     rows_and_mean,
     seed_of_job,
+    split_options,
     trial_fits,
 )
-from dask_dpmeans.sources import Reading
 from dask_dpmeans.storage.location import AnyPlace
 
 __all__ = [
@@ -43,13 +50,14 @@ class FarthestFirst(NamedTuple):
     """Result of `farthest_first`."""
 
     penalty: float
-    """Squared distance of the last row taken, in squared units of the rows."""
+    """Squared distance of the last row taken, in squared units of the rows; with the metric
+    "haversine" the distance in kilometers, as a radius of `DPMeans`."""
     penalties: Float64Array
     """(k,), the penalty for each number of clusters from 1 to k; never rises."""
     rows: Int64Array
     """(k,), numbers of the rows taken, in order."""
     points: Float64Array
-    """(k, d), the rows taken, as a fit would see them."""
+    """(k, d), the rows taken, as a fit would see them: for "haversine" points in kilometers."""
     n_passes: int
     """Passes over the rows, not counting the first pass, which checks them."""
 
@@ -63,7 +71,7 @@ def farthest_first(
     *,
     sample_weight: ArrayLike | AnyPlace | None = None,
     metric: str = "euclidean",
-    **where: Unpack[Reading],
+    **where: Unpack[RowOptions],
 ) -> FarthestFirst:
     """Return a penalty for about k clusters by farthest-first traversal.
 
@@ -84,8 +92,10 @@ def farthest_first(
     k : int, about how many clusters there should be
     sample_weight : (n,), optional
         Weights >= 0 for the mean of all rows.  Rows of weight 0 are never taken.
-    metric : "euclidean" or "cosine" as in `DPMeans`
+    metric : "euclidean", "cosine" or "haversine" as in `DPMeans`
     **where : columns, scale, client, threads, memory_limit, on_pass, as for `dask_dpmeans.fit`
+        divergence, missing, smoothing and balance_columns as in `DPMeans`: the farthest row is
+        then the one whose divergence from all points is the greatest.
 
     Returns
     -------
@@ -105,18 +115,22 @@ def farthest_first(
     ([20.25, 20.25, 1.0], [0, 3, 1])
     """
     checks.integer("k", k)
-    source, first = rows_and_mean(X, sample_weight, metric, where)
-    found = traverse(source, first, k)
-    return FarthestFirst(
-        float(found.squared[-1]), found.squared, found.numbers, found.rows, found.passes
-    )
+    own, reading = split_options(where)
+    model = DPMeans(1.0, metric=metric, **own)
+    source, first, method = rows_and_mean(X, sample_weight, model, reading)
+    divergence = method.divergence
+    found = traverse(source, first, k, divergence.general)
+    penalties = np.array([divergence.penalty_of(each, search=False) for each in found.squared])
+    points = divergence.shown(found.rows)
+    return FarthestFirst(float(penalties[-1]), penalties, found.numbers, points, found.passes)
 
 
 class PenaltyFor(NamedTuple):
     """Result of `penalty_for`."""
 
     penalty: float
-    """In squared units of the rows times weight."""
+    """In squared units of the rows times weight; with the metric "haversine" a price in square
+    kilometers, or a radius in kilometers."""
     n_clusters: int
     """Number of clusters at this penalty; not `wanted` if k jumps over that number."""
     wanted: int
@@ -145,7 +159,7 @@ def penalty_for(
     summary_rows: int | None = None,
     random_state: RandomState = None,
     checkpoint: AnyPlace | None = None,
-    **where: Unpack[Reading],
+    **where: Unpack[FitOptions],
 ) -> PenaltyFor:
     """Return the penalty at which fits give about `n_clusters` clusters, by bisection.
 
@@ -201,10 +215,12 @@ def penalty_for(
         "full": full,
         "metric": metric,
     }
+    own, reading = split_options(where)
+    parameters |= described(own)
     with locked_checkpoint(checkpoint, "penalty", [X, sample_weight], resume=True) as kept:
         seed = seed_of_job(kept, random_state)
         trial: TrialFits = trial_fits(
-            X, sample_weight, where, seed, search=search, metric=metric, summary_rows=summary_rows
+            X, sample_weight, reading, seed, summary_rows, search=search, metric=metric, **own
         )
         parameters["summary_rows"] = None if summary_rows is None else int(summary_rows)
         trial = trial.saved_in(kept, "penalty", trial.describe(X, sample_weight, parameters))
@@ -223,4 +239,6 @@ def penalty_for(
         )
     k, exact = found.solution.k, full or trial.whole
     rows_used = trial.rows_used(exact=exact)
-    return PenaltyFor(found.penalty, k, n_clusters, found.tried, exact, rows_used, seed)
+    told = partial(metric_of(metric).penalty_of, search=search)
+    tried = tuple((told(price), count) for price, count in found.tried)
+    return PenaltyFor(told(found.penalty), k, n_clusters, tried, exact, rows_used, seed)

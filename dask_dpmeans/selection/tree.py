@@ -22,7 +22,7 @@ from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.description import description_of
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans import search
 from dask_dpmeans.methods.dpmeans.batch import checked_penalty
@@ -69,13 +69,14 @@ class Level(NamedTuple):
         return self.inertia + self.penalty * self.n_clusters
 
     def labels(self, labels: Any) -> Any:
-        """Return the clusters of this level for labels of the fit, both (n,).
+        """Return the clusters of this level for labels of the fit, both (n,); -1 stays -1.
 
         Dask arrays stay lazy.
         """
         if hasattr(labels, "map_blocks"):
             return labels.map_blocks(self.labels, dtype=self.clusters.dtype)
-        return self.clusters[np.asarray(labels)]
+        given = np.asarray(labels)
+        return np.where(given < 0, np.int32(-1), self.clusters[given])
 
 
 class ClusterTree(NamedTuple):

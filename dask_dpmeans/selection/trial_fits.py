@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -14,8 +15,9 @@ from dask_dpmeans.api.job import seed_for
 from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.estimators.base import seed_of
+from dask_dpmeans.estimators.dpmeans import DPMeans
+from dask_dpmeans.estimators.transform import MappedRows
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.divergence import metric_of
 from dask_dpmeans.methods.dpmeans import batch, search, starts
 from dask_dpmeans.methods.dpmeans.bisection import Aimed, PriceFor, RadiusFor
 from dask_dpmeans.methods.dpmeans.farthest_first import traverse
@@ -38,6 +40,54 @@ USUAL_PENALTIES, USUAL_CLUSTERS = 40, 50
 """Number of default penalties, and about how many clusters the lowest of them gives."""
 
 RandomState = int | np.integer[Any] | np.random.RandomState | None
+
+
+class RowOptions(Reading, total=False):
+    """Options for reading, and what rows cost, as in `DPMeans`."""
+
+    divergence: object
+    missing: str
+    smoothing: float
+    balance_columns: bool | None
+
+
+class FitOptions(RowOptions, total=False):
+    """These options, and what clusters and outliers cost, as in `DPMeans`."""
+
+    discount: float
+    outlier_penalty: float | None
+
+
+MODEL_OPTIONS = FitOptions.__annotations__.keys() - Reading.__annotations__.keys()
+"""Options that are parameters of `DPMeans`."""
+
+
+def split_options(options: FitOptions | RowOptions) -> tuple[dict[str, Any], Reading]:
+    """Return the parameters of `DPMeans` among the options, and the options for reading."""
+    if "outlier_share" in options:
+        raise InputError(
+            "outlier_share cannot be used here, since its price of outliers changes with the penalty: "
+            "give the outlier_penalty_ of a fit as outlier_penalty"
+        )
+    own = {name: value for name, value in options.items() if name in MODEL_OPTIONS}
+    reading: Any = {name: value for name, value in options.items() if name not in MODEL_OPTIONS}
+    return own, reading
+
+
+def described(own: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters of `DPMeans` for JSON, without those at their defaults."""
+    plain = DPMeans().get_params(deep=False)
+    found = {name: value for name, value in own.items() if value != plain[name]}
+    if isinstance(found.get("divergence"), Mapping):
+        divergences = found["divergence"].items()
+        found["divergence"] = {str(column): _named(each) for column, each in divergences}
+    elif "divergence" in found:
+        found["divergence"] = _named(found["divergence"])
+    return found
+
+
+def _named(divergence: object) -> str:
+    return divergence if isinstance(divergence, str) else repr(divergence)
 
 
 @dataclass(frozen=True)
@@ -101,7 +151,7 @@ class TrialFits(ABC):
         size = min(ROWS_A_CLUSTER * k, MOST_BYTES // (8 * self.source.n_features))
         if self.whole or size <= self.size:
             return self
-        rows, whole = summary_of(self.source, size, self.seed)
+        rows, whole = _summary(self.source, size, self.seed, self.method)
         return replace(self, size=size, rows=rows, whole=whole)
 
     def fits(self, penalties: tuple[float, ...]) -> Prices | Radii:
@@ -113,7 +163,8 @@ class TrialFits(ABC):
 
     def default_penalties(self) -> tuple[float, ...]:
         """Return penalties from about `USUAL_CLUSTERS` clusters, or all possible, to one."""
-        most = traverse(self.rows, self.mean, USUAL_CLUSTERS, fewer=True).squared
+        general = self.method.divergence.general
+        most = traverse(self.rows, self.mean, USUAL_CLUSTERS, general, fewer=True).squared
         if not len(most):
             raise InputError("all rows are equal: there is one cluster at any penalty")
         return tuple(np.unique(np.geomspace(*self._ends(most), USUAL_PENALTIES)).tolist())
@@ -125,7 +176,8 @@ class TrialFits(ABC):
             raise InputError(
                 f"{wanted:,} clusters are more than the {n_rows:,} rows of the summary: raise summary_rows"
             )
-        traverse(self.rows, self.mean, wanted)  # raises if fewer rows differ
+        general = self.method.divergence.general
+        traverse(self.rows, self.mean, wanted, general)  # raises if fewer rows differ
         return self.source.run([self._fits_for(wanted)], self.rows, "aim")[0]
 
     @abstractmethod
@@ -210,15 +262,12 @@ class PriceFits(TrialFits):
         return PriceFor(self._fits(()), wanted)
 
     def _ends(self, most: Float64Array) -> tuple[float, float]:
-        high = float(self.source.summary.squares.sum())
+        high = self._fits(()).cost_at_mean(self.source)
         return min(high, self.bisect(len(most), on_all_rows=False).penalty), high
 
 
-FITS: dict[bool, tuple[type[Any], type[RadiusFits] | type[PriceFits]]] = {
-    False: (batch.Method, RadiusFits),
-    True: (search.Method, PriceFits),
-}
-"""Methods and fits by `search`."""
+FITS: dict[bool, type[Any]] = {False: RadiusFits, True: PriceFits}
+"""Fits by `search`."""
 
 
 def seed_of_job(checkpoint: FitCheckpoint | None, random_state: RandomState) -> int:
@@ -235,29 +284,43 @@ def trial_fits(
     sample_weight: ArrayLike | AnyPlace | None,
     reading: Reading,
     seed: int,
-    *,
-    search: bool,
-    metric: str,
     summary_rows: int | None,
-    max_clusters: int | None = None,
+    **parameters: Any,
 ) -> RadiusFits | PriceFits:
-    """Return the fits of some rows; `summary_rows` is None for the default size."""
-    kind, fits = FITS[search]
-    method = kind(penalty=1.0, metric=metric, max_clusters=max_clusters)
+    """Return the fits of some rows, with parameters of `DPMeans`.
+
+    `summary_rows` is None for the default size.
+    """
+    model = DPMeans(1.0, **parameters)
+    model.method()  # refuses parameters that cannot be used
     size = SUMMARY_ROWS if summary_rows is None else summary_rows
     checks.integer("summary_rows", size, or_none=" or None")
-    source, mean = rows_and_mean(X, sample_weight, method.metric, reading)
-    rows, whole = summary_of(source, size, seed)
-    return fits(source, mean, size, rows, whole, method.seeded(seed), seed)
+    source, mean, method = rows_and_mean(X, sample_weight, model, reading, seed)
+    rows, whole = _summary(source, size, seed, method)
+    fits: RadiusFits | PriceFits = FITS[model.search](
+        source, mean, size, rows, whole, method.seeded(seed), seed
+    )
+    return fits
 
 
 def rows_and_mean(
     X: ArrayLike | AnyPlace,
     sample_weight: ArrayLike | AnyPlace | None,
-    metric: str,
+    model: DPMeans,
     reading: Reading,
-) -> tuple[RowSource, Float64Array]:
-    """Return the rows, and their mean under the metric, (1, d)."""
-    geometry = metric_of(metric)
-    source = as_source(X, sample_weight, features=geometry.features, **reading)
-    return source, geometry.means(source.summary.mean[np.newaxis], np.eye(1, source.n_features))
+    seed: int = 0,
+) -> tuple[RowSource, Float64Array, batch.Method | search.Method]:
+    """Return the rows as a method sees them, their mean, (1, d), and the method of a model."""
+    method, feature_map = model.method(), model._feature_map()
+    source = as_source(X, sample_weight, features=method.features, **model._accepts(), **reading)
+    mapped = MappedRows(source) if feature_map is None else feature_map.fit(source, seed)
+    source, method = mapped.source, mapped.method(method)
+    average = source.summary.mean[np.newaxis]
+    return source, method.divergence.means(average, np.eye(1, source.n_features)), method
+
+
+def _summary(
+    source: RowSource, size: int, seed: int, method: batch.Method | search.Method
+) -> tuple[InMemoryRows, bool]:
+    """Return the summary of rows for the fits of a method."""
+    return summary_of(source, size, seed, method.most, method.divergence.general)

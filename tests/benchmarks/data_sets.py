@@ -109,7 +109,9 @@ def fitted(source: RowSource, method: Method) -> tuple[State, list[str]]:
 
 def compare(source: RowSource, method: Method, state: State, repeats: int) -> list[Line]:
     """The last pass of a fit against a plain one."""
-    ours = Round(OpeningRule(method.prices), state.sharing(source.summary.n_groups))
+    ours = Round(
+        OpeningRule(method.prices), state.sharing(source.summary.n_groups, method.divergence)
+    )
     plain = Round(Openings(LinearPrice(1e300)), Centers(state.centers))
     times = interleaved(
         {

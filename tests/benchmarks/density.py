@@ -21,7 +21,7 @@ from ratios import Line, interleaved, ratio_line, seconds_line, table, timed
 from dask_dpmeans import DPMeans
 from dask_dpmeans.figures.data import Density, Overview, density, feature_names, overview, rows_of
 from dask_dpmeans.kernels.cluster_statistics import NearestTwo
-from dask_dpmeans.kernels.divergence import metric_of
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of
 from dask_dpmeans.sources import as_source, decoded_bytes
 

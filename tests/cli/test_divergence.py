@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_dpmeans import DPMeans, load
+from dask_dpmeans import DPMeans, fit, load
 from dask_dpmeans.cli import main
 from dask_dpmeans.cli.options import DIVERGENCE
 from dask_dpmeans.errors import InputError
@@ -22,6 +22,7 @@ from dask_dpmeans.figures.data import density, sizes
 from dask_dpmeans.figures.data.columns import feature_names
 from dask_dpmeans.kernels.encoding import Layout
 from dask_dpmeans.report import page
+from dask_dpmeans.report.page import html
 from dask_dpmeans.report.run_rows import NOT_FLAT
 from dask_dpmeans.selection.tree import cluster_tree
 
@@ -138,17 +139,58 @@ def test_a_radius_of_divergences_is_no_distance(table, tmp_path):
     assert "3: a row that costs more at every center opens" in run("show", tmp_path / "run.zarr")
 
 
-def test_a_page_of_divergences_leaves_out_what_shows_squared_distances(fitted):
+def test_a_page_of_divergences_leaves_out_maps_and_tree(fitted):
     made = page(fitted[0])
     (table,), titles = made.tables, made.tables[0].columns
     assert titles[3:] == ["divergence", "mean divergence of a row", "age", "visits", "color"]
     shares = [line[-1] for line in table.lines]
     assert all(re.match(r"\w+ \d+ %", each) for each in shares)
-    assert made.overview is None
+    assert made.overview is not None
+    assert (made.maps, made.overview.pairs) == ([], [])
     assert NOT_FLAT in made.notes
     assert [each.source is None for each in made.pictures if each.title == "Tree"] == [True]
     with pytest.raises(InputError, match="columns are for a map of the rows"):
         page(fitted[0], columns=[0, 1])
+
+
+def test_cards_of_divergences_need_no_rows_and_show_means_and_shares_beside_all(fitted):
+    run_path, path = fitted
+    rows, model = pd.read_parquet(path), load(run_path)
+    path.unlink()
+    made = page(run_path)
+    shares = rows.color.value_counts(normalize=True)
+    assert [each.cluster for each in made.overview.clusters] == np.argsort(
+        -model.cluster_weights_, kind="stable"
+    ).tolist()
+    for each in made.overview.clusters:
+        own = model.cluster_centers_[each.cluster]
+        found = {column.name: column.parts for column in each.columns}
+        assert sorted(found) == ["age", "color", "visits"]
+        for place, name in enumerate(["age", "visits"]):
+            (part,) = found[name]
+            np.testing.assert_allclose([part.own, part.overall], [own[place], rows[name].mean()])
+            at_end = 0.5 + np.sign(part.own - part.overall) * part.width
+            assert part.left == min(0.5, at_end)
+        codes = {"blue": 2, "green": 3, "red": 4}
+        for part in found["color"]:
+            expected = own[codes[part.label]], shares[part.label]
+            np.testing.assert_allclose([part.own, part.overall], expected)
+        (first, *_) = each.columns[0].parts
+        assert first.own != pytest.approx(first.overall, rel=0.1)
+        assert all(near.distance > 0 for near in each.neighbors)
+    assert "1 row is an outlier: it costs more than 9" in made.sentence
+    text = html(made)
+    for part in ("mean divergence", "visits", "(all ", "color: ", "a row</li>"):
+        assert part in text
+
+
+def test_one_cluster_is_not_told_apart_by_errors_of_rounding(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    fit(rows, tmp_path / "run.zarr", DPMeans(1e9, missing="observed", random_state=0))
+    (one,) = page(tmp_path / "run.zarr").overview.clusters
+    assert [(part.left, part.width) for each in one.columns for part in each.parts] == [
+        (0.5, 0.0)
+    ] * 2
 
 
 def test_pictures_trees_and_probabilities_of_divergences_are_refused(fitted, tmp_path):

@@ -131,7 +131,6 @@ def test_no_row_is_an_outlier_without_a_price(rows):
     [
         ({"search": False}, r"outlier_penalty and outlier_share need search=True"),
         ({"search": False, "outlier_penalty": None, "outlier_share": 0.1}, r"need search=True"),
-        ({"penalty": "auto"}, r"penalty must be a number with outlier_penalty"),
         ({"outlier_share": 0.1}, r"without an outlier_penalty"),
         ({"outlier_penalty": None, "outlier_share": 1.0}, r"outlier_share must be below 1"),
         ({"outlier_penalty": 0.0}, r"outlier_penalty must be a finite number > 0"),
@@ -141,6 +140,35 @@ def test_no_row_is_an_outlier_without_a_price(rows):
 def test_what_cannot_be_is_an_error(rows, how, message):
     with pytest.raises(InputError, match=message):
         model().set_params(**how).fit(rows)
+
+
+@pytest.mark.parametrize("how", [{"outlier_penalty": 18.0}, {"outlier_share": 0.08}])
+def test_a_penalty_is_chosen_from_the_rows_that_are_no_outliers(how, tmp_path):
+    """Of all rows, of 15 clusters that touch and noise, no number would be chosen."""
+    rng = np.random.default_rng(3)
+    means = 4.5 * np.stack(np.meshgrid(np.arange(5), np.arange(3)), axis=-1).reshape(-1, 2)
+    rows = np.repeat(means, 40, axis=0) + rng.normal(size=(600, 2))
+    rows = np.concatenate([rows, rng.uniform(-25, 45, (60, 2))])
+    assert DPMeans(random_state=0).fit(rows).n_clusters_ != 15
+    model = DPMeans(random_state=0, **how).fit(rows)
+    assert model.n_clusters_ == model.choice_.n_clusters == 15
+    assert (model.labels_[600:] < 0).mean() > 0.7 > 0.1 > (model.labels_[:600] < 0).mean()
+    assert np.isfinite(model.cluster_stability_).all()
+    if "outlier_share" in how:
+        stored = fit(rows, tmp_path / "run", DPMeans(random_state=0, **how))
+        assert stored.penalty_ == model.penalty_
+        assert np.asarray(stored.labels_).tolist() == model.labels_.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.* Nearly as good")
+def test_a_penalty_is_chosen_beside_light_clusters_and_not_at_a_falling_price(rows):
+    plain = DPMeans(random_state=0).fit(rows)
+    least = float(np.median(plain.cluster_weights_)) + 0.5
+    found = DPMeans(random_state=0, min_cluster_weight=least).fit(rows)
+    assert found.penalty_ == plain.penalty_
+    assert (found.labels_ < 0).any()
+    with pytest.raises(InputError, match="penalty must be a number with discount=2"):
+        DPMeans(discount=2.0).fit(rows)
 
 
 def test_the_command_line_tells_of_outliers(rows, tmp_path):

@@ -27,7 +27,7 @@ def test_the_norms_of_a_tile_are_bounded_by_its_rows_alone(dtype, n, d, scale):
     rows = (scale * random.choice([-1.0, 1.0], (n, d))).astype(dtype)
     left = np.full((8, d + 1), 1e20, dtype)
     shift = np.zeros(d, dtype)
-    bound = distance_compiled._shift(rows, shift, left, left.reshape(-1).view(integer))
+    bound = distance_compiled._shift(rows, shift, shift[:0], left, left.reshape(-1).view(integer))
     assert left[:n].tolist() == np.column_stack([rows, np.ones(n)]).tolist()
     # The length of a row whose numbers all have this size.
     assert bound == pytest.approx(scale * np.sqrt(d), rel=1e-6)

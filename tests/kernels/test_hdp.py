@@ -99,7 +99,7 @@ def test_requests_open_what_loops_open(problem):
     """Each in turn sees what those before it opened."""
     block, sharing, prices, used, _ = problem
     requests = requests_of(block, choose(block, sharing, prices))
-    kinds, targets = open_in_order(requests, sharing.centers.values, prices)
+    kinds, targets = open_in_order(requests, sharing.centers, prices)
     centers = sharing.centers.values.tolist()
     uses = {(group, p) for group, those in enumerate(used) for p in those}
     for row, group, weight, kind, target in zip(

@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.bregman import COLUMN_DIVERGENCES
-from dask_dpmeans.kernels.distance import Centers, costs, nearest, nearest_squared, nearest_two
+from dask_dpmeans.kernels.distance import (
+    Centers,
+    Ranking,
+    costs,
+    nearest,
+    nearest_squared,
+    nearest_two,
+)
 from dask_dpmeans.kernels.encoded import EncodedDivergence
 from dask_dpmeans.kernels.encoding import Encoding, Layout
+from dask_dpmeans.kernels.linear_costs import Linear
 
 NUMBERS = {
     "squared": lambda rng, shape: rng.normal(size=shape),
@@ -106,3 +114,30 @@ def test_the_linear_form_is_the_divergence_of_the_numbers(name):
         ).sum(axis=1)
         found = costs(rows, centers, np.full(len(rows), center))
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", ["error", "observed"])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_the_bound_covers_the_rounding_of_scores(size, missing):
+    rows, centers = encoded("squared", 4, missing, d=64, k=20, size=size)
+    scores, doubt, exact = rounded_scores(rows, centers)
+    assert (np.ptp((scores - exact).astype(np.float64), axis=1) <= doubt).all()
+
+
+@pytest.mark.parametrize("missing", ["error", "observed"])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 8.0, 1e3])
+def test_few_rows_are_in_doubt_whatever_the_unit_of_the_data_is(size, missing):
+    rows, centers = encoded("squared", 4, missing, d=64, k=20, size=size)
+    scores, doubt, _ = rounded_scores(rows, centers)
+    best = np.sort(scores, axis=1)
+    assert np.mean(best[:, -1] - best[:, -2] <= doubt) < 0.01
+
+
+def rounded_scores(rows, centers):
+    """Scores in float32 at centers that are not nearly equal, their bounds, and scores without error."""
+    linear = Linear(*(part[4:] for part in centers.linear))
+    ranking = Ranking.of_linear(linear, np.float32)
+    shifted = rows.astype(np.float32) * ranking.scale
+    scores = np.column_stack([shifted, np.ones(len(rows), np.float32)]) @ ranking.matrix
+    exact = rows[:, :-1].astype(np.longdouble) @ linear.coefficients[:, :-1].T + linear.constants
+    return scores, ranking.doubt(shifted), -exact

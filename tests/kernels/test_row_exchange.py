@@ -9,8 +9,9 @@ from strategies import DYADIC, seeds, spread, tables
 from dask_dpmeans.kernels import numba_support
 from dask_dpmeans.kernels import row_exchange as kernel
 from dask_dpmeans.kernels.block import Scratch
-from dask_dpmeans.kernels.divergence import METRICS, SQUARED
+from dask_dpmeans.kernels.divergence import SQUARED
 from dask_dpmeans.kernels.features import UnitRows
+from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.kernels.row_exchange import exchange
 

@@ -133,7 +133,8 @@ def test_parameters_that_cannot_be_used_are_refused():
     with pytest.raises(InputError, match=r"penalty must be a finite number > 0, got 0"):
         metrics.objective(np.zeros((3, 1)), [0, 1, 2], 0)
     with pytest.raises(
-        InputError, match=r"metric must be one of 'euclidean', 'cosine', got 'manhattan'"
+        InputError,
+        match=r"metric must be one of 'euclidean', 'cosine', 'haversine', got 'manhattan'",
     ):
         partition(np.zeros((3, 1)), [0, 1, 2], metric="manhattan")
 

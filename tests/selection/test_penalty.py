@@ -499,7 +499,7 @@ def test_directions_have_a_path_too():
         ({"summary_rows": 0}, r"summary_rows must be an integer >= 1 or None, got 0"),
         ({"search": "yes"}, r"search must be True or False, got 'yes'"),
         ({"full": 1}, r"full must be True or False, got 1"),
-        ({"metric": "far"}, r"metric must be one of 'euclidean', 'cosine', got 'far'"),
+        ({"metric": "far"}, r"metric must be one of 'euclidean', 'cosine', 'haversine', got 'far'"),
         ({"max_clusters": 0}, r"max_clusters must be an integer >= 1 or None, got 0"),
     ],
 )

@@ -2,15 +2,18 @@
 
 from dask_dpmeans.figures.data.choice import Numbers, choice
 from dask_dpmeans.figures.data.clusters import Profile, Shares, Sizes, profile, sharing, sizes
+from dask_dpmeans.figures.data.column_means import column_overview
 from dask_dpmeans.figures.data.columns import Model, column_numbers, columns_of, feature_names
 from dask_dpmeans.figures.data.graphs import MOST_NODES, Drawable, drawable
 from dask_dpmeans.figures.data.labelings import Change, Flows, changes, cluster_name, flows, letters
 from dask_dpmeans.figures.data.micro_clusters import Merges, merges
 from dask_dpmeans.figures.data.portraits import (
+    ColumnMean,
     Exemplar,
     Feature,
     Neighbor,
     Overview,
+    Part,
     Portrait,
     overview,
 )
@@ -33,6 +36,7 @@ __all__ = [
     "Alluvial",
     "Box",
     "Change",
+    "ColumnMean",
     "Dendrogram",
     "Density",
     "DensityOptions",
@@ -47,6 +51,7 @@ __all__ = [
     "Neighbor",
     "Numbers",
     "Overview",
+    "Part",
     "Portrait",
     "Profile",
     "Shares",
@@ -57,6 +62,7 @@ __all__ = [
     "cluster_means",
     "cluster_name",
     "column_numbers",
+    "column_overview",
     "columns_of",
     "dendrogram",
     "density",

@@ -68,6 +68,27 @@ class Feature(NamedTuple):
     """(bins,), weight of all rows."""
 
 
+class Part(NamedTuple):
+    """The mean of a cluster in a column of numbers, or the share of one category."""
+
+    label: str
+    """The category; empty for numbers."""
+    own: float
+    overall: float
+    """Of the cluster and of all rows; in units of the data, or shares."""
+    left: float
+    width: float
+    """Position of a bar, up to 1: from the mean of all rows in the middle, or from a share of 0."""
+
+
+class ColumnMean(NamedTuple):
+    """A column, of numbers or of categories, in which a cluster differs from all rows."""
+
+    name: str
+    parts: list[Part]
+    """One for numbers; the most frequent categories."""
+
+
 class Exemplar(NamedTuple):
     """A row of a cluster."""
 
@@ -82,7 +103,8 @@ class Neighbor(NamedTuple):
 
     cluster: int
     distance: float
-    """Between centers, or between the nearest micro-centers, in units of the fit."""
+    """Between centers, or between the nearest micro-centers, in units of the fit.  With
+    `Overview.divergences`, what a row of the cluster costs more at the other center, on average."""
     doubt: float | None
     """Share of the rows that are in doubt, and whose second cluster is this; None if not known."""
 
@@ -95,7 +117,8 @@ class Portrait(NamedTuple):
     share: float
     """Of the weight of all clusters: noise has none."""
     radius: float
-    """Root-mean-square distance of its rows to the nearest center, in units of the fit."""
+    """Root-mean-square distance of its rows to the nearest center, in units of the fit.  With
+    `Overview.divergences`, their mean cost."""
     stability: float | None
     doubt: float | None
     """Share of its rows that are less than three times as probable as in the second cluster."""
@@ -105,6 +128,8 @@ class Portrait(NamedTuple):
     """The nearest first."""
     nearest: list[Exemplar]
     farthest: list[Exemplar]
+    columns: Sequence[ColumnMean] = ()
+    """With `Overview.divergences`, instead of features: the column in which it differs most first."""
 
 
 class Overview(NamedTuple):
@@ -125,6 +150,8 @@ class Overview(NamedTuple):
     """Number of rows of weight >= 1 whose cost exceeds the penalty."""
     doubt: float | None
     """Share of the weight of rows in doubt; None if the method has no probabilities."""
+    divergences: bool = False
+    """Whether rows cost divergences of columns, not squared distances; there are no maps then."""
 
 
 def overview(

@@ -16,7 +16,8 @@ from dask_dpmeans.kernels.assign import NearestLabels, Scan, merge_scans, scan
 from dask_dpmeans.kernels.births import Proposals, objects
 from dask_dpmeans.kernels.block import Block, BoolArray, Features, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers, nearest_squared
-from dask_dpmeans.kernels.divergence import Divergence, metric_of
+from dask_dpmeans.kernels.divergence import Divergence
+from dask_dpmeans.kernels.metrics import metric_of
 from dask_dpmeans.kernels.price import LinearPrice, PitmanYorPrice, Price, price_of
 from dask_dpmeans.kernels.shard_reuse import ShardAnswer, reusable_answers
 from dask_dpmeans.methods.common import (
@@ -140,7 +141,7 @@ class Parameters(BaseMethod):
     penalty: float
     """The price of a cluster (lambda of Kulis & Jordan 2012), in squared units times weight.
 
-    With metric="cosine" the unit is 2 (1 - cosine)."""
+    With metric="cosine" the unit is 2 (1 - cosine), with "haversine" km^2 of chords."""
     centers: Float64Array | None = None
     """(k, d), the first centers in the units of the input; None for the mean of all rows."""
     max_iter: int = 300
@@ -222,6 +223,11 @@ class Parameters(BaseMethod):
         """Cost above which a row is an outlier; infinite if none can be one."""
         return math.inf if self.outlier_penalty is None else self.outlier_penalty
 
+    @property
+    def may_have_outliers(self) -> bool:
+        """Whether rows may be outliers, at a price that is given or to be found."""
+        return self.outlier_penalty is not None or self.outlier_share is not None
+
     def kernel_centers(self, values: Float64Array) -> Centers:
         """Return centers, (k, d), for kernels."""
         return Centers(values, self.divergence.general, self.most)
@@ -260,10 +266,8 @@ class Parameters(BaseMethod):
 
     def result(self, source: Source, state: Any) -> NamedArrays:
         """Return the arrays of the result, by name, with the names of their dimensions."""
-        arrays = clusters_of(state)
-        if self.learned is not None:
-            arrays["cluster_averages"] = arrays["cluster_centers"][0], ("cluster", "encoded")
-            arrays["cluster_centers"] = self.learned.shown(state.centers), ("cluster", "feature")
+        encoded = self.divergence if self.divergence.encoded else None
+        arrays = shown_clusters(state, self.learned or encoded)
         if self.centers is not None:
             arrays["first_centers"] = self.centers, ("first_cluster", "feature")
         return arrays
@@ -282,7 +286,7 @@ class Method(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.outlier_penalty is not None or self.outlier_share is not None:
+        if self.may_have_outliers:
             raise InputError(NO_RADIUS)
         farthest, first = self.divergence.farthest, self.first_threshold
         if first > farthest:
@@ -345,6 +349,15 @@ def clusters_of(state: Any) -> dict[str, tuple[np.ndarray[Any, Any], tuple[str, 
         "cluster_weights": (state.weights, ("cluster",)),
         "cluster_inertias": (state.inertias, ("cluster",)),
     }
+
+
+def shown_clusters(state: Any, learned: Divergence | None) -> NamedArrays:
+    """Return the arrays of `clusters_of`, with centers in units of the input, and their averages."""
+    arrays = clusters_of(state)
+    if learned is not None:
+        arrays["cluster_averages"] = state.centers, ("cluster", "encoded")
+        arrays["cluster_centers"] = learned.shown(state.centers), ("cluster", "feature")
+    return arrays
 
 
 def inertia_of(

@@ -80,7 +80,7 @@ class PriceFor(FitJob[Source, Aimed]):
 
     def _bracket(self, rows: Source) -> Fitting[tuple[list[Solution], list[float]]]:
         """Return solutions on either side of the wanted number, if possible, and the penalties."""
-        total = float(rows.summary.squares.sum())
+        total = self.fits.cost_at_mean(rows)
         found, tried = [self.fits.at(rows, total, None)], [total]
         yield fit_figures(total, found[-1])
         while True:
@@ -113,8 +113,10 @@ class RadiusFor(FitJob[Source, Aimed]):
 
     def each(self, rows: Source) -> Fitting[Aimed]:
         """Return the highest penalty with the number of clusters nearest to the wanted one."""
-        highest = self.fits.method.divergence.farthest
-        traversal = traverse(rows, np.array([self.first]), self.wanted)
+        divergence = self.fits.method.divergence
+        highest = divergence.farthest
+        first = np.array([self.first])
+        traversal = traverse(rows, first, self.wanted, divergence.general)
         penalty = min(highest, float(traversal.squared[-1]))
         tried: dict[float, Solution] = {}
         low, high = 0.0, math.inf

@@ -79,11 +79,7 @@ class Chosen:
 
 
 def choose(
-    source: Source,
-    seed: int,
-    *,
-    spherical: bool = False,
-    flat: Callable[[Float64Array], Float64Array] | None = None,
+    source: Source, seed: int, *, flat: Callable[[Float64Array], Float64Array] | None = None
 ) -> Chosen:
     """Choose a penalty for the rows, a price.
 
@@ -94,7 +90,7 @@ def choose(
     rows, whole = summary_of(source, SUMMARY_ROWS, seed)
     if flat is not None:
         rows = InMemoryRows(flat(rows.rows.astype(np.float64)), rows.weights)
-    chosen = choose_from(source, rows, ChoiceParameters(seed, spherical))
+    chosen = choose_from(source, rows, ChoiceParameters(seed, spherical=False))
     return replace(chosen, passes=1 if whole else 3)
 
 
@@ -130,13 +126,17 @@ class ChoiceParameters:
     seed: int
     spherical: bool
     """Whether centers are directions, as for the metric "cosine"."""
+    length: float = 1.0
+    """Length of rows and centers, if centers are directions."""
 
     def summary(self, rows: InMemoryRows) -> "Summary":
         """Return the summary of rows; equal rows become one with the sum of their weights."""
         values, numbers = np.unique(rows.rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
         given = np.ones(len(rows.rows)) if rows.weights is None else rows.weights
         weights = np.bincount(numbers.ravel(), given).astype(np.float64)
-        return Summary(np.ascontiguousarray(values), weights, self.spherical, self.seed)
+        return Summary(
+            np.ascontiguousarray(values), weights, self.spherical, self.seed, self.length
+        )
 
 
 @dataclass(frozen=True)
@@ -241,6 +241,8 @@ class Summary:
     spherical: bool
     """Whether centers are directions, as for the metric "cosine"."""
     seed: int
+    length: float = 1.0
+    """Length of rows and centers, if centers are directions."""
 
     @property
     def count(self) -> float:
@@ -267,7 +269,11 @@ class Summary:
 
     def path(self, most: int, turns: int = TURNS) -> CenterPath:
         """Return clusterings with up to `most` clusters."""
-        return center_path(self.rows, self.weights, most, self.spherical, turns)
+        if self.length == 1:
+            return center_path(self.rows, self.weights, most, self.spherical, turns)
+        found = center_path(self.rows / self.length, self.weights, most, self.spherical, turns)
+        centers = tuple(self.length * each for each in found.centers)
+        return CenterPath(self.length**2 * found.inertias, centers)
 
     def candidates(self, path: CenterPath, tried: int) -> list[Interval]:
         """Return the intervals of at least two clusters that may be chosen, by falling score."""
@@ -310,7 +316,7 @@ class Summary:
 
     @cached_property
     def _clouds(self) -> UniformClouds:
-        return UniformClouds(self.rows, self.weights, self.spherical)
+        return UniformClouds(self.rows / self.length, self.weights, self.spherical)
 
     def parts(self, number: int) -> list[Float64Array]:
         """Return the weights, (n,), of the rows in each half that has any.

@@ -18,6 +18,7 @@ from dask_dpmeans.kernels.answers import ConcatenatedAnswers, Records
 from dask_dpmeans.kernels.assign import assign_or_leave, outlier_cost
 from dask_dpmeans.kernels.block import Block, Float64Array, Rows
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.moments import Moments
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans.batch import NO_BIRTHS
@@ -84,17 +85,20 @@ class Sensitivity:
     """Weight of the outliers."""
 
     @classmethod
-    def of(cls, source: Source, seed: int, most: float = math.inf) -> tuple["Sensitivity", int]:
+    def of(
+        cls, source: Source, seed: int, most: float = math.inf, divergence: Divergence | None = None
+    ) -> tuple["Sensitivity", int]:
         """Return the sensitivities of the rows of a source, and the number of passes.
 
-        A row costs at most `most` for each unit of weight.
+        A row costs at most `most` for each unit of weight.  With a Bregman divergence in place of
+        squared distances it is the coreset of Lucic, Bachem & Krause 2016.
         """
         probability = min(1.0, SAMPLE_ROWS / source.plan.n_rows)
         sample = source.fold(Uniform(probability, seed), name="sample")
         if not len(sample.rows):
             sample = Drawn(source.summary.mean[np.newaxis], np.ones(1))
         random = stream(seed, Stream.CORESET_SEEDS)
-        seeds = Centers(d2_seeds(sample, SEEDS, random, most), most=most)
+        seeds = Centers(d2_seeds(sample, SEEDS, random, most, divergence), divergence, most)
         found = source.fold(Round(NO_BIRTHS, seeds), name="cells")
         return cls(seeds, found.moments, seed, found.outliers), 2
 
@@ -128,18 +132,26 @@ class Sensitivity:
 
 
 def d2_seeds(
-    sample: Drawn, most: int, random: np.random.Generator, most_cost: float = math.inf
+    sample: Drawn,
+    most: int,
+    random: np.random.Generator,
+    most_cost: float = math.inf,
+    divergence: Divergence | None = None,
 ) -> Float64Array:
-    """Draw k <= `most` rows, (k, d), by weight times squared distance to earlier ones.
+    """Draw k <= `most` rows, (k, d), by weight times squared distance, or divergence, to earlier ones.
 
-    A squared distance counts as `most_cost` at most.
+    It counts as `most_cost` at most.
     """
     rows = sample.rows.astype(np.float64)
     chosen = [int(random.choice(len(rows), p=sample.weights / sample.weights.sum()))]
     squared = np.full(len(rows), most_cost)
     while len(chosen) < most:
-        differences = rows - rows[chosen[-1]]
-        squared = np.minimum(squared, np.einsum("ij,ij->i", differences, differences))
+        if divergence is None:
+            differences = rows - rows[chosen[-1]]
+            found = np.einsum("ij,ij->i", differences, differences)
+        else:
+            found = divergence.costs(rows, rows[chosen[-1:]], np.zeros(len(rows), np.intp))
+        squared = np.minimum(squared, found)
         chances = np.cumsum(squared * sample.weights)
         if not chances[-1] > 0:
             break

@@ -11,7 +11,8 @@ import numpy as np
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.distance import Centers, squared_distances
+from dask_dpmeans.kernels.distance import Centers, costs
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.farthest_rows import Candidates, FarthestCandidates
 
 CANDIDATES = 2**10
@@ -22,6 +23,9 @@ CANDIDATES = 2**10
 NUMBERS = 2**18
 """Most numbers in these rows, if they are more than `LEAST_CANDIDATES` rows."""
 LEAST_CANDIDATES = 2**4
+ROUNDING = 1e-9
+"""Rows are equal if one costs less than this share of the greatest cost at the other, in a
+divergence: it is computed as a difference of sums."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +37,35 @@ class Traversal:
     rows: Float64Array
     """(k, d)."""
     squared: Float64Array
-    """(k,), each row's squared distance to the points before it; never rises."""
+    """(k,), each row's squared distance, or divergence, to the points before it; never rises."""
     passes: int
     """Over all rows."""
 
 
-def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False) -> Traversal:
+def traverse(
+    source: Source,
+    first: Float64Array,
+    k: int,
+    divergence: Divergence | None = None,
+    *,
+    fewer: bool = False,
+) -> Traversal:
     """Take k rows, each the farthest from all earlier points; `first`, (1, d), is the first point.
+
+    A divergence, of a row at a point, takes the place of the squared distance.
 
     If fewer rows differ from each other, it is an error, or the end with `fewer`.
     """
     points, numbers, squared, passes = first, np.empty(0, np.int64), np.empty(0), 0
+    least = 0.0
     most = max(LEAST_CANDIDATES, min(CANDIDATES, NUMBERS // first.shape[1]))
     while len(numbers) < k:
-        found = source.fold(FarthestCandidates(Centers(points), most), name="farthest")
+        centers = Centers(points, divergence)
+        found = source.fold(FarthestCandidates(centers, most), name="farthest")
         passes += 1
-        taken = list(next_rows(found, k - len(numbers)))
+        if divergence is not None and not len(numbers):
+            least = ROUNDING * float(found.squared.max(initial=0.0))
+        taken = list(next_rows(found, k - len(numbers), divergence, least))
         if not taken:
             break
         places = [place for place, _ in taken]
@@ -63,17 +80,21 @@ def traverse(source: Source, first: Float64Array, k: int, *, fewer: bool = False
     return Traversal(numbers, points[1:], squared, passes)
 
 
-def next_rows(found: Candidates, wanted: int) -> Iterator[tuple[int, float]]:
+def next_rows(
+    found: Candidates, wanted: int, divergence: Divergence | None = None, least: float = 0.0
+) -> Iterator[tuple[int, float]]:
     """Yield the next rows of the traversal and their squared distances, while these are certain.
+
+    The distances are more than `least`.
 
     Distances only shrink as points join: no row outside `found` is farther than its bound.
     """
     left = found.squared
     for turn in range(wanted):
         place = int(left.argmax())
-        if not left[place] > 0 or (turn > 0 and not left[place] > found.bound):
+        if not left[place] > least or (turn > 0 and not left[place] > found.bound):
             return
         yield place, float(left[place])
         center, same = found.rows[place : place + 1], np.zeros(len(left), np.intp)
-        to_it = squared_distances(found.rows, center, same)
+        to_it = costs(found.rows, Centers(center, divergence), same)
         left = np.minimum(left, to_it)

@@ -18,12 +18,14 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import last_state
 from dask_dpmeans.engine.plan import Source, run_fits
 from dask_dpmeans.kernels.block import Float64Array
-from dask_dpmeans.kernels.distance import Centers, nearest
+from dask_dpmeans.kernels.distance import nearest
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.gather import Gather
 from dask_dpmeans.kernels.labelings import count_label_pairs
-from dask_dpmeans.kernels.price import LinearPrice
+from dask_dpmeans.kernels.price import penalty_between, price_of
 from dask_dpmeans.kernels.random_streams import Stream, stream
 from dask_dpmeans.methods.dpmeans import batch, search
+from dask_dpmeans.methods.dpmeans.batch import inertia_of
 from dask_dpmeans.methods.dpmeans.coreset import Sensitivity
 from dask_dpmeans.methods.dpmeans.search_state import State
 from dask_dpmeans.methods.dpmeans.starts import NO_LIMIT, Restart
@@ -46,9 +48,11 @@ class Solution:
     centers: Float64Array
     """(k, d)."""
     inertia: float
-    """Squared error, in squared units of the rows times weight; estimated for all rows."""
+    """What rows cost, outliers too, in squared units of the rows times weight; estimated for all rows."""
     end: State | None = field(default=None, repr=False)
     """State from which another search may start."""
+    discount: float = 0.0
+    """Fall of the price of a cluster with the logarithm of its number."""
 
     @property
     def k(self) -> int:
@@ -56,8 +60,8 @@ class Solution:
         return len(self.centers)
 
     def objective(self, penalty: float) -> float:
-        """Return inertia + penalty * k."""
-        return self.inertia + LinearPrice(penalty).of(self.k)
+        """Return inertia + penalty * k, or less with a discount."""
+        return self.inertia + price_of(penalty, self.discount).of(self.k)
 
 
 Fitting = Generator[Mapping[str, float], None, Answer]
@@ -107,6 +111,7 @@ class FitJob(Generic[FittedRows, Answer]):
 class Fits(FitJob[Source, list[Solution]]):
     """Fits at some penalties, whose answer has the best clusters at each."""
 
+    method: batch.Method | search.Method
     penalties: tuple[float, ...]
     """Rising."""
 
@@ -152,12 +157,21 @@ class Prices(Fits):
         if start is None and self.optimism:  # its squared error is needed for the price
             start = replace(self, optimism=0.0).at(rows, penalty, None, tries=0)
         share = self.optimism / rows.plan.n_rows
-        warm, price = None, penalty
+        warm, more = None, 0.0
         if start is not None:
-            warm, price = start.end, penalty + share * start.inertia
-        method = replace(self.method, penalty=price, coreset_rows=0, max_iter=NO_LIMIT)
-        end = Restart(method, tries, warm)(rows)
-        return Solution(end.centers, math.fsum(end.inertias) * (1 + share * len(end.centers)), end)
+            warm, more = start.end, share * start.inertia
+        method = replace(self.method, penalty=penalty, coreset_rows=0, max_iter=NO_LIMIT)
+        end = Restart(method.with_prices(more=more), tries, warm)(rows)
+        inertia = math.fsum(end.inertias) * (1 + share * len(end.centers)) + end.outlier_cost
+        return Solution(end.centers, inertia, end, method.discount)
+
+    def cost_at_mean(self, rows: Source) -> float:
+        """Return what all rows cost at their mean: at this penalty one cluster is best."""
+        divergence = self.method.divergence
+        if divergence.general is None:
+            return float(rows.summary.squares.sum())
+        average = rows.summary.mean[np.newaxis]
+        return inertia_of(rows, divergence.means(average, average), divergence)
 
 
 @dataclass(frozen=True)
@@ -178,7 +192,7 @@ class Radii(Fits):
     def at(self, rows: Source, penalty: float) -> Solution:
         """Return the end of a fit."""
         end = last_state(rows, replace(self.method, penalty=penalty))
-        return Solution(end.centers, math.fsum(end.inertias))
+        return Solution(end.centers, math.fsum(end.inertias), discount=self.method.discount)
 
 
 @dataclass(frozen=True)
@@ -208,7 +222,8 @@ class Halving(FitJob[InMemoryRows, Float64Array]):
         for half in (np.sort(order[: n // 2]), np.sort(order[n // 2 :])):
             part = replace(rows, rows=np.ascontiguousarray(rows.rows[half]), weights=weights[half])
             found = yield from self.fits.each(part)
-            centers = [Centers(end.centers) for end in best_at_each(self.fits, found)]
+            kernel_centers = self.fits.method.kernel_centers
+            centers = [kernel_centers(end.centers) for end in best_at_each(self.fits, found)]
             ends.append([nearest(rows.rows, each).astype(np.int64) for each in centers])
         pairs = zip(*ends, strict=True)
         return np.array([count_label_pairs(*labels).adjusted_rand for labels in pairs])
@@ -221,13 +236,20 @@ def best_at_each(fits: Fits, found: list[Solution]) -> list[Solution]:
     return found
 
 
-def summary_of(source: Source, size: int, seed: int) -> tuple[InMemoryRows, bool]:
+def summary_of(
+    source: Source,
+    size: int,
+    seed: int,
+    most: float = math.inf,
+    divergence: Divergence | None = None,
+) -> tuple[InMemoryRows, bool]:
     """Return a coreset of about `size` rows, or all rows with weight, and whether it is all.
 
-    A source of at most ``2 * size`` rows is its own summary.
+    A source of at most ``2 * size`` rows is its own summary.  For a coreset, rows cost a divergence,
+    or squared distances, and at most `most` for each unit of weight.
     """
     if source.plan.n_rows > 2 * size:
-        drawn = Sensitivity.of(source, seed)[0].coreset(source, size)
+        drawn = Sensitivity.of(source, seed, most, divergence)[0].coreset(source, size)
         return replace(drawn, scale=None), False
     everything = source.fold(Gather(), name="gather")
     some = everything.weights > 0
@@ -261,7 +283,7 @@ def _is_corner(fewer: Solution, middle: Solution, more: Solution) -> bool:
 
 def exchange(fewer: Solution, more: Solution) -> float:
     """Return the penalty at which both cost the same."""
-    return (fewer.inertia - more.inertia) / (more.k - fewer.k)
+    return penalty_between(fewer.inertia - more.inertia, fewer.k, more.k, fewer.discount)
 
 
 def envelope(found: Sequence[Solution], low: float = 0.0, high: float = math.inf) -> list[Interval]:

@@ -38,15 +38,20 @@ def exchange_and_kick(
     """Return means, (l, d), no higher than the partition of centers, (k, d), after kicks."""
     price, divergence, outlier_penalty = costs
     heaviest = float(gathered.weights.max())
-    some, price = gathered.weights / heaviest > 0, price.divide(heaviest)
+    unit = divergence.length**2
+    some, price = gathered.weights / heaviest > 0, price.divide(heaviest * unit)
     rows, weights = gathered.rows[some].astype(np.float64), gathered.weights[some]
     shifted = rows
     if divergence.general is None and not divergence.spherical:
         shifted = rows - rows.mean(axis=0)
+    if divergence.spherical:
+        shifted = rows / divergence.length
 
     def settled(start: Int64Array) -> Exchanged:
         each = weights / heaviest
-        return exchange(shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty)
+        return exchange(
+            shifted, each, start, price, MOST_PASSES, divergence, outlier_penalty / unit
+        )
 
     outliers = math.isfinite(outlier_penalty)
     start = _first_labels(rows, Centers(centers, divergence.general), outlier_penalty)

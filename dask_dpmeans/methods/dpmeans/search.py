@@ -337,9 +337,7 @@ class Method(Parameters):
         random = self._random(state.passes)
         places = apply_moves(found, no_moves(found), random)
         radii = np.full(len(proposals), math.sqrt(self.price.threshold(found.alive)))
-        opened = proposals.rows
-        if self.divergence.spherical:
-            opened = self.divergence.given(opened)
+        opened = self.divergence.at_rows(proposals.rows)
         born = opened, around(opened, radii, random, self.divergence)
         centers = np.concatenate([places.centers, born[0]])
         children = np.concatenate([places.children, born[1]])
@@ -388,7 +386,5 @@ class Method(Parameters):
             *_, end = iterate(source, method)
         except TooManyClustersError:
             return None, 0
-        centers = end.state.centers
-        if self.divergence.spherical:
-            centers = self.divergence.given(centers)
+        centers = self.divergence.at_rows(end.state.centers)
         return centers, end.state.rows_read - source.plan.n_rows

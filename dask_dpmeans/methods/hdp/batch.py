@@ -2,11 +2,11 @@
 
 Several data sets are clustered at once.  Each local cluster ties a data set to a global center: a
 *use* of the center.  The objective is eq. 2, squared error + local penalty * uses + global penalty *
-centers.
+centers.  The squared error may be a sum of other divergences (Jiang, Kulis & Jordan 2012).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from dask_dpmeans.engine.occ import Round, Sweep, settle
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
-from dask_dpmeans.kernels.distance import Centers, nearest_squared, squared_distances
+from dask_dpmeans.kernels.divergence import SQUARED, Divergence
 from dask_dpmeans.kernels.hdp import (
     GroupLabels,
     GroupScan,
@@ -31,14 +31,15 @@ from dask_dpmeans.kernels.hdp import (
 from dask_dpmeans.kernels.hdp_compiled import NEW_CENTER
 from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.kernels.price import LinearPrice
-from dask_dpmeans.methods.common import BaseMethod, finite_objective
+from dask_dpmeans.methods.common import LEARNED, BaseMethod, finite_objective
 from dask_dpmeans.methods.dpmeans.batch import (
     check_number,
     checked_penalty,
-    clusters_of,
     set_limits,
+    shown_clusters,
 )
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
+from dask_dpmeans.methods.hdp.mean_costs import cheapest, mean_costs
 from dask_dpmeans.methods.hdp.state import AnyState, LocalClusters, State, Uses
 
 FREE_SETS = 2**18
@@ -68,7 +69,7 @@ class OpeningRule:
         requests = answer.requests
         if not len(requests):
             return state, requests.numbers
-        kinds, targets = open_in_order(requests, state.centers.values, self.prices)
+        kinds, targets = open_in_order(requests, state.centers, self.prices)
         opened = int(np.count_nonzero(kinds == NEW_CENTER))
         k = len(state.centers) + opened - self.present
         check_number(k, self.max_clusters, self.prices.opening)
@@ -93,11 +94,18 @@ class Parameters(BaseMethod):
     repeat."""
     max_clusters: int | None = None
     """More global clusters are an error."""
+    learned: Divergence | None = field(default=None, metadata=LEARNED)
+    """Divergence that was learned from the rows, linear in them; not a parameter."""
 
     def __post_init__(self) -> None:
         for name in ("local_penalty", "global_penalty"):
             object.__setattr__(self, name, checked_penalty(getattr(self, name), name))
         set_limits(self)
+
+    @property
+    def divergence(self) -> Divergence:
+        """The cost of a row at a center."""
+        return self.learned or SQUARED
 
     @property
     def prices(self) -> HDPPrices:
@@ -130,7 +138,8 @@ class Parameters(BaseMethod):
     def score(self, source: Source, state: State) -> float:
         """Return eq. 2 of a state's centers and uses on these rows: one pass."""
         rule = OpeningRule(HDPPrices(math.inf, math.inf))
-        scan = source.fold(Round(rule, state.sharing(source.summary.n_groups)), name="check")
+        sharing = state.sharing(source.summary.n_groups, self.divergence)
+        scan = source.fold(Round(rule, sharing), name="check")
         return self.objective(scan.uses.values, len(state.centers))
 
     def objective(self, uses: Moments, n_centers: int) -> float:
@@ -142,12 +151,12 @@ class Parameters(BaseMethod):
 
     def labels(self, source: Source, state: State) -> GroupLabels:
         """Return the map kernel that labels the rows by a state."""
-        return GroupLabels(state.sharing(source.summary.n_groups))
+        return GroupLabels(state.sharing(source.summary.n_groups, self.divergence))
 
     def result(self, source: Source, state: State) -> NamedArrays:
         """Return the arrays of the result: (m,) of local clusters, else (k,) or (k, d)."""
         local, dimensions = state.local, ("local_cluster",)
-        return clusters_of(state) | {
+        return shown_clusters(state, self.learned) | {
             "local_groups": (local.groups, dimensions),
             "local_centers": (local.centers, dimensions),
             "local_weights": (local.weights, dimensions),
@@ -205,6 +214,11 @@ class SweepResult:
     """Moments of the m uses."""
     births: int
 
+    @property
+    def divergence(self) -> Divergence:
+        """The cost of a row at a center."""
+        return self.settled.state.centers.divergence or SQUARED
+
     @cached_property
     def centers(self) -> Float64Array:
         """(g, d)."""
@@ -246,7 +260,8 @@ class SweepResult:
 
 def sweep(method: Parameters, source: Source, state: State) -> SweepResult:
     """Do step 4 from the next centers and uses of a state."""
-    start = Sharing.of(state.means, state.next.groups, state.next.centers, source.summary.n_groups)
+    pairs, divergence = (state.next.groups, state.next.centers), method.divergence.general
+    start = Sharing.of(state.means, *pairs, source.summary.n_groups, divergence=divergence)
     settled = settle(source, method.rule(state), start, gradually=state.step == 0)
     sharing, moments = settled.state, settled.answer.uses.values
     alive = moments.weights > 0
@@ -261,21 +276,22 @@ def sweep(method: Parameters, source: Source, state: State) -> SweepResult:
 def associate(found: SweepResult, global_penalty: float) -> tuple[Int64Array, float]:
     """Do step 5: tie each local cluster, in order, to the cheapest center or a new one at its mean.
 
-    The squared error about a center is the error about the mean plus weight * squared distance of
-    mean and center, so that means and weights decide.  A local cluster stays if another center
+    The cost at a center is the cost at the mean plus weight * cost of the mean at the center, so that
+    means and weights decide.  A local cluster stays if another center
     gains no more than rounding.  Return the center of each local cluster, (m,), new ones numbered
     from g on, and what the changes save.
     """
-    means, weights = found.moments.means, found.moments.weights
-    nearest, squared = nearest_squared(means, Centers(found.centers))
-    own = squared_distances(means, found.centers, found.uses.centers)
-    stays = ~(weights * (own - squared) > ROUNDING * global_penalty)
+    means, weights, divergence = found.moments.means, found.moments.weights, found.divergence
+    nearest, least = cheapest(divergence, means, found.centers)
+    own = mean_costs(divergence, means, found.centers, found.uses.centers)
+    stays = ~(weights * (own - least) > ROUNDING * global_penalty)
     tied = np.where(stays, found.uses.centers, nearest).astype(np.int64)
-    cost = weights * np.where(stays, own, squared)
+    cost = weights * np.where(stays, own, least)
     n_centers = len(found.centers)
     while (opening := np.flatnonzero(cost > (1 + ROUNDING) * global_penalty)).size:
         first, rest = int(opening[0]), np.arange(opening[0], len(cost))
-        to_new = weights[rest] * squared_distances(means[rest], means, np.full(len(rest), first))
+        same = np.full(len(rest), first)
+        to_new = weights[rest] * mean_costs(divergence, means[rest], means, same)
         closer = rest[cost[rest] - to_new > ROUNDING * global_penalty]
         tied[closer], cost[closer] = n_centers, to_new[closer - first]
         n_centers += 1

@@ -8,12 +8,16 @@ All rows, as one set, choose clusters and the price P of a cluster, by the rules
    same: a use costs P / 2 * k / u, where u pairs of a data set and a cluster have rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from dask_dpmeans.engine.plan import Source
 from dask_dpmeans.kernels.block import Block, Float64Array, Int64Array
 from dask_dpmeans.kernels.distance import Centers
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.hdp import NearestUses
 from dask_dpmeans.methods.dpmeans.choice import Alternative, Choice
 from dask_dpmeans.methods.dpmeans.chooser import Chosen, choose
@@ -50,12 +54,15 @@ class AutoPrices:
 
     method: search.Method
     """The search, at any prices."""
+    flat: Callable[[Float64Array], Float64Array] | None = None
+    """Map of rows to a space where squared distances are about the costs, if these are others."""
 
     def choose(self, source: Source, seed: int) -> "ChosenPrices":
         """Choose both prices for the rows of all data sets."""
         self.method.init(source)  # refuses rows without data sets
-        chosen = choose(source, seed)
-        uses = source.fold(Uses(tuple(map(Centers, chosen.centers))), name="uses")
+        chosen = choose(source, seed, flat=self.flat)
+        counted = Uses(tuple(map(Centers, chosen.centers)), self.method.learned)
+        uses = source.fold(counted, name="uses")
         alternatives = tuple(
             SharedAlternative(**vars(each), uses=len(keys))
             for each, keys in zip(chosen.choice.alternatives, uses, strict=True)
@@ -71,10 +78,25 @@ class Uses:
 
     centers: tuple[Centers, ...]
     """m centers, (k, d) each."""
+    flat: Divergence | None = None
+    """The divergence in whose flat space centers are; None if they are among the rows."""
 
     def chunk(self, block: Block) -> list[Int64Array]:
         """Return the pairs of one block, as `NearestUses` gives them, (p,) for each of the centers."""
+        if self.flat is not None:
+            return self._flat_chunk(block, self.flat)
         return [NearestUses(each).chunk(block) for each in self.centers]
+
+    def _flat_chunk(self, block: Block, divergence: Divergence) -> list[Int64Array]:
+        """Return the pairs by squared distances in the columns where rows have values."""
+        assert block.groups is not None
+        heavy = block.row_weights() > 0
+        rows, groups = divergence.flat(block.doubles()[heavy]), block.groups[heavy]
+        known, rows, found = ~np.isnan(rows), np.nan_to_num(rows), []
+        for each in self.centers:  # squared distances but for the norms of the rows
+            ranks = known @ np.square(each.values).T - 2 * (rows @ each.values.T)
+            found.append(np.unique(groups * len(each) + ranks.argmin(axis=1)))
+        return found
 
     def combine(self, left: list[Int64Array], right: list[Int64Array]) -> list[Int64Array]:
         """Return the unions of the pairs, (p,) each, of two neighboring runs of blocks."""
@@ -98,6 +120,8 @@ class ChosenPrices:
 
     def cluster_stability(self, source: Source, state: State) -> Float64Array:
         """Return the stability of each center of a state, (g,), from one pass over all rows."""
-        others = tuple(map(Centers, self.pooled.halves))
-        labels = self.method.labels(source, state)
-        return cluster_stability(source, labels, state.centers, others)
+        others, flat = tuple(map(Centers, self.pooled.halves)), self.method.learned
+        labels, centers = self.method.labels(source, state), state.centers
+        if flat is not None:
+            centers = np.nan_to_num(flat.flat(centers))
+        return cluster_stability(source, labels, centers, others, flat)

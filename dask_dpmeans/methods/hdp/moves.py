@@ -252,7 +252,11 @@ class RetiedCenters:
         """Return (size, 2, d): means of the halves, or new children if halves changed centers."""
         children = self.found.children
         errors = total(self.uses.centers, self.found.halves.inertias[self.kept], self.size)
-        fresh = around(self.means, np.sqrt(ratio(errors, self.weights)), random)
+        means, divergence = self.means, self.found.divergence
+        if divergence.general is not None:  # 0 may be no center
+            some = self.weights[:, np.newaxis] > 0
+            means = np.where(some, means, self.found.center_means[:1])
+        fresh = around(means, np.sqrt(ratio(errors, self.weights)), random, divergence)
         changed = self.tied != self.found.tied
         stay = np.append(children.both, np.zeros(self.size - self.found.g, np.bool_))
         stay[self.found.tied[changed]] = False

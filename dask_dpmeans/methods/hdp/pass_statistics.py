@@ -11,19 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.block import BoolArray, Float64Array, IndexArray, Int64Array
-from dask_dpmeans.kernels.divergence import ratio
+from dask_dpmeans.kernels.divergence import Divergence, ratio
 from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.kernels.hdp_search import SearchScan
 from dask_dpmeans.kernels.moments import Moments, total
 from dask_dpmeans.methods.hdp.batch import SweepResult
+from dask_dpmeans.methods.hdp.mean_costs import merge_costs, relative_costs
 
 LLOYD_ROUNDS = 8
 """Rounds of the two-means of a center's uses."""
 MAX_PAIRS = 2**22
-"""Distances in memory at the same time."""
+"""Distances in memory at the same time, ..."""
+MAX_NUMBERS = 2**20
+"""... or numbers of pairs of means, of other divergences."""
 
 
 class Alternatives(NamedTuple):
@@ -71,6 +73,11 @@ class PassStatistics:
 
     sweep: SweepResult
     prices: HDPPrices
+
+    @property
+    def divergence(self) -> Divergence:
+        """The cost of a row at a center."""
+        return self.sweep.divergence
 
     @property
     def m(self) -> int:
@@ -175,14 +182,14 @@ class PassStatistics:
         for first, last in pairwise(starts):
             part = slice(first, last)
             groups, centers = self.groups[part], self.centers_of[part]
-            squared = cdist(self.means[part], self.sweep.centers, "sqeuclidean")
+            costs = relative_costs(self.divergence, self.means[part], self.sweep.centers)
             slots = np.cumsum(np.diff(groups, prepend=groups[0]) > 0)
             used = np.zeros((slots[-1] + 1, self.g), np.bool_)
             used[slots, centers] = True
-            own = squared[np.arange(last - first), centers]
-            squared[used[slots]] = np.inf
-            found.centers[part] = squared.argmin(axis=1)
-            found.costs[part] = self.sweep.moments.weights[part] * (squared.min(axis=1) - own)
+            own = costs[np.arange(last - first), centers]
+            costs[used[slots]] = np.inf
+            found.centers[part] = costs.argmin(axis=1)
+            found.costs[part] = self.sweep.moments.weights[part] * (costs.min(axis=1) - own)
         return found
 
     @cached_property
@@ -191,13 +198,14 @@ class PassStatistics:
         found = Merges(np.zeros(self.g, np.int64), np.full(self.g, -np.inf))
         uses, means = self._use_matrix(), self.center_means
         step = max(1, MAX_PAIRS // self.g)
+        if self.divergence.general is not None:
+            step = max(1, MAX_NUMBERS // means.size)
         for first in range(0, self.g, step):
             part = slice(first, min(first + step, self.g))
-            weights, others = self.weights[part, np.newaxis], self.weights
             shared = uses[part] @ uses.T
             if isinstance(shared, csr_array):
                 shared = shared.toarray()
-            cost = weights * others / (weights + others) * cdist(means[part], means, "sqeuclidean")
+            cost = merge_costs(self.divergence, self.weights, means, part)
             gain = self.prices.opening + self.prices.local * shared - cost
             gain[np.arange(self.g) >= np.arange(part.start, part.stop)[:, np.newaxis]] = -np.inf
             found.partners[part], found.gains[part] = gain.argmax(axis=1), gain.max(axis=1)
@@ -236,13 +244,13 @@ class PassStatistics:
         second = offsets[np.arange(self.m), spread.argmax(axis=1)[self.centers_of]] > 0
         halves = self._divide(self.centers_of, weights, sums, second)
         for _ in range(LLOYD_ROUNDS):
-            squared = halves.squared_distances(self.means, self.centers_of)
-            other = halves.both[self.centers_of] & (squared[1] < squared[0])
+            costs = halves.costs(self.means, self.centers_of)
+            other = halves.both[self.centers_of] & (costs[1] < costs[0])
             if (other == second).all():
                 break
             second = other
             halves = self._divide(self.centers_of, weights, sums, second)
-        return Splits(second, halves.savings(self.center_means) - self.prices.opening)
+        return Splits(second, halves.savings - self.prices.opening)
 
     @cached_property
     def splits_by_rows(self) -> Splits:
@@ -252,9 +260,9 @@ class PassStatistics:
         better child.
         """
         owners = self.centers_of[:, np.newaxis]
-        squared = self.children.squared_distances(self.half_means, owners)
+        costs = self.children.costs(self.half_means, owners)
         weights, sums = self.halves.weights, self.halves.sums
-        first, second = weights * squared[0], weights * squared[1]
+        first, second = weights * costs[0], weights * costs[1]
         price = self.prices.local * (weights > 0).all(axis=1)
         undivided = first.sum(axis=1), second.sum(axis=1)
         divided = np.minimum(first, second).sum(axis=1) + price < np.minimum(*undivided)
@@ -265,7 +273,7 @@ class PassStatistics:
         paid_uses = np.bincount(self.centers_of[paid], minlength=self.g)
         prices = self.prices.local * paid_uses + self.prices.opening
         halves = self._divide(self.tied, weights, sums, sides)
-        return Splits(sides, halves.savings(self.center_means) - prices)
+        return Splits(sides, halves.savings - prices)
 
     @cached_property
     def children(self) -> "CenterHalves":
@@ -276,8 +284,7 @@ class PassStatistics:
     @cached_property
     def row_savings(self) -> float:
         """The squared error that splits into `children` save, prices aside."""
-        savings = self.children.savings(self.center_means)
-        return float(savings[self.children.both].sum())
+        return float(self.children.savings[self.children.both].sum())
 
     def _divide(
         self, owners: Int64Array, weights: Float64Array, sums: Float64Array, second: BoolArray
@@ -286,8 +293,10 @@ class PassStatistics:
         keys = (2 * owners + second).ravel()
         half_weights = total(keys, weights.ravel(), 2 * self.g)
         half_sums = sums_by_label(keys, sums.reshape(len(keys), -1), 2 * self.g)
-        means = ratio(half_sums, half_weights[:, np.newaxis])
-        return CenterHalves(half_weights.reshape(self.g, 2), means.reshape(self.g, 2, -1))
+        means = ratio(half_sums, half_weights[:, np.newaxis]).reshape(self.g, 2, -1)
+        half_weights, centers = half_weights.reshape(self.g, 2), self.center_means
+        means = np.where(half_weights[:, :, np.newaxis] > 0, means, centers[:, np.newaxis])
+        return CenterHalves(half_weights, means, centers, self.divergence)
 
 
 @dataclass(frozen=True)
@@ -297,22 +306,34 @@ class CenterHalves:
     weights: Float64Array
     """(g, 2)."""
     means: Float64Array
-    """(g, 2, d); 0 for a half without weight."""
+    """(g, 2, d); the mean of both for a half without weight."""
+    center_means: Float64Array
+    """(g, d), means of both."""
+    divergence: Divergence
 
     @cached_property
     def both(self) -> BoolArray:
         """(g,), whether both halves have weight."""
         return np.logical_and(self.weights[:, 0] > 0, self.weights[:, 1] > 0)
 
-    def squared_distances(self, points: Float64Array, centers: Int64Array) -> list[Float64Array]:
-        """Return squared distances, (...,), of points, (..., d), to both halves of centers."""
-        return [((points - self.means[centers, side]) ** 2).sum(axis=-1) for side in (0, 1)]
+    def costs(self, points: Float64Array, centers: Int64Array) -> list[Float64Array]:
+        """Return the costs, (...,), of points, (..., d), at both halves of centers."""
+        return [self._between(points, self.means[centers, side]) for side in (0, 1)]
 
-    def savings(self, center_means: Float64Array) -> Float64Array:
-        """Return the squared error, (g,), that two means save over one, (g, d); -inf for one half."""
-        offsets = self.means - center_means[:, np.newaxis]
-        saved = (self.weights * (offsets**2).sum(axis=2)).sum(axis=1)
-        return np.where(self.both, saved, -np.inf)
+    @cached_property
+    def savings(self) -> Float64Array:
+        """(g,), the cost that two means save over one; -inf for one half."""
+        costs = self._between(self.means, self.center_means[:, np.newaxis])
+        return np.where(self.both, (self.weights * costs).sum(axis=1), -np.inf)
+
+    def _between(self, points: Float64Array, centers: Float64Array) -> Float64Array:
+        """Return the costs, (...,), of points, (..., d), at centers, (..., d)."""
+        if self.divergence.general is None:
+            squared: Float64Array = ((points - centers) ** 2).sum(axis=-1)
+            return squared
+        d = points.shape[-1]
+        centers = np.broadcast_to(centers, points.shape).reshape(-1, d)
+        return self.divergence.between(points.reshape(-1, d), centers).reshape(points.shape[:-1])
 
 
 def sums_by_label(labels: IndexArray, values: Float64Array, k: int) -> Float64Array:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dask_dpmeans.kernels.block import Float64Array, Int64Array
-from dask_dpmeans.kernels.divergence import ratio
+from dask_dpmeans.kernels.block import BoolArray, Float64Array, Int64Array
+from dask_dpmeans.kernels.divergence import SQUARED, Divergence, ratio
 from dask_dpmeans.kernels.hdp import HDPPrices
 from dask_dpmeans.kernels.moments import total
 from dask_dpmeans.methods.dpmeans.moves import ROUNDING
@@ -26,12 +26,13 @@ class Members:
     """All rows that have weight, in memory.  Labels, (n,), number k clusters without gaps."""
 
     rows: Float64Array
-    """(n, d), minus a point among them, so that sums keep their digits."""
+    """(n, d), for squared distances minus a point among them, so that sums keep their digits."""
     weights: Float64Array
     """(n,), above 0."""
     sets: Int64Array
     """(n,), their data sets, numbered without gaps."""
     prices: HDPPrices
+    divergence: Divergence = SQUARED
 
     def cluster_weights(self, labels: Int64Array) -> Float64Array:
         """Return (k,), weights of the clusters."""
@@ -51,7 +52,11 @@ class Members:
     def objective(self, labels: Int64Array) -> float:
         """Return eq. 2 about the means."""
         means = self.means(labels)
-        inertia = float(self.weights @ ((self.rows - means[labels]) ** 2).sum(axis=1))
+        if self.divergence.general is None:
+            costs = ((self.rows - means[labels]) ** 2).sum(axis=1)
+        else:
+            costs = self.divergence.costs(self.rows, means, labels)
+        inertia = float(self.weights @ costs)
         n_uses = np.count_nonzero(self.uses(labels))
         return inertia + self.prices.local * n_uses + self.prices.opening * len(means)
 
@@ -59,18 +64,31 @@ class Members:
         """Return changes of eq. 2, (n, k + 1), if a row moves: to a new cluster in the last."""
         weights, counts = self.cluster_weights(labels), self.uses(labels)[self.sets]
         k, every = len(weights), np.arange(len(labels))
-        squared = cdist(self.rows, self.means(labels), "sqeuclidean")
-        own, sizes = self.weights[:, np.newaxis], np.bincount(labels)
-        costs = own * weights / (weights + own) * squared + self.prices.local * (counts == 0)
-        alone = sizes[labels] == 1
-        rest = np.where(alone, 0.0, weights[labels] - self.weights)
-        saved = ratio(self.weights * weights[labels] * squared[every, labels], rest)
+        alone = np.bincount(labels)[labels] == 1
+        costs, saved = self._rises_and_falls(labels, weights, alone)
+        costs += self.prices.local * (counts == 0)
         saved += self.prices.opening * alone + self.prices.local * (counts[every, labels] == 1)
         to_new = np.full(len(labels), self.prices.both)
         changes = np.column_stack([costs, to_new]) - saved[:, np.newaxis]
         changes[every, labels] = np.inf
         changes[alone, k] = np.inf
         return changes
+
+    def _rises_and_falls(
+        self, labels: Int64Array, weights: Float64Array, alone: BoolArray
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the rise of the cost if a row joins a cluster, (n, k), the fall if it leaves, (n,)."""
+        means = self.means(labels)
+        if self.divergence.general is not None:
+            own = weights[labels], means[labels]
+            falls = self.divergence.leaving(self.rows, self.weights, *own)
+            joining = self.divergence.joining(self.rows, self.weights, weights, means)
+            return joining, np.where(alone, 0.0, falls)
+        squared, own_weights = cdist(self.rows, means, "sqeuclidean"), self.weights[:, np.newaxis]
+        rises: Float64Array = own_weights * weights / (weights + own_weights) * squared
+        rest = np.where(alone, 0.0, weights[labels] - self.weights)
+        every = np.arange(len(labels))
+        return rises, ratio(self.weights * weights[labels] * squared[every, labels], rest)
 
 
 def exchange_rows(members: Members, labels: Int64Array) -> Int64Array:

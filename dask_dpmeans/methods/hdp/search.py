@@ -117,7 +117,8 @@ class Method(SearchParameters):
     def _starts(self, source: Source, state: State) -> Iterator[State]:
         """Yield the end of Algorithm 2, then ends of pooled searches; each with its own rows read."""
         limits, n_rows = (self.max_iter, self.tol, self.max_clusters), source.plan.n_rows
-        *_, last = iterate(source, batch.Method(self.local_penalty, self.global_penalty, *limits))
+        plain = batch.Method(self.local_penalty, self.global_penalty, *limits, self.learned)
+        *_, last = iterate(source, plain)
         found = last.state
         uses = Uses(found.local.groups, found.local.centers)
         yield self.start_at(state, found.centers, uses, found.rows_read - n_rows)
@@ -136,11 +137,14 @@ class Method(SearchParameters):
 
     def _pooled_search(self, penalty: float) -> search.Method:
         """Return the search that takes all rows as one data set."""
-        return search.Method(penalty, max_iter=self.max_iter, tol=self.tol, seed=self.seed)
+        return search.Method(
+            penalty, max_iter=self.max_iter, tol=self.tol, seed=self.seed, learned=self.learned
+        )
 
     def _from_pooled(self, source: Source, state: State, end: PooledState, rows_read: int) -> State:
         """Return the start at centers of a pooled search, used by the sets whose rows are nearest."""
-        keys = source.fold(NearestUses(Centers(end.centers)), name="uses")
+        centers = Centers(end.centers, self.divergence.general)
+        keys = source.fold(NearestUses(centers), name="uses")
         uses = Uses(*np.divmod(keys, len(end.centers)))
         return self.start_at(state, end.centers, uses, rows_read + source.plan.n_rows)
 
@@ -212,8 +216,10 @@ class Method(SearchParameters):
         heavy = np.flatnonzero(gathered.weights > 0)
         groups, sets = renumber(gathered.groups[heavy])
         origin = source.summary.mean
+        if self.divergence.general is not None:
+            origin = np.zeros_like(origin)
         rows = gathered.rows[heavy].astype(np.float64) - origin
-        members = Members(rows, gathered.weights[heavy], sets, self.prices)
+        members = Members(rows, gathered.weights[heavy], sets, self.prices, self.divergence)
         best = exchange_rows(members, renumber(labels[heavy])[1])
         sets, centers = np.nonzero(members.uses(best))
         return members.means(best) + origin, Uses(groups[sets], centers)

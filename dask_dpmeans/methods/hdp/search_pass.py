@@ -63,7 +63,8 @@ class SearchParameters(Parameters):
         """Start at the mean of all rows, which all data sets use."""
         start = super().init(source)
         spread = math.sqrt(float(source.summary.squares.sum()) / source.summary.weight)
-        children = around(start.means, np.array([spread]), self.random(start))
+        radii = np.array([spread])
+        children = around(start.means, radii, self.random(start), self.divergence)
         return State(**vars(start), children=children)
 
     def rule(self, state: hdp_state.State) -> SearchRule:
@@ -108,7 +109,7 @@ class SearchParameters(Parameters):
     def start_at(self, state: State, centers: Float64Array, uses: Uses, rows_read: int) -> State:
         """Return a first state whose next sweep has these centers, (h, d), and uses."""
         radii = np.full(len(centers), math.sqrt(self.prices.both))
-        children = around(centers, radii, self.random(state))
+        children = around(centers, radii, self.random(state), self.divergence)
         return replace(
             state, step=1, means=centers, children=children, next=uses, rows_read=rows_read
         )

@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from dask_dpmeans.kernels.block import Float64Array, Int64Array
+from dask_dpmeans.kernels.divergence import Divergence
 from dask_dpmeans.kernels.hdp import Sharing
 from dask_dpmeans.methods.common import PlannedState
 
@@ -66,11 +67,12 @@ class State(PlannedState):
         """Number of uses that have weight."""
         return len(self.local.groups)
 
-    def sharing(self, n_groups: int) -> Sharing:
+    def sharing(self, n_groups: int, divergence: Divergence) -> Sharing:
         """Return the centers, uses and openers of the last pass."""
         alive = self.kept >= 0
-        uses = self.local.groups, self.local.centers
-        return Sharing.of(self.centers, *uses, n_groups, self.opened[alive], self.kept[alive])
+        uses = self.local.groups, self.local.centers, n_groups
+        openers = self.opened[alive], self.kept[alive]
+        return Sharing.of(self.centers, *uses, *openers, divergence=divergence.general)
 
 
 AnyState = TypeVar("AnyState", bound=State)

@@ -16,8 +16,8 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.loop import iterate
 from dask_dpmeans.kernels.block import Scratch
 from dask_dpmeans.kernels.distance import Centers
-from dask_dpmeans.kernels.divergence import METRICS
 from dask_dpmeans.kernels.features import UnitRows
+from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.kernels.move_statistics import MoveScan
 from dask_dpmeans.kernels.price import LinearPrice
 from dask_dpmeans.methods.dpmeans import batch, search, trials
@@ -107,8 +107,8 @@ def test_where_all_rows_cancel_the_first_center_is_the_first_axis():
 @pytest.mark.parametrize("seed", range(20))
 def test_away_from_its_mean_a_cluster_costs_its_mass_times_the_squared_distance_more(name, seed):
     metric, rng = METRICS[name], np.random.default_rng(seed)
-    rows, weights = unit(rng.normal(size=(9, 3))), rng.uniform(0.1, 5, 9)
-    center = unit(rng.normal(size=(1, 3)))
+    rows, weights = metric.length * unit(rng.normal(size=(9, 3))), rng.uniform(0.1, 5, 9)
+    center = metric.length * unit(rng.normal(size=(1, 3)))
     average = np.average(rows, axis=0, weights=weights)[np.newaxis]
     mean, mass = (
         metric.means(average, center),
@@ -140,7 +140,9 @@ def test_a_given_center_without_a_direction_is_named(method):
 
 @pytest.mark.parametrize("metric", ["manhattan", "", None, 3, []])
 def test_other_metrics_are_refused(metric):
-    with pytest.raises(InputError, match=r"metric must be one of 'euclidean', 'cosine', got "):
+    with pytest.raises(
+        InputError, match=r"metric must be one of 'euclidean', 'cosine', 'haversine', got "
+    ):
         batch.Method(1.0, metric=metric)
 
 

@@ -6,7 +6,8 @@ from scipy.special import iv
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.distance import squared_distances
-from dask_dpmeans.kernels.divergence import METRICS, SQUARED, Divergence
+from dask_dpmeans.kernels.divergence import SQUARED, Divergence
+from dask_dpmeans.kernels.metrics import METRICS
 from dask_dpmeans.methods.dpmeans.mixture import mixture_of, neighbor_distances, overlap_losses
 
 

@@ -12,9 +12,6 @@ import numpy as np
 
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, IntegerArray
-from dask_dpmeans.sources.missing_values import with_nan
-from dask_dpmeans.sources.names import column_labels
-from dask_dpmeans.sources.refusals import categories_of
 from dask_dpmeans.sources.row_array import Raw
 
 Category = str | int | float | bool
@@ -74,89 +71,24 @@ def sorted_categories(values: Iterable[object]) -> tuple[Category, ...]:
     return tuple(sorted(plain, key=lambda value: (isinstance(value, str), value)))
 
 
-def coded_table(table: Any, wanted: CategoricalColumns, name: str) -> tuple[Any, Categories]:
-    """Return a table in memory, or of Dask, with codes for categories, and the categories.
-
-    Data that are no table, or have no such column, are returned as they are, with the categories
-    that are known.
-    """
-    labels = column_labels(table)
-    if not labels or not hasattr(type(table), "columns"):
-        return table, wanted.known or {}
-    if hasattr(table, "to_dask_array"):
-        return _coded_dask(table, labels, wanted, name)
-    columns = [_column(table, number) for number in range(len(labels))]
-    coded = {
-        number: _coded_column(columns[number], number, label, wanted)
-        for number, label in enumerate(labels)
-        if _is_categorical(columns[number]) or wanted.takes(number, label)
-    }
-    if not coded:
-        return table, {}
-    numbers = _numbers(columns, labels, coded, wanted, name)
-    found = {number: categories for number, (_, categories) in coded.items() if categories}
-    return np.column_stack(numbers), wanted.known or found
-
-
-def _numbers(
-    columns: list[Any],
-    labels: Sequence[object],
-    coded: Mapping[int, tuple[Raw, Any]],
-    wanted: CategoricalColumns,
-    name: str,
-) -> list[Raw]:
-    """Return all columns as numbers, (n,) each."""
-    numbers: list[Raw] = []
-    texts = []
-    for number, column in enumerate(columns):
-        values = coded[number][0] if number in coded else _as_numbers(column, wanted.missing)
-        if values is None:
-            texts.append(labels[number])
-        else:
-            numbers.append(values)
-    if texts:
-        raise InputError(
-            f"{name}: {', '.join(map(repr, texts[:SHOWN_NAMES]))} cannot be read as numbers: leave "
-            f"them out, or count them as {categories_of(texts)}"
-        )
-    return numbers
-
-
-def _column(table: Any, number: int) -> Any:
-    """Return a column of a table of pandas, Polars or Arrow."""
-    if hasattr(type(table), "iloc"):
-        return table.iloc[:, number]
-    if hasattr(type(table), "get_columns"):
-        return table.get_columns()[number]
-    return table.column(number)
-
-
 def _is_categorical(column: Any) -> bool:
     """Return whether a column is of a type of categories."""
     kind = str(getattr(column, "dtype", None) or getattr(column, "type", ""))
     return kind == "category" or kind.startswith(("Categorical", "Enum", "dictionary"))
 
 
-def _coded_column(
+def coded_column(
     column: Any, number: int, label: object, wanted: CategoricalColumns
-) -> tuple[Raw, tuple[Category, ...] | None]:
-    """Return the codes of a column, (n,), NaN for missing values, and its categories.
-
-    The categories are None for a column of numbers, which are codes, unless they are known.
-    """
-    fresh = wanted.known is None or number not in wanted.known
-    if fresh and not _is_categorical(column):
-        values = _as_numbers(column, wanted.missing)
-        if values is not None:
-            return values, None
+) -> tuple[Raw, tuple[Category, ...]]:
+    """Return the codes of a column, (n,), NaN for missing values, and its categories."""
     codes, distinct, stated = _codes(column)
-    if fresh:
+    if wanted.known is None or number not in wanted.known:
         used = distinct if stated else [distinct[code] for code in np.unique(codes[codes >= 0])]
         categories = tuple(map(plain_category, used)) if stated else sorted_categories(used)
         own = CategoricalColumns(known={number: categories}, missing=True)
         places = own.places(distinct, number, label)
     else:
-        categories = tuple((wanted.known or {})[number])
+        categories = tuple(wanted.known[number])
         occurring = np.unique(codes[codes >= 0])
         places = np.full(len(distinct), np.nan)
         places[occurring] = wanted.places([distinct[code] for code in occurring], number, label)
@@ -182,60 +114,6 @@ def _codes(column: Any) -> tuple[IntegerArray, list[Any], bool]:
         distinct = column.dtype.categories.to_list()
     places = {value: place for place, value in enumerate(distinct)}
     return np.array([places.get(value, -1) for value in values], np.int64), distinct, stated
-
-
-def _as_numbers(column: Any, missing: bool) -> Raw | None:
-    """Return a column as numbers, (n,); None if it holds others."""
-    values = np.asarray(with_nan(column, "data") if missing else column)
-    if values.dtype == object:
-        try:
-            values = values.astype(np.float64)
-        except (OverflowError, TypeError, ValueError):
-            return None
-    return values if values.dtype.kind in "biuf" else None
-
-
-def _coded_dask(
-    table: Any, labels: Sequence[object], wanted: CategoricalColumns, name: str
-) -> tuple[Any, Categories]:
-    """Return a Dask table with codes for categories as an array, and the categories."""
-    found: dict[int, tuple[Category, ...]] = dict(wanted.known or {})
-    kinds, lengths = list(table.dtypes), []
-    for number, (label, kind) in enumerate(zip(labels, kinds, strict=True)):
-        stated = str(kind) == "category"
-        text = getattr(kind, "kind", "O") not in "biuf"
-        if number in found:
-            lengths.append(number)
-        elif stated and table[label].cat.known:
-            found[number] = tuple(map(plain_category, kind.categories.tolist()))
-            lengths.append(number)
-        elif stated or (text and wanted.takes(number, label)):
-            raise InputError(
-                f"{name}: the categories of column {label!r} are not known before all of it is "
-                f"read: pass {name}.categorize([{label!r}]), which reads it once"
-            )
-    if not lengths:
-        return table, {}
-    known = CategoricalColumns(wanted.named, found, wanted.missing)
-    dtype = np.result_type(*(_dask_dtype(kind, n in found) for n, kind in enumerate(kinds)))
-    meta = [(label, dtype) for label in labels]
-    coded = table.map_partitions(_coded_partition, known, dtype, name, meta=meta)
-    return coded.to_dask_array(), found
-
-
-def _dask_dtype(kind: Any, coded: bool) -> np.dtype[Any]:
-    """Return the type of the numbers of a column."""
-    if coded:
-        return np.dtype(np.float32)
-    if isinstance(kind, np.dtype) and kind.kind in "biuf":
-        return kind
-    return np.dtype(np.float64)
-
-
-def _coded_partition(frame: Any, known: CategoricalColumns, dtype: np.dtype[Any], name: str) -> Any:
-    """Return a partition of a Dask table with codes for categories."""
-    values, _ = coded_table(frame, known, name)
-    return type(frame)(np.asarray(values).astype(dtype), index=frame.index, columns=frame.columns)
 
 
 def _some(categories: Sequence[Category]) -> str:

@@ -8,8 +8,10 @@ import numpy as np
 from dask_dpmeans.engine.plan import Plan, block_height
 from dask_dpmeans.kernels.block import Features
 from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
+from dask_dpmeans.sources.column_statistics import column_statistics
 from dask_dpmeans.sources.dataset import Ledger, RowSource
-from dask_dpmeans.sources.layout import column_statistics, lay_out
+from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.sources.layout import lay_out
 from dask_dpmeans.sources.loading import shards_of
 from dask_dpmeans.sources.options import (
     Columns,
@@ -73,7 +75,7 @@ def open_source(
     def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
         return executor.fold(FoldJob(survey, prepare, plan.block_rows), pieces, "survey")
 
-    summary, prepare = column_statistics(layout, fold, columns.scale)
+    summary, prepare = column_statistics(layout.stored_dtype, layout.prepare, fold, columns.scale)
     check_summary(summary, layout.rows, prepare, needs.centers, arrays.groups_name)
     return RowSource(
         plan,
@@ -88,6 +90,7 @@ def open_source(
         layout.room,
         layout.column_names,
         layout.categories,
+        layout.rows if isinstance(layout.rows, CubeRows) else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Errors for input of kinds that are not read, with the code that converts it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,16 +72,11 @@ def refuse_path(path: str | os.PathLike[str], model: str) -> None:
 
 def refuse_kind(data: object, name: str) -> None:
     """Raise `InputError` for data that look like a table of numbers, but are not one."""
-    kind = type(data).__name__
-    if kind == "LazyFrame":
-        raise InputError(
-            f"{name} is a LazyFrame, a query that has not run yet: pass {name}.collect()"
-        )
     if hasattr(type(data), "to_dataarray") and hasattr(type(data), "data_vars"):
         raise InputError(
-            f"{name} is an xarray Dataset: pass one of its two-dimensional variables, such as "
-            f"{name}['rows'], or its one-dimensional ones as columns, "
-            f"{name}.to_dataarray('feature').T"
+            f"{name} is an xarray Dataset: fit takes it with samples= or features=, the names of "
+            f"its dimensions; or pass one of its two-dimensional variables, such as {name}['rows'], "
+            f"or its one-dimensional ones as columns, {name}.to_dataarray('feature').T"
         )
     if isinstance(data, np.ndarray) and data.dtype.names:
         raise InputError(
@@ -159,16 +154,23 @@ def _is_column(key: str, node: "zarr.Array[Any]") -> bool:
     return tuple(dimensions or ()) != (key.rpartition("/")[2],)
 
 
-def no_numbers(columns: Sequence[str], numbers: Sequence[str], name: str, way: str) -> InputError:
-    """Return the error for a table with columns that are no numbers; `way` selects the others."""
+def no_numbers(
+    columns: Mapping[Any, str], numbers: Sequence[Any], name: str, way: str
+) -> InputError:
+    """Return the error for a table with columns that are no numbers; `way` selects the others.
+
+    `columns` has the type of each.
+    """
     noun = "column" if len(columns) == 1 else "columns"
-    which = f"{noun} {', '.join(map(repr, columns))}"
+    which = ", ".join(f"{column!r} ({kind})" for column, kind in columns.items())
     hint = "none of its columns holds numbers"
     if numbers:
         hint = f"choose the columns of numbers, as {way} does"
+    them = "it" if len(columns) == 1 else "them"
     return InputError(
-        f"{name} is not an array of numbers: {which} cannot be read as such; {hint}, or count "
-        f"{'it' if len(columns) == 1 else 'them'} as {categories_of(columns)}"
+        f"{name} is not an array of numbers: {noun} {which} cannot be read as numbers; {hint}, or "
+        f"count {them} as {categories_of(list(columns))}, or encode {them} as numbers first "
+        "(sklearn.preprocessing.OneHotEncoder; dates as days since a date)"
     )
 
 
@@ -176,4 +178,4 @@ def categories_of(columns: Sequence[Any]) -> str:
     """Return how to cluster columns of categories, for errors."""
     named = ", ".join(f"{column!r}: 'categorical'" for column in columns[:MOST_NAMED])
     more = ", ..." * (len(columns) > MOST_NAMED)
-    return f"categories, with DPMeans(divergence={{{named}{more}}})"
+    return f"categories, with DPMeans or HDPMeans(divergence={{{named}{more}}})"

@@ -130,7 +130,7 @@ def test_an_unknown_category_is_named_with_the_way_out(form, data, tmp_path_fact
 def test_categories_are_an_error_unless_the_estimator_takes_them(form, data, tmp_path_factory):
     frame = pd.DataFrame({"age": [1.0, 2.0], "color": ["red", "pink"]})
     table = FORMS[form](frame, data.draw, tmp_path_factory.mktemp("colors") / "rows")
-    way = r"as categories, with DPMeans\(divergence={'color': 'categorical'}\)"
+    way = r"as categories, with DPMeans or HDPMeans\(divergence={'color': 'categorical'}\)"
     with pytest.raises(InputError, match=f"column 'color' .*{way}"):
         as_source(table)
 
@@ -192,7 +192,7 @@ def test_unknown_categories_of_dask_are_an_error_with_the_way_out():
 def test_a_table_with_a_category_and_other_text_names_the_text():
     frame = pd.DataFrame({"color": pd.Categorical(["red"]), "town": ["Rome"]})
     with pytest.raises(
-        InputError, match=r"'town' cannot be read as numbers: .*'town': 'categorical'"
+        InputError, match=r"'town' \(String\) cannot be read as numbers; .*'town': 'categorical'"
     ):
         as_source(frame, categories=True)
 

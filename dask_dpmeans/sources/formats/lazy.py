@@ -17,15 +17,9 @@ from dask_dpmeans.kernels.block import Block, Features, Float64Array, Scratch
 from dask_dpmeans.kernels.column_statistics import first_flaw
 from dask_dpmeans.sources.executors.keys import Keys
 from dask_dpmeans.sources.formats.csr import StoredCsr, csr_chunk, csr_rows, dask_csr, is_csr_dask
+from dask_dpmeans.sources.frames import frame_of, refuse_query
 from dask_dpmeans.sources.loading import check_dense
-from dask_dpmeans.sources.opening import (
-    Opener,
-    known_chunks,
-    lazy_array,
-    numeric_table,
-    table_rows,
-    working_dtype,
-)
+from dask_dpmeans.sources.opening import Opener, known_chunks, lazy_array, working_dtype
 from dask_dpmeans.sources.refusals import refuse_kind, refuse_path
 from dask_dpmeans.sources.row_array import Raw, RawRows
 from dask_dpmeans.sources.safety.value_checks import describe_flaw, limit_of
@@ -44,8 +38,11 @@ def is_stored(data: object) -> bool:
 
 def lazy_rows(data: Any) -> Any:
     """Return lazy data as a Dask array."""
+    frame = frame_of(data, "X")
+    if frame is not None:
+        return frame.read("X")[0]
     if hasattr(data, "to_dask_array"):
-        return numeric_table(data, "X").to_dask_array()
+        return data.to_dask_array()
     return lazy_array(data, getattr(data, "chunks", "auto"))
 
 
@@ -153,6 +150,7 @@ def opened_rows(data: Any, model: str = "the estimator") -> Any:
     if isinstance(data, str | os.PathLike):
         refuse_path(data, model)
     refuse_kind(data, "X")
+    refuse_query(data, "X")
     if isinstance(data, zarr.Group) or issparse(data):
         return Opener("X", 2).open(data)
     return data
@@ -161,7 +159,7 @@ def opened_rows(data: Any, model: str = "the estimator") -> Any:
 def known_rows(data: Any) -> Any:
     """Return lazy data as an array with a known number of rows."""
     if hasattr(data, "to_dask_array"):
-        return table_rows(data)
+        data = lazy_rows(data)
     if isinstance(data, da.Array):
         return known_chunks(data)
     return data

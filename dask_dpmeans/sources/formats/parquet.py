@@ -4,7 +4,9 @@
 columns, in this order.
 """
 
+import csv
 import os
+import re
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -35,6 +37,8 @@ if AVAILABLE:
     from pyarrow import parquet, types
 
 SUFFIXES = (".parquet", ".pq")
+GLOB = re.compile(r"[*?\[]")
+"""Characters of a pattern of files."""
 LOOKED = 2**24
 """Numbers that are read to find usable columns for an error message, at most."""
 EXACT = 2**53
@@ -134,12 +138,14 @@ def parquet_table(path: str) -> tuple[str, tuple[str, ...] | None] | None:
     ('rows/table.parquet', ('age', 'income'))
     >>> parquet_table("rows#1/table.parquet")
     ('rows#1/table.parquet', None)
+    >>> parquet_table('table.parquet#"income, gross"')
+    ('table.parquet', ('income, gross',))
     """
     if _is_table(path):
         return path, None
     table, mark, names = path.rpartition("#")
     if mark and _is_table(table):
-        return (table, tuple(names.split(",")))
+        return table, tuple(next(csv.reader([names])))
     return None
 
 
@@ -147,6 +153,35 @@ def path_of(data: str) -> str:
     """Return a path or URL without the columns that it names."""
     table = parquet_table(data)
     return data if table is None else table[0]
+
+
+def table_names(place: Location, name: str) -> tuple[str, ...]:
+    """Return the names of the columns of a table, without the index of pandas."""
+    check_available(place, name)
+    _, schema = _footer(_files(place, name)[0], name)
+    return _chosen(schema, None, place.shown, name)
+
+
+def stored_schema(place: Location, name: str) -> Any:
+    """Return the schema of the first file of a table, without the metadata of pandas."""
+    check_available(place, name)
+    _, schema = _footer(_files(place, name)[0], name)
+    return schema.remove_metadata()
+
+
+def stored_tables(place: Location, columns: tuple[str, ...], name: str) -> Iterator[Any]:
+    """Yield columns of any type of a table, row group by row group, in the order of the rows."""
+    for file in _files(place, name):
+        metadata, _ = _footer(file, name)
+        for _, table in _row_groups(file, columns, metadata.num_rows, range(metadata.num_rows)):
+            yield table.replace_schema_metadata(None)
+
+
+def check_available(place: Location, name: str) -> None:
+    """Raise `InputError` if PyArrow is not there to read a table."""
+    if not AVAILABLE:
+        needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
+        raise InputError(f"{name}: {place.shown} is a Parquet table, {needs}")
 
 
 def _is_table(path: str) -> bool:
@@ -170,9 +205,7 @@ def open_parquet(
     unless they are known, these columns are read once.
     """
     path = place.shown
-    if not AVAILABLE:
-        needs = "which needs pyarrow: pip install 'dask-dpmeans[parquet]'"
-        raise InputError(f"{name}: {path} is a Parquet table, {needs}")
+    check_available(place, name)
     with explained(f"{name}: there is no Parquet table at {path}"):
         files = _files(place, name)
     opened = [_footer(file, name) for file in files]
@@ -267,6 +300,8 @@ def _codes(
 def _files(place: Location, name: str) -> list[Location]:
     """Return the files of a table, in Dask's order."""
     fs, where = place.files()
+    if GLOB.search(where) and not fs.exists(where):
+        return _matching(place, name)
     if not fs.exists(where):
         raise InputError(f"{name}: there is no Parquet table at {place.shown}")
     if not fs.isdir(where):
@@ -277,6 +312,15 @@ def _files(place: Location, name: str) -> list[Location]:
     if not seen:
         raise InputError(f"{name}: {place.shown} holds no Parquet files")
     return [place / file.lstrip("/") for file in sorted(seen, key=natural_sort_key)]
+
+
+def _matching(place: Location, name: str) -> list[Location]:
+    """Return the files that match a pattern such as ``rows/*.parquet``, in Dask's order."""
+    fs, where = place.files()
+    found = [fs.unstrip_protocol(file) if place.remote else file for file in fs.glob(where)]
+    if not found:
+        raise InputError(f"{name}: no file matches {place.shown}")
+    return [replace(place, url=file) for file in sorted(found, key=natural_sort_key)]
 
 
 def _footer(file: Location, name: str) -> tuple[Any, Any]:

@@ -1,0 +1,139 @@
+"""Columns of a table that go beside the labels of its rows, as parts of Arrow tables."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import narwhals.stable.v2 as nw
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.formats.parquet import (
+    parquet_table,
+    stored_schema,
+    stored_tables,
+    table_names,
+)
+from dask_dpmeans.sources.frames import frame_of, is_dask_frame
+from dask_dpmeans.sources.named_columns import named_part, shown_names
+from dask_dpmeans.sources.opening import OpenedPath
+from dask_dpmeans.storage.location import Location
+
+if find_spec("pyarrow") is not None:
+    import pyarrow as pa
+
+PART_ROWS = 2**17
+"""Rows of a part."""
+
+
+@dataclass(frozen=True)
+class KeptColumns:
+    """Some columns of a table in memory, of Dask or in files, read part by part."""
+
+    schema: Any
+    """Schema of Arrow of these columns."""
+    tables: Iterator[Any]
+    """All rows, in order, as tables of Arrow of any height."""
+
+    def parts(self) -> Iterator[Any]:
+        """Yield all rows, in order, as tables of `PART_ROWS` rows, the last one of fewer."""
+        held = self.schema.empty_table()
+        for table in self.tables:
+            held = pa.concat_tables([held, _cast(table, self.schema)])
+            while held.num_rows >= PART_ROWS:
+                yield held.slice(0, PART_ROWS)
+                held = held.slice(PART_ROWS)
+        if held.num_rows:
+            yield held
+
+
+def kept_columns(
+    data: Any, keep: Sequence[str], storage_options: Mapping[str, Any] | None = None
+) -> KeptColumns:
+    """Return the columns `keep` of a table; refuse names that are not there, and other data."""
+    place = _table_place(data, storage_options)
+    if place is not None:
+        stored = stored_schema(place, "data")
+        _check_kept(keep, stored.names)
+        schema = pa.schema([stored.field(name) for name in keep])
+        return KeptColumns(schema, stored_tables(place, tuple(keep), "data"))
+    frame = None if isinstance(data, str | os.PathLike) else frame_of(data, "data")
+    if frame is None:
+        raise InputError(
+            f"keep names columns, {shown_names(keep)}, but data is no table with columns: leave "
+            "keep out, or give a Parquet table or a data frame"
+        )
+    _check_kept(keep, frame.labels)
+    read = partial(_arrow, keep=keep)
+    if not is_dask_frame(frame.native):
+        table = read(frame.native)
+        return KeptColumns(table.schema, iter([table]))
+    parts = frame.native[list(keep)].partitions
+    first = next((each for each in map(_computed, parts) if len(each)), parts[0].compute())
+    return KeptColumns(read(first).schema, map(read, map(_computed, parts)))
+
+
+def feature_columns(
+    data: Any,
+    names: Sequence[str] | None,
+    keep: Sequence[str],
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return a table with the columns that a run was fitted on, `names`.
+
+    If the run knows no names, these are all columns but those that are kept.
+    """
+    place = _table_place(data, storage_options)
+    if isinstance(data, OpenedPath):
+        return data
+    labels: Sequence[Any] = ()
+    if place is not None:
+        named = parquet_table(os.fspath(data))
+        if named is not None and named[1] is not None:
+            return data  # these are the features
+        labels = table_names(place, "data")
+    elif not isinstance(data, str | os.PathLike):
+        frame = frame_of(data, "data")
+        labels = () if frame is None else frame.labels
+    wanted = [each for each in names or labels if names or each not in keep]
+    if not wanted or not set(wanted) <= set(labels):
+        return data  # the check of names tells what is missing
+    return named_part(data, wanted)
+
+
+def _table_place(data: Any, storage_options: Mapping[str, Any] | None) -> Location | None:
+    """Return the location of a Parquet table, without the columns that its path names."""
+    if not isinstance(data, str | os.PathLike):
+        return None
+    table = parquet_table(os.fspath(data))
+    return None if table is None else Location.at(table[0], storage_options)
+
+
+def _check_kept(keep: Sequence[str], labels: Sequence[Any]) -> None:
+    for name in keep:
+        if name not in labels:
+            raise InputError(
+                f"keep: there is no column {name!r} in data, which has {shown_names(labels)}"
+            )
+
+
+def _computed(partition: Any) -> Any:
+    return partition.compute()
+
+
+def _arrow(native: Any, keep: Sequence[str]) -> Any:
+    """Return columns of a data frame in memory as a table of Arrow."""
+    table = nw.from_native(native, eager_only=True).select(*keep).to_arrow()
+    return table.select(list(keep)).replace_schema_metadata(None)
+
+
+def _cast(table: Any, schema: Any) -> Any:
+    """Return a table with the types of the first part."""
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, ValueError) as error:
+        raise InputError(
+            f"keep: a part of data has other columns or types than the first: {error}"
+        ) from error

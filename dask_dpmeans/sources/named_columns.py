@@ -1,0 +1,157 @@
+"""Columns of a table by name: the weights and groups of its rows, and the columns to use."""
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import narwhals.stable.v2 as nw
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources.formats.parquet import parquet_table, table_names
+from dask_dpmeans.sources.frames import Frame, frame_of, is_dask_frame
+from dask_dpmeans.sources.options import InputArrays
+from dask_dpmeans.storage.location import Location
+
+PATH_MARKS = "/\\.#"
+"""Characters that tell the path of an array from the name of a column that is not there."""
+
+
+def named_inputs(
+    arrays: InputArrays,
+    columns: Sequence[Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[InputArrays, Sequence[int] | None]:
+    """Return inputs without names of columns, and the numbers of the columns to use.
+
+    Weights and groups that name a column of the data are that column, which leaves the features.
+    If `columns` are names, the data are narrowed to these, and all that are left are used.
+    """
+    beside = {"sample_weight": arrays.sample_weight, arrays.groups_name: arrays.groups}
+    texts = {name: each for name, each in beside.items() if isinstance(each, str)}
+    chosen = _names_in(columns)
+    if not texts and chosen is None:
+        return arrays, columns
+    labels = _labels(arrays.data, storage_options)
+    if labels is None:
+        if chosen is not None:
+            raise InputError(
+                f"columns are named, {shown_names(chosen)}, but data has no names: give their numbers"
+            )
+        return arrays, columns
+    taken = {name: text for name, text in texts.items() if _is_column(name, text, labels)}
+    if chosen is not None:
+        for name in chosen:
+            _check_column("columns", name, labels)
+    if not taken and chosen is None:
+        return arrays, columns
+    left = [each for each in chosen or labels if each not in taken.values()]
+    if not left:
+        raise InputError(
+            f"no columns are left as features beside {shown_names(list(taken.values()))}"
+        )
+    if chosen is None and columns is not None and taken:
+        raise InputError(
+            f"the columns {shown_names(list(taken.values()))} leave the features, so that numbers of "
+            "columns are in doubt: give columns by name"
+        )
+    found = {name: _column(arrays.data, text) for name, text in taken.items()}
+    narrowed = replace(
+        arrays,
+        data=named_part(arrays.data, left),
+        sample_weight=found.get("sample_weight", arrays.sample_weight),
+        groups=found.get(arrays.groups_name, arrays.groups),
+    )
+    return narrowed, None if chosen is not None else columns
+
+
+def named_rows(X: Any, sample_weight: Any = None, groups: Any = None) -> tuple[Any, Any, Any]:
+    """Return the rows, weights and groups of an estimator; names are columns of a data frame X."""
+    if not any(isinstance(each, str) for each in (sample_weight, groups)):
+        return X, sample_weight, groups
+    if isinstance(X, str | os.PathLike):
+        return X, sample_weight, groups
+    found, _ = named_inputs(InputArrays(X, sample_weight, groups))
+    return found.data, found.sample_weight, found.groups
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Return names of columns for a path; those with commas are in quotes.
+
+    >>> joined_names(["age", "income, gross"])
+    'age,"income, gross"'
+    """
+    written = StringIO()
+    csv.writer(written, lineterminator="").writerow(names)
+    return written.getvalue()
+
+
+def _names_in(columns: Sequence[Any] | None) -> list[str] | None:
+    """Return the names of columns; None if they are numbers."""
+    if not isinstance(columns, list | tuple) or not columns:
+        return None
+    if not all(isinstance(each, str) for each in columns):
+        return None
+    return list(columns)
+
+
+def _labels(data: Any, storage_options: Mapping[str, Any] | None) -> list[Any] | None:
+    """Return the names of the columns of a table; None for data of another kind."""
+    if isinstance(data, Location):
+        return None
+    if isinstance(data, str | os.PathLike):
+        table = parquet_table(os.fspath(data))
+        if table is None:
+            return None
+        stored = table_names(Location.at(table[0], storage_options), "data")
+        return list(stored)
+    frame = frame_of(data, "data")
+    return None if frame is None else list(frame.labels)
+
+
+def _is_column(argument: str, text: str, labels: Sequence[Any]) -> bool:
+    """Return whether a text names a column; names that are not there are refused."""
+    if text in labels:
+        return True
+    if any(mark in text for mark in PATH_MARKS):
+        return False
+    _check_column(argument, text, labels)
+    return True
+
+
+def _check_column(argument: str, name: str, labels: Sequence[Any]) -> None:
+    if name not in labels:
+        raise InputError(
+            f"{argument}: there is no column {name!r} in data, which has {shown_names(labels)}"
+        )
+
+
+def shown_names(names: Sequence[Any]) -> str:
+    """Return names for an error."""
+    return ", ".join(map(repr, names))
+
+
+def _column(data: Any, name: str) -> Any:
+    """Return one column of a table: a path with its name, an array, or a series of Dask."""
+    if isinstance(data, str | os.PathLike):
+        table = parquet_table(os.fspath(data))
+        return f"{table[0] if table else data}#{joined_names([name])}"
+    native = data.native if isinstance(data, Frame) else data
+    if is_dask_frame(native):
+        return native[name]
+    return nw.from_native(native, eager_only=True)[name].to_numpy()
+
+
+def named_part(data: Any, names: Sequence[str]) -> Any:
+    """Return a table with some of its columns, in this order."""
+    if isinstance(data, str | os.PathLike):
+        table = parquet_table(os.fspath(data))
+        path, named = table or (os.fspath(data), None)
+        kept = [each for each in names if named is None or each in named]
+        return f"{path}#{joined_names(kept)}"
+    native = data.native if isinstance(data, Frame) else data
+    if is_dask_frame(native):
+        return native[list(names)]
+    return nw.from_native(native, eager_only=True).select(*names).to_native()

@@ -1,0 +1,140 @@
+"""Data frames of every library: the bytes of their numbers as NumPy rows, whatever their types are."""
+
+from decimal import Decimal
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import contents
+
+from dask_dpmeans import DPMeans, HDPMeans, InputError
+from dask_dpmeans.sources import as_source, frame_of
+
+TYPES = {
+    "float64": pa.float64(),
+    "float32": pa.float32(),
+    "int64": pa.int64(),
+    "int8": pa.int8(),
+    "bool": pa.bool_(),
+    "decimal": pa.decimal128(12, 2),
+}
+FORMS = {
+    "arrow": lambda table: table,
+    "polars": pl.from_arrow,
+    "pandas": lambda table: table.to_pandas(),
+    "pandas of arrow": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas, nullable": lambda table: table.to_pandas().convert_dtypes(),
+    "dask": lambda table: dd.from_pandas(
+        table.to_pandas(types_mapper=pd.ArrowDtype), npartitions=2
+    ),
+}
+
+
+@st.composite
+def tables(draw):
+    """An Arrow table of numbers of several types with nulls, an embedding, and its NumPy rows."""
+    kinds = draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=4))
+    n, rng = draw(st.integers(2, 20)), np.random.default_rng(draw(st.integers(0, 99)))
+    columns, rows = {}, []
+    for number, kind in enumerate(kinds):
+        values = rng.integers(0, 2 if kind == "bool" else 99, n)
+        holes = rng.random(n) < draw(st.sampled_from([0.0, 0.3]))
+        holes[0] = False
+        given_values = [Decimal(int(each)) if kind == "decimal" else each for each in values]
+        given_values = [bool(each) for each in values] if kind == "bool" else given_values
+        columns[f"c{number}"] = pa.array(given_values, TYPES[kind], mask=holes)
+        rows.append(np.where(holes, np.nan, values))
+    width = draw(st.sampled_from([0, 1, 3]))
+    if width:
+        embedding = rng.integers(0, 9, (n, width)).astype(np.float32)
+        fixed = draw(st.booleans())
+        kind = pa.list_(pa.float32(), width) if fixed else pa.list_(pa.float32())
+        columns["emb"] = pa.array(embedding.tolist(), kind)
+        rows += list(embedding.T)
+    names = [*(f"c{number}" for number in range(len(kinds))), *(f"emb_{i}" for i in range(width))]
+    return pa.table(columns), np.column_stack(rows), names
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=6, deadline=None)
+@given(drawn=tables())
+def test_every_frame_gives_the_bytes_of_its_numpy_rows(form, drawn):
+    table, rows, names = drawn
+    frame = FORMS[form](table)
+    options = {"missing": True, "threads": 1, "block_rows": 16}
+    found = as_source(frame, **options)
+    assert list(found.column_names) == names
+    expected = as_source(rows, **options)
+    assert contents(found.summary) == contents(expected.summary)
+    first = DPMeans(9.0, missing="observed", search=True, random_state=0)
+    model = first.fit(frame)
+    labels = np.asarray(model.labels_)
+    centers = model.cluster_centers_.tobytes()
+    again = first.fit(rows)
+    assert (centers, labels.tolist()) == (again.cluster_centers_.tobytes(), again.labels_.tolist())
+
+
+def mixed() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "age": [1.0, 2.0],
+            "town": ["Ulm", "Rome"],
+            "since": pd.to_datetime(["2020-01-01", "2021-01-01"]),
+            "size": pd.Categorical(["s", "m"]),
+        }
+    )
+
+
+MIXED = {
+    "pandas": mixed,
+    "polars": lambda: pl.from_pandas(mixed()),
+    "arrow": lambda: pa.Table.from_pandas(mixed()),
+    "dask": lambda: dd.from_pandas(mixed(), npartitions=2),
+}
+
+
+@pytest.mark.parametrize("form", MIXED)
+def test_one_error_names_all_columns_that_are_no_numbers_and_the_ways_out(form):
+    told = (
+        r"columns 'town' \(String\), 'since' \(Datetime\), 'size' \(Categorical\) cannot be read "
+        r".*columns of numbers, as X.*\['age'\].* does, or count them as categories, with "
+        r"DPMeans or HDPMeans\(divergence=.*\), or encode them as numbers"
+    )
+    with pytest.raises(InputError, match=told):
+        DPMeans(1.0).fit(MIXED[form]())
+
+
+def test_lists_of_several_lengths_are_named_by_their_row():
+    frame = pd.DataFrame({"emb": [[1.0, 2.0], [3.0]]})
+    with pytest.raises(InputError, match=r"column 'emb' holds lists of 2 numbers, and at row 1 of"):
+        DPMeans(1.0).fit(frame)
+    with pytest.raises(InputError, match=r"column 'emb' holds lists of others than numbers"):
+        DPMeans(1.0).fit(pd.DataFrame({"emb": [["a"], ["b"]]}))
+
+
+def test_lists_that_are_null_are_missing_values():
+    frame = pd.DataFrame({"emb": [[1.0, 2.0], None]})
+    np.testing.assert_array_equal(frame_of(frame, "X").read("X")[0], [[1, 2], [np.nan, np.nan]])
+
+
+def test_integers_beside_nulls_that_float64_does_not_represent_are_refused():
+    frame = pl.DataFrame({"id": [2**53 + 1, None]})
+    with pytest.raises(InputError, match=r"holds the integer 9007199254740993: beyond 2\*\*53"):
+        DPMeans(1.0, missing="observed").fit(frame)
+
+
+def test_data_sets_in_a_list_may_be_frames_of_any_types():
+    frame = pl.DataFrame({"a": [1, 9], "b": [True, False]})
+    model = HDPMeans(1.0, 1.0).fit([frame, frame])
+    expected = HDPMeans(1.0, 1.0).fit([frame.to_numpy().astype(float)] * 2)
+    assert model.labels_.tolist() == expected.labels_.tolist()
+
+
+def test_a_query_says_how_to_run_it():
+    with pytest.raises(InputError, match=r"X is a LazyFrame, .* not run yet: pass X.collect\(\)"):
+        DPMeans(1.0).fit(pl.LazyFrame({"a": [1.0]}))

@@ -1,0 +1,100 @@
+"""Weights, groups and columns by name: the fit of the arrays that they stand for."""
+
+from pathlib import Path
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from dask_dpmeans import DPMeans, HDPMeans, InputError, fit, load
+from dask_dpmeans.cli import main
+from dask_dpmeans.selection.penalty import penalty_for
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "age": RNG.normal(size=40) + np.arange(40) % 2 * 9,
+        "w": np.arange(40) % 3 / 2.0,
+        "income, gross": RNG.normal(size=40),
+        "shop": np.arange(40) % 2,
+        "town": ["Ulm"] * 40,
+    }
+)
+NAMES = ["age", "income, gross"]
+ROWS, WEIGHTS, SHOPS = FRAME[NAMES].to_numpy(), FRAME.w.to_numpy(), FRAME.shop.to_numpy()
+EXPECTED = DPMeans(9.0).fit(ROWS, sample_weight=WEIGHTS)
+FORMS = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "dask": lambda frame: dd.from_pandas(frame, npartitions=3),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_named_weight_leaves_the_features(form: str) -> None:
+    table = FORMS[form](FRAME[[*NAMES, "w"]])
+    model = DPMeans(9.0).fit(table, sample_weight="w")
+    assert list(model.feature_names_in_) == NAMES
+    assert model.cluster_centers_.tobytes() == EXPECTED.cluster_centers_.tobytes()
+    assert model.score(table, sample_weight="w") == EXPECTED.score(ROWS, sample_weight=WEIGHTS)
+    assert penalty_for(table, 2, sample_weight="w", random_state=0) == penalty_for(
+        ROWS, 2, sample_weight=WEIGHTS, random_state=0
+    )
+    with pytest.raises(InputError, match=r"no column 'v' in data, which has 'age', .*, 'w'$"):
+        DPMeans(9.0).fit(table, sample_weight="v")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_named_groups_leave_the_features(form: str) -> None:
+    model = HDPMeans(9.0, 9.0).fit(FORMS[form](FRAME[[*NAMES, "shop"]]), groups="shop")
+    expected = HDPMeans(9.0, 9.0).fit(ROWS, groups=SHOPS)
+    assert model.cluster_centers_.tobytes() == expected.cluster_centers_.tobytes()
+
+
+@pytest.mark.parametrize("form", [*FORMS, "parquet"])
+def test_columns_of_a_table_by_name_are_the_only_ones_that_are_read(
+    form: str, tmp_path: Path
+) -> None:
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    table = tmp_path / "t.parquet" if form == "parquet" else FORMS[form](FRAME)
+    model = fit(table, tmp_path / "run", DPMeans(9.0), columns=NAMES, sample_weight="w")
+    assert model.cluster_centers_.tobytes() == EXPECTED.cluster_centers_.tobytes()
+    assert list(load(tmp_path / "run").feature_names_in_) == NAMES
+    with pytest.raises(InputError, match=r"columns: there is no column 'ages' in data, which has"):
+        fit(table, tmp_path / "other", DPMeans(9.0), columns=["ages"])
+
+
+def test_numbers_of_columns_beside_a_named_weight_are_refused() -> None:
+    with pytest.raises(InputError, match=r"'w' leave the features, .* give columns by name"):
+        fit(FRAME, "run", DPMeans(9.0), columns=[0], sample_weight="w")
+    with pytest.raises(InputError, match="columns are named, 'age', but data has no names"):
+        fit(ROWS, "run", DPMeans(9.0), columns=["age"])
+
+
+def test_the_command_line_takes_names_of_columns_and_patterns_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    for number, part in enumerate(np.array_split(np.arange(40), 11)):
+        FRAME.iloc[part].to_parquet(f"data/part.{number}.parquet")
+    words = ["--penalty", "9", "--weights", "w", "--columns", 'age,"income, gross"']
+    done = CliRunner().invoke(main, ["fit", "data/part.*.parquet", "run", *words])
+    assert done.exit_code == 0, done.output
+    assert load("run").cluster_centers_.tobytes() == EXPECTED.cluster_centers_.tobytes()
+    assert load("run").labels_.compute().tolist() == EXPECTED.labels_.tolist()
+    age, income = EXPECTED.cluster_centers_[1]
+    shown = CliRunner().invoke(main, ["show", "run"]).output
+    assert f"center 1    age: {age:.6g}; income, gross: {income:.6g}\n" in shown
+    for words, told in (
+        (["data/none*.parquet"], "no file matches"),
+        (["data/part.*.parquet", "--weights", "v"], "there is no column 'v' in data, which has"),
+    ):
+        failed = CliRunner().invoke(main, ["fit", *words, "run2", "--penalty", "9"])
+        assert failed.exit_code == 2
+        assert told in failed.output

@@ -13,16 +13,15 @@ from dask_dpmeans.lazy import lazy_names
 if TYPE_CHECKING:
     from dask.utils import format_bytes, parse_bytes
 
-    from dask_dpmeans.sources.categories import (
-        CategoricalColumns,
-        Categories,
-        Category,
-        coded_table,
-    )
+    from dask_dpmeans.sources.arrow_columns import KeptColumns, feature_columns, kept_columns
+    from dask_dpmeans.sources.categories import CategoricalColumns, Categories, Category
     from dask_dpmeans.sources.cluster import connect, own_threads, scheduler_address
+    from dask_dpmeans.sources.cubes import Cube, centers_array, cube_like, open_cube
     from dask_dpmeans.sources.dataset import RowSource
     from dask_dpmeans.sources.executors.process import one_blas_thread
     from dask_dpmeans.sources.executors.threads import Threads
+    from dask_dpmeans.sources.formats.cube import CubePath, CubeRows
+    from dask_dpmeans.sources.formats.h5ad import open_h5ad, opened_h5ad
     from dask_dpmeans.sources.formats.lazy import (
         concatenate_tables,
         is_lazy,
@@ -32,19 +31,17 @@ if TYPE_CHECKING:
         lazy_rows,
         opened_rows,
     )
-    from dask_dpmeans.sources.formats.parquet import path_of
+    from dask_dpmeans.sources.formats.parquet import check_available, path_of
+    from dask_dpmeans.sources.frames import Frame, frame_of
+    from dask_dpmeans.sources.grids import Coordinate, Dimensions, Grid, is_cube, split_dimensions
     from dask_dpmeans.sources.inputs import as_source, open_source, source_of_features
+    from dask_dpmeans.sources.label_map import map_height, write_label_map
     from dask_dpmeans.sources.labels import label_pairs
     from dask_dpmeans.sources.layout import RESIDENT_SHARE, Layout, lay_out
     from dask_dpmeans.sources.missing_values import with_nan
+    from dask_dpmeans.sources.named_columns import named_inputs, named_rows
     from dask_dpmeans.sources.names import Names, check_centers, check_names, names_of, used_names
-    from dask_dpmeans.sources.opening import (
-        OpenedPath,
-        open_groups,
-        refused_table,
-        unwrap,
-        working_dtype,
-    )
+    from dask_dpmeans.sources.opening import OpenedPath, open_groups, unwrap, working_dtype
     from dask_dpmeans.sources.options import (
         Accepting,
         Columns,
@@ -72,19 +69,27 @@ else:
         __name__,
         {
             "dask.utils": "format_bytes parse_bytes",
-            ".categories": "CategoricalColumns Categories Category coded_table",
+            ".arrow_columns": "KeptColumns feature_columns kept_columns",
+            ".categories": "CategoricalColumns Categories Category",
             ".cluster": "connect own_threads scheduler_address",
+            ".cubes": "Cube centers_array cube_like open_cube",
             ".dataset": "RowSource",
             ".executors.process": "one_blas_thread",
             ".executors.threads": "Threads",
+            ".formats.cube": "CubePath CubeRows",
+            ".formats.h5ad": "open_h5ad opened_h5ad",
             ".formats.lazy": "concatenate_tables is_lazy is_stored known_rows lazy_map lazy_rows opened_rows",
-            ".formats.parquet": "path_of",
+            ".formats.parquet": "check_available path_of",
+            ".frames": "Frame frame_of",
+            ".grids": "Coordinate Dimensions Grid is_cube split_dimensions",
             ".inputs": "as_source open_source source_of_features",
+            ".label_map": "map_height write_label_map",
             ".labels": "label_pairs",
             ".layout": "RESIDENT_SHARE Layout lay_out",
             ".missing_values": "with_nan",
+            ".named_columns": "named_inputs named_rows",
             ".names": "Names check_centers check_names names_of used_names",
-            ".opening": "OpenedPath open_groups refused_table unwrap working_dtype",
+            ".opening": "OpenedPath open_groups unwrap working_dtype",
             ".options": "Accepting Columns Compute InputArrays Opening Reading Requirements Stored "
             "Where check_option_names",
             ".parallel_read_trial": "why_processes",

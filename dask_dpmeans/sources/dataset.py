@@ -17,6 +17,7 @@ from dask_dpmeans.kernels.column_statistics import Summary
 from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.executors.base import call_job
 from dask_dpmeans.sources.executors.process import one_blas_thread
+from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.names import Names, used_names
 from dask_dpmeans.sources.progress import Count
 from dask_dpmeans.sources.shards import CarryJob, FoldJob, KeepJob, Known, MapJob, Prepare
@@ -70,6 +71,8 @@ class RowSource:
     """Names of the columns of the input, if it is a table."""
     stored_categories: Categories = field(default_factory=dict)
     """Categories of columns of codes, by the number of the column in the input."""
+    cube: CubeRows | None = None
+    """The cube that the rows are samples of, if any."""
     checkpoints: CheckpointStore | None = field(default=None, compare=False)
     """Store of the progress of searches."""
     ledger: Ledger = field(default_factory=Ledger, compare=False)

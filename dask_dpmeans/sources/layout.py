@@ -1,7 +1,7 @@
 """`Layout`: how an input will be cut and prepared, planned from its metadata alone."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,18 +16,24 @@ from dask_dpmeans.engine.in_memory import InMemoryRows
 from dask_dpmeans.engine.plan import Plan, block_height, shard_blocks
 from dask_dpmeans.errors import InputError
 from dask_dpmeans.kernels.block import Float64Array, Scratch
-from dask_dpmeans.kernels.column_statistics import ColumnStatistics, SparseStatistics, Summary
+from dask_dpmeans.kernels.column_statistics import ColumnStatistics, Summary
 from dask_dpmeans.sources import opening
-from dask_dpmeans.sources.categories import Categories, coded_table
+from dask_dpmeans.sources.categories import Categories
 from dask_dpmeans.sources.cluster import Resources, cluster_resources, current_client, own_resources
+from dask_dpmeans.sources.column_statistics import column_statistics
+from dask_dpmeans.sources.cube_plan import rows_read, shard_floor
 from dask_dpmeans.sources.executors.dask_tasks import DaskTasks
 from dask_dpmeans.sources.executors.threads import Threads
 from dask_dpmeans.sources.formats import csr
+from dask_dpmeans.sources.formats.cube import CountRows, CubeRows
 from dask_dpmeans.sources.formats.parquet import ParquetRows
+from dask_dpmeans.sources.frames import Frame, frame_of
+from dask_dpmeans.sources.grids import Grid
+from dask_dpmeans.sources.named_columns import named_inputs
 from dask_dpmeans.sources.names import Names, check_names, names_of
 from dask_dpmeans.sources.options import Columns, Compute, InputArrays, Requirements
 from dask_dpmeans.sources.row_array import RowArray
-from dask_dpmeans.sources.safety.value_checks import check_summary, limit_of
+from dask_dpmeans.sources.safety.value_checks import check_summary
 from dask_dpmeans.sources.shards import Prepare, Shard, StoredShard, align, piece_rows
 from dask_dpmeans.sources.stored_chunks import has_checksum, plain_store
 
@@ -91,7 +97,22 @@ class Layout:
         """Whether all stored chunks have checksums, so that a flipped bit is found."""
         if isinstance(self.rows, opening.NpyFile | ParquetRows):
             return False
+        if isinstance(self.rows, CubeRows):
+            arrays = self.rows.arrays
+            return bool(arrays) and all(map(has_checksum, arrays))
         return all(map(has_checksum, _stored_arrays(self.rows).values()))
+
+    @property
+    def grid(self) -> Grid | None:
+        """Grid of the samples of a cube; None for other rows."""
+        return self.rows.grid if isinstance(self.rows, CubeRows) else None
+
+    @property
+    def reads(self) -> float:
+        """Times that a stored chunk of a cube is read in a pass, on average; 1 for other rows."""
+        if not isinstance(self.rows, CubeRows):
+            return 1.0
+        return rows_read(self.plan, self.rows.starts) / self.plan.n_rows
 
     @property
     def row_bytes(self) -> int:
@@ -134,6 +155,13 @@ class Layout:
 
     def first(self, n_rows: int) -> Shard:
         """Read the first rows."""
+        if isinstance(self.rows, CubeRows) and not self.rows.counted:
+            found = self.rows.first_rows(n_rows)
+            weights, groups = (
+                each if each is None else np.asarray(each[: len(found)])
+                for each in (self.weights, self.groups)
+            )
+            return Shard(0, found, weights, groups)
         return StoredShard(0, n_rows, self.rows, self.weights, self.groups).load()
 
     def held(self, shard: Shard, scale: Float64Array | str | None = None) -> InMemoryRows:
@@ -145,7 +173,7 @@ class Layout:
         def fold(survey: ColumnStatistics, prepare: Prepare) -> Summary:
             return InMemoryRows(prepare(shard.rows, Scratch()), weights).fold(survey)
 
-        summary, prepare = column_statistics(self, fold, scale)
+        summary, prepare = column_statistics(self.stored_dtype, self.prepare, fold, scale)
         no_weight = summary.flaw is None and summary.weight == 0
         if no_weight and shard.rows.shape[0] < self.plan.n_rows:
             # Later rows may have weights. Without any there is no mean; weights of 1 take as long.
@@ -155,17 +183,34 @@ class Layout:
 
 
 def lay_out(
-    arrays: InputArrays, columns: Columns, needs: Requirements, compute: Compute
+    arrays: InputArrays,
+    columns: Columns,
+    needs: Requirements,
+    compute: Compute,
+    *,
+    count: bool = True,
 ) -> tuple[Layout, DaskTasks | Threads]:
-    """Open an input and plan the work on it, before any row is read."""
+    """Open an input and plan the work on it, before any row is read.
+
+    The rows of a cube are counted in one pass, or with `count=False` taken to be all samples.
+    """
     if arrays.data is None:
         raise InputError("data is None: pass an array, or its path")
     compute = compute.checked()
+    arrays, chosen = named_inputs(arrays, columns.columns, columns.storage_options)
+    columns = replace(columns, columns=chosen)
+    frame = frame_of(arrays.data, "data")
+    if frame is not None:
+        arrays = replace(arrays, data=frame)
     opened, categories = _open(arrays, columns, needs)
+    if isinstance(opened.data, CubeRows):
+        opened = replace(opened, data=_counted(opened.data, compute, count))
     given = _of_one_kind(opened)
     _check_shapes(given)
     rows, n = given.data, given.data.shape[0]
-    names = names_of(opened.data if isinstance(opened.data, ParquetRows) else arrays.data)
+    names = names_of(
+        opened.data if isinstance(opened.data, ParquetRows | CubeRows) else arrays.data
+    )
     prepare = _prepare_of(rows, columns, needs, names)
     client, resources = _choose_resources(rows, compute)
     _check_chunks(rows, resources)
@@ -180,59 +225,35 @@ def lay_out(
     resident = n * whole.row_bytes <= RESIDENT_SHARE * resources.memory
     streams = not resident and not isinstance(rows, da.Array)
     most_rows = n if streams else max(1, whole.affordable_rows)
-    blocks = shard_blocks(n, height, resources.threads, most_rows, piece_rows(rows))
+    stored = piece_rows(rows)
+    if isinstance(rows, CubeRows) and streams:
+        stored = shard_floor(n, stored, resources.threads)
+    blocks = shard_blocks(n, height, resources.threads, most_rows, stored)
     layout = replace(whole, resident=resident, plan=Plan(n, height, blocks))
+    return layout, _executor(rows, client, resources, compute)
+
+
+def _executor(
+    rows: RowArray, client: Client | None, resources: Resources, compute: Compute
+) -> DaskTasks | Threads:
+    """Return what runs the work on some rows."""
     if client is None and not isinstance(rows, da.Array):
-        return layout, Threads(resources.threads, compute.on_pass)
-    return layout, DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)
+        return Threads(resources.threads, compute.on_pass)
+    return DaskTasks(client, resources.threads, compute.worker_timeout, compute.on_pass)
 
 
-def column_statistics(
-    layout: Layout,
-    fold: Callable[[ColumnStatistics, Prepare], Summary],
-    scale: Float64Array | str | None,
-) -> tuple[Summary, Prepare]:
-    """Return the summary of the rows as kernels see them, and how to prepare the rows.
-
-    `scale` is (d,), "std" or None.  A scale and features together take a second pass.
-    """
-    limit, features = limit_of(layout.stored_dtype), layout.prepare.features
-    missing = layout.prepare.missing
-    if layout.prepare.sparse:
-        return fold(SparseStatistics(limit), layout.prepare), layout.prepare
-    plain = replace(layout.prepare, features=None)
-    if scale is None:
-        return fold(ColumnStatistics(limit, features, missing), plain), layout.prepare
-    summary = fold(ColumnStatistics(limit, None, missing), plain)
-    if summary.flaw is not None or summary.weight == 0:
-        return summary, layout.prepare
-    divisors = _divisors(scale, summary)
-    plain = replace(plain, scale=divisors)
-    if features is None:
-        return summary.scaled(divisors), plain
-    survey = ColumnStatistics(np.inf, features, missing)
-    return fold(survey, plain), replace(plain, features=features)
-
-
-def _divisors(scale: Float64Array | str, summary: Summary) -> Float64Array:
-    """Return the divisors of the columns, (d,)."""
-    if isinstance(scale, str):
-        if scale != "std":
-            shown = checks.describe_value(scale)
-            raise InputError(f'scale must be "std" or one number > 0 a column, got {shown}')
-        # The deviation of a constant column is the rounding error of its mean.
-        largest = np.maximum(np.abs(summary.lowest), np.abs(summary.highest))
-        rounding = 8 * np.finfo(np.float64).eps * largest  # infinity without values
-        return np.where(summary.deviation > rounding, summary.deviation, 1.0)
-    try:
-        divisors = np.asarray(scale, np.float64)
-    except (OverflowError, TypeError, ValueError):
-        divisors = np.empty(0)
-    positive = ((divisors > 0) & (divisors < np.inf)).all()
-    if divisors.shape != summary.sums.shape or not positive:
-        shown = checks.describe_value(scale)
-        raise InputError(f'scale must be "std" or one finite number > 0 a column, got {shown}')
-    return divisors
+def _counted(cube: CubeRows, compute: Compute, count: bool) -> CubeRows:
+    """Return a cube whose rows are counted, in a pass over its samples, if any may be left out."""
+    client, resources = _choose_resources(cube, compute)
+    _check_chunks(cube, resources)
+    if cube.counted or not count:
+        return cube
+    n = len(cube.runs)
+    step = -(-n // (8 * resources.threads))
+    jobs = [CountRows(range(start, min(start + step, n))) for start in range(0, n, step)]
+    executor = _executor(cube, client, resources, compute)
+    counts = executor.run(jobs, cube.part(range(0)), "count")
+    return cube.with_counts([each for some in counts for each in some])
 
 
 def _open(
@@ -246,8 +267,8 @@ def _open(
         return None if data is None else opener.open(data)
 
     data, wanted, categories = arrays.data, needs.categorical_columns, needs.known_categories or {}
-    if wanted is not None:
-        data, categories = coded_table(data, wanted, "data")
+    if isinstance(data, Frame):
+        data, categories = data.read("data", wanted)
     opener = opening.Opener(
         "data", 2, columns.fill_missing, columns.storage_options, needs.missing, wanted
     )
@@ -369,6 +390,8 @@ def _check_chunks(rows: RowArray, resources: Resources) -> None:
     kind, arrays = "chunks", _stored_arrays(rows)
     if isinstance(rows, ParquetRows):
         kind, arrays = "row groups", {"data": rows}
+    if isinstance(rows, CubeRows):
+        _check_slab(rows, resources)
     most = CHUNK_SHARE * resources.thread_memory
     for name, array in arrays.items():
         height = min(int(array.chunks[0]), array.shape[0])
@@ -382,6 +405,14 @@ def _check_chunks(rows: RowArray, resources: Resources) -> None:
                 f"{resources.thread_memory:,} bytes that a thread has; rechunk it, or give more "
                 "memory"
             )
+
+
+def _check_slab(cube: CubeRows, resources: Resources) -> None:
+    """Refuse a cube if the samples that share stored chunks are too large for a thread's memory."""
+    most = int(CHUNK_SHARE * resources.thread_memory)
+    size = cube.slab_bytes
+    if size > most:
+        raise InputError(cube.refusal(size, most, resources.thread_memory))
 
 
 def _check_sparse(layout: Layout, columns: Columns, needs: Requirements) -> None:

@@ -24,10 +24,12 @@ from dask_dpmeans.sources.formats.csr_files import (
     open_mtx,
     open_npz,
 )
+from dask_dpmeans.sources.formats.cube import CubePath, CubeRows, open_cube
+from dask_dpmeans.sources.formats.h5ad import open_h5ad, split_h5ad
 from dask_dpmeans.sources.formats.parquet import ParquetRows, open_parquet, parquet_table
+from dask_dpmeans.sources.frames import frame_of, refuse_query
 from dask_dpmeans.sources.missing_values import with_nan
-from dask_dpmeans.sources.names import names_of
-from dask_dpmeans.sources.refusals import READ, no_numbers, not_an_array, other_file, refuse_kind
+from dask_dpmeans.sources.refusals import READ, not_an_array, other_file, refuse_kind
 from dask_dpmeans.sources.row_array import Raw, RowArray
 from dask_dpmeans.sources.safety import checked_store
 from dask_dpmeans.sources.shards import read_rows
@@ -94,8 +96,17 @@ class Opener:
     def _array(self, data: object) -> RowArray:
         if isinstance(data, OpenedPath):
             return data.array
+        if isinstance(data, CubePath) and self.dimensions == 2:
+            place = Location.at(data, self.storage_options)
+            return open_cube(
+                data, place, self.name, fill_missing=self.fill_missing, observed=self.missing
+            )
         data = unwrap(data, self.name)
         refuse_kind(data, self.name)
+        refuse_query(data, self.name)
+        frame = frame_of(data, self.name) if self.dimensions == 2 else None
+        if frame is not None:
+            data = frame.read(self.name)[0]
         if isinstance(data, str | os.PathLike | Location):
             return self._at(Location.at(data, self.storage_options))
         if issparse(data):
@@ -105,7 +116,7 @@ class Opener:
                 f"{self.name} is a masked array: fill or drop the masked entries first, as {self.name}.filled(0) does"
             )
         if hasattr(data, "to_dask_array"):
-            return table_rows(data, self.name)
+            data = data.to_dask_array()
         if isinstance(data, da.Array):
             known = known_chunks(with_nan(data, self.name) if self.missing else data)
             if csr.is_csr_dask(data) and self.dimensions == 2:
@@ -134,6 +145,10 @@ class Opener:
     def _at(self, place: Location) -> RowArray:
         """Open a path or URL: a Zarr array or group, a file, or columns of a table."""
         path, name = place.url, self.name
+        if split_h5ad(place) is not None:
+            return self._array(open_h5ad(place, name))
+        if path.endswith(".h5ad") and not place.is_folder():
+            raise InputError(f"{name}: give an array of the file, such as {path}/obsm/X_pca")
         if place.remote and path.endswith(FILES):
             way = "copy it there, or write it to a Zarr array"
             raise InputError(f"{name}: {path} must be on a local disk: {way}")
@@ -194,8 +209,7 @@ class Opener:
                     f"{name} must be integers from 0 on, got {shown_type(data)}: number the "
                     f"{name}, for example with np.unique({name}, return_inverse=True)[1]"
                 ) from error
-            no_array = InputError(f"{name} is not an array of numbers: {error}")
-            raise refused_table(data, name) or no_array from error
+            raise InputError(f"{name} is not an array of numbers: {error}") from error
 
 
 def _reason(place: Location, error: Exception) -> str:
@@ -220,7 +234,7 @@ def unwrap(data: object, name: str) -> Any:
         if isinstance(inner, da.Array):
             return inner
         return data
-    known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows)
+    known = isinstance(data, da.Array | zarr.Array | StoredCsr | ParquetRows | CubeRows)
     attributes = ("shape", "dtype", "chunks", "__getitem__")
     if not known and all(hasattr(data, each) for each in attributes):
         kind = f"{type(data).__module__}.{type(data).__name__}"
@@ -232,15 +246,6 @@ def unwrap(data: object, name: str) -> Any:
     return data
 
 
-def table_rows(table: Any, name: str = "data") -> da.Array:
-    """Return a Dask table, (n, d), or a column of it, (n,), as an array with known chunks."""
-    table = numeric_table(table, name)
-    try:
-        return table.to_dask_array(lengths=True)
-    except ValueError:  # Dask before 2026.8 miscounts Parquet files that it reads together
-        return table.to_dask_array().compute_chunk_sizes()
-
-
 def known_chunks(array: da.Array) -> da.Array:
     """Return a Dask array, (n, ...), with chunks of known sizes; unknown sizes are computed."""
     unknown = any(np.isnan(size) for size in array.shape)
@@ -249,61 +254,12 @@ def known_chunks(array: da.Array) -> da.Array:
     return array
 
 
-def numeric_table(table: Any, name: str) -> Any:
-    """Return a Dask table as numbers of one type; nullable columns and booleans are converted."""
-    if table.ndim == 1:
-        return table
-    kinds = [_number_type(kind) for kind in table.dtypes]
-    names = list(table.columns)
-    numbers = [each for each, kind in zip(names, kinds, strict=True) if kind is not None]
-    if len(numbers) < len(names):
-        others = [each for each in names if each not in numbers]
-        raise no_numbers(others, numbers, name, f"{name}[{numbers}]")
-    common = np.result_type(*(kind for kind in kinds if kind is not None)) if kinds else None
-    if common is None or all(kind == common for kind in table.dtypes):
-        return table
-    return table.astype(common)
-
-
-def _number_type(kind: object) -> np.dtype[Any] | None:
-    """Return NumPy's type for a column of a data frame; None if it holds no numbers."""
-    dtype = getattr(kind, "numpy_dtype", kind)
-    if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
-        return None
-    if dtype is kind:
-        return dtype
-    return np.dtype(np.float64)  # a missing value becomes NaN, which is refused by its row
-
-
 def shown_type(data: object) -> str:
     """Return the class of some data, and the type of its values if it has one."""
     kind, dtype = type(data).__name__, getattr(data, "dtype", None)
     if dtype is None:
         return kind
     return f"{kind} of {dtype}"
-
-
-def refused_table(table: Any, name: str) -> InputError | None:
-    """Return the error for a table in memory with columns that are no numbers; None for others."""
-    names = names_of(table)
-    if names is None or len(set(names)) < len(names) or getattr(table, "ndim", 2) != 2:
-        return None
-    others = [each for each in names if not _holds_numbers(table, each)]
-    if not others:
-        return None
-    numbers = [each for each in names if each not in others]
-    arrow = hasattr(type(table), "column_names")
-    way = f"{name}.select({numbers})" if arrow else f"{name}[{numbers}]"
-    return no_numbers(others, numbers, name, way)
-
-
-def _holds_numbers(table: Any, column: str) -> bool:
-    try:
-        values = np.asarray(table[column])
-        values.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return values.dtype.kind in "biufO"
 
 
 def working_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:

@@ -15,6 +15,7 @@ from dask_dpmeans.engine.plan import Carried, Kernel, Reduction, Sink, merge_tre
 from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.kernels.block import Block, Features, Float64Array, Rows, Scratch
 from dask_dpmeans.sources.formats import csr
+from dask_dpmeans.sources.formats.cube import CubeRows
 from dask_dpmeans.sources.row_array import Raw, RawRows, RowArray
 
 Answer = TypeVar("Answer")
@@ -198,6 +199,8 @@ class StoredShard:
 
     def _bounds(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return pieces that end on chunk boundaries, so that inner chunks are read once."""
+        if isinstance(self.data, CubeRows):
+            return self.data.pieces(start, stop)
         step = read_rows(self.data)
         cuts = [start, *range((start // step + 1) * step, stop, step), stop]
         return list(pairwise(cuts))

@@ -10,7 +10,7 @@ import zarr
 from zarr.abc.store import Store
 
 from dask_dpmeans.engine.plan import Plan
-from dask_dpmeans.sources.formats.csr import StoredCsr, row_bytes_of, stored_values
+from dask_dpmeans.sources.formats.csr import row_bytes_of, stored_values
 from dask_dpmeans.sources.row_array import RowArray
 
 MOST_SIZES = 10_000
@@ -67,8 +67,9 @@ def plain_store(array: "zarr.Array[Any]") -> Store:
 
 def stored_bytes(array: RowArray) -> int | None:
     """Return the bytes of an array, (...), and its metadata in the store; None if unknown."""
-    if isinstance(array, StoredCsr):
-        sizes = [stored_bytes(each) for each in array.arrays]
+    parts = getattr(array, "arrays", None)  # of CSR rows, or of a cube
+    if parts is not None:
+        sizes = [stored_bytes(each) for each in parts] or [None]
         if None in sizes:
             return None
         return sum(filter(None, sizes))

@@ -2,7 +2,9 @@
 
 import asyncio
 import math
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
@@ -12,7 +14,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.storage import FsspecStore, LocalStore, StorePath
 
-from dask_dpmeans.errors import CorruptStoreError, InputError
+from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
 from dask_dpmeans.sources.safety.bounded_codecs import bound_codecs
 from dask_dpmeans.sources.stored_chunks import codecs_of
 from dask_dpmeans.storage import arrays
@@ -130,6 +132,18 @@ class CheckedStore(TransparentStore):
         return await self._store.get(key, prototype, byte_range)
 
 
+@contextmanager
+def damage_of(what: str) -> Iterator[None]:
+    """Raise an error that names the data if a store does not answer, or a chunk is damaged."""
+    try:
+        yield
+    except (InputError, CorruptStoreError, MemoryError):
+        raise
+    except Exception as error:  # of the store, or of a codec that meets a damaged chunk
+        kind = OSError if of_store(error) else CorruptStoreError
+        raise kind(f"{what} cannot be read: {error}") from error
+
+
 def checked_array(
     array: "zarr.Array[Any]", name: str, *, fill_missing: bool = False
 ) -> "zarr.Array[Any]":
@@ -137,10 +151,7 @@ def checked_array(
 
     Arrays and chunks of an output of this package are compared with their digests.
     """
-    codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
-    if codecs & RUNS_CODE:
-        pickled = "stored with the codec pickle, which can run any code"
-        raise InputError(f"{name} is {pickled}: write it with another codec")
+    check_codecs(array, name)
     if min(array.chunks, default=1) < 1:
         raise InputError(f"{name} is stored in chunks of shape {array.chunks}")
     pairs = zip(array.shape, array.chunks, strict=True)
@@ -154,6 +165,47 @@ def checked_array(
     store = _verified(array, name).store
     path = StorePath(CheckedStore(store, encoded_bytes, fill_missing=fill_missing), array.path)
     return zarr.Array(zarr.AsyncArray(metadata=bound_codecs(array), store_path=path))
+
+
+@dataclass(frozen=True)
+class CheckedGroup(zarr.Group):
+    """Group whose arrays are checked as they are read, for packages that ask for its members."""
+
+    names: Collection[str] | None = None
+    """Names of the arrays that it shows; None for all."""
+    fill_missing: bool = False
+    shown: str = ""
+    """Path or URL, for messages."""
+
+    @classmethod
+    def of(
+        cls, group: zarr.Group, shown: str, names: Collection[str] | None, fill_missing: bool
+    ) -> "CheckedGroup":
+        """Return a group with checks."""
+        around = zarr.AsyncGroup(metadata=group.metadata, store_path=group.store_path)
+        return cls(around, names, fill_missing, shown)
+
+    def members(self, *_: Any, **__: Any) -> tuple[tuple[str, Any], ...]:
+        """Return names and arrays."""
+        return tuple(
+            (name, self._checked(array, f"{self.shown}/{name}"))
+            for name, array in self.arrays()
+            if self.names is None or name in self.names
+        )
+
+    def _checked(self, array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
+        if array.dtype.kind in "OT":  # text has any size; in a cube it is a coordinate
+            check_codecs(array, name)
+            return array
+        return checked_array(array, name, fill_missing=self.fill_missing)
+
+
+def check_codecs(array: "zarr.Array[Any]", name: str) -> None:
+    """Refuse an array, (...), with a codec that can run code."""
+    codecs = {codec for codec, _ in codecs_of(array.metadata.to_dict())}
+    if codecs & RUNS_CODE:
+        pickled = "stored with the codec pickle, which can run any code"
+        raise InputError(f"{name} is {pickled}: write it with another codec")
 
 
 def narrow_array(array: "zarr.Array[Any]", start: int, stop: int) -> "zarr.Array[Any]":

@@ -22,6 +22,12 @@ def limit_of(dtype: np.dtype[Any]) -> float:
     return np.inf
 
 
+TAKES_MISSING = (
+    "DPMeans with missing='observed', whose impute fills them for other methods, or HDPMeans"
+)
+"""What to do with missing values, for errors."""
+
+
 def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
     """Return the error message for a value at `place`, a row and column as text."""
     if flaw.column == -2:
@@ -39,7 +45,7 @@ def describe_flaw(flaw: Flaw, place: str, groups_are: str = "groups") -> str:
         )
     kind, way = "infinity", "remove or replace such rows first"
     if np.isnan(flaw.value):
-        kind, way = "NaN", f"{way}, or use DPMeans with missing='observed'"
+        kind, way = "NaN", f"{way}, or use {TAKES_MISSING}"
     return f"data contains {kind} ({flaw.value}) at {place}: {way}"
 
 

@@ -1,0 +1,96 @@
+"""The arrays of an output that lie on the grid of a cube: the map of labels, and coordinates."""
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_dpmeans.errors import InputError
+from dask_dpmeans.sources import Coordinate, CubeRows, RowSource, map_height, write_label_map
+from dask_dpmeans.storage.output import NewArrays
+
+if TYPE_CHECKING:
+    import zarr
+
+LABEL_MAP = "label_map"
+"""Name of the map of labels."""
+
+
+def describe_grid(cube: CubeRows | None, taken: Iterable[str]) -> dict[str, Any] | None:
+    """Return the grid as a manifest holds it; refuse names that the output has for its own arrays."""
+    grid = None if cube is None else cube.grid
+    if cube is None or grid is None:
+        return None
+    coords = [each.name for each in (*grid.sample_coords, *grid.feature_coords)]
+    both = sorted(
+        {*coords, *grid.samples} & {*taken, LABEL_MAP, "row", "cluster", "feature", "step"}
+    )
+    if both:
+        raise InputError(
+            f"a cube may not have {both[0]!r} as a coordinate, which the output has: rename it"
+        )
+    for each in (*grid.sample_coords, *grid.feature_coords):
+        own = sorted({"content", "digest"} & each.attrs.keys())
+        if own:
+            raise InputError(
+                f"the coordinate {each.name!r} may not have the attribute {own[0]!r}, which the "
+                "output has: rename it"
+            )
+    return {
+        "samples": dict(grid.samples),
+        "features": dict(grid.features),
+        "variables": list(cube.variables),
+        "arrays": [LABEL_MAP, *coords],
+    }
+
+
+def write_grid(
+    new: NewArrays, source: RowSource, cube: CubeRows, labels: "zarr.Array[Any]"
+) -> None:
+    """Write the map of the labels, (n,), of the rows, and the coordinates of samples and features."""
+    grid = cube.grid
+    if grid is None:
+        return
+    dims = tuple(grid.samples)
+    label_map = new.create_rows(LABEL_MAP, grid.shape, map_height(cube), np.int32, dims)
+    new.write_digests({LABEL_MAP: label_map}, write_label_map(source, cube, labels, label_map))
+    for each in grid.sample_coords:
+        _write(new, each, np.asarray(each.values), each.dims)
+    sizes = tuple(grid.features.values())
+    for each in grid.feature_coords:
+        shape = tuple(size if dim in each.dims else 1 for dim, size in grid.features.items())
+        order = [each.dims.index(dim) for dim in grid.features if dim in each.dims]
+        values = np.asarray(each.values).transpose(order).reshape(shape)
+        spread = np.broadcast_to(values, sizes).reshape(-1)
+        _write(new, each, spread, ("feature",))
+
+
+def _write(new: NewArrays, coord: Coordinate, values: Any, dims: tuple[str, ...]) -> None:
+    """Write the values of a coordinate, (...): numbers and text as they are, dates as CF says."""
+    attrs = dict(coord.attrs)
+    if values.dtype.kind not in "biufU":
+        values, attrs = _encoded(coord.name, values, attrs)
+    if values.dtype.kind not in "biuf":
+        values = values.astype(str).astype(np.dtypes.StringDType())
+    new.write(coord.name, values, dims, {key: _as_json(each) for key, each in attrs.items()})
+
+
+def _encoded(name: str, values: Any, attrs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return values and attributes as xarray writes them: dates in the unit that keeps them all."""
+    xarray = import_module("xarray")  # a cube has loaded it
+    conventions = import_module("xarray.conventions")
+    dims = [f"dim_{axis}" for axis in range(values.ndim)]
+    found = conventions.encode_cf_variable(xarray.Variable(dims, values, attrs), name=name)
+    return np.asarray(found.values), dict(found.attrs)
+
+
+def _as_json(value: object) -> Any:
+    """Return an attribute as JSON holds it; as text if JSON has no such value."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return str(value)

@@ -1,0 +1,453 @@
+"""Rows of a cube in a store: variables of a Zarr group or a NetCDF file, decoded by xarray.
+
+Rows are the samples whose features are all present, in C order of the samples' dimensions.  They
+are read in `Runs`, boxes of the grid that no stored chunk crosses.
+"""
+
+import math
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from itertools import pairwise, permutations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+from dask_dpmeans.errors import CorruptStoreError, InputError, of_store
+from dask_dpmeans.sources.cube_plan import (
+    Runs,
+    Starts,
+    box_within,
+    common_chunks,
+    grown,
+    joined,
+    slabs,
+)
+from dask_dpmeans.sources.grids import VARIABLE, Dimensions, Grid
+from dask_dpmeans.sources.row_array import Raw
+from dask_dpmeans.sources.safety import checked_store
+from dask_dpmeans.storage.location import Location
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset
+
+RUN_BYTES = 2**24
+"""Bytes of a run, about, if slabs are smaller; larger slabs are runs."""
+PART_BYTES = 2**22
+"""Bytes of the values that are decoded at a time, about, if chunks are smaller."""
+NETCDF = (".nc", ".nc4", ".cdf")
+"""Endings of files that xarray opens."""
+
+
+@dataclass(frozen=True)
+class CubePath(os.PathLike[str]):
+    """A path or URL of a cube, and the names that make rows of it."""
+
+    path: str
+    samples: Dimensions = None
+    """Dimensions of the samples; None for all others."""
+    features: Dimensions = None
+    """Dimensions of the features; None for all others."""
+    variables: Dimensions = None
+    """Variables that are used; None for all that have the dimensions named."""
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "features", "variables"):
+            given = getattr(self, name)
+            listed = given if isinstance(given, list | tuple) else [given]
+            if given is not None and not all(isinstance(each, str) for each in listed):
+                raise InputError(f"{name} is a name or a list of names, got {given!r}")
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class CubeRows:
+    """Samples as rows; each task opens the cube for itself."""
+
+    place: Location
+    variables: tuple[str, ...]
+    along: str | None
+    """Dimension of the variables; None for the one variable of a cube without it."""
+    samples: tuple[str, ...]
+    """Dimensions of the samples, in order."""
+    features: Mapping[str, int]
+    """Sizes of the dimensions of the features, in order."""
+    sample_chunks: tuple[int, ...]
+    """Height of the chunks along each dimension of the samples."""
+    feature_chunks: tuple[int, ...]
+    """Height of the chunks along each dimension of the features, joined to `PART_BYTES`."""
+    runs: Runs
+    starts: Starts
+    """The first row of each run from run `first` on, and the end."""
+    dtype: np.dtype[Any]
+    gaps: bool
+    """Whether samples may be left out: their values can be NaN."""
+    observed: bool = False
+    """Whether samples are left out only if all their values are NaN."""
+    fill_missing: bool = False
+    """Whether a chunk that is not in the store holds the fill value."""
+    counted: bool = False
+    """Whether `starts` counts the rows; else it counts all samples."""
+    first: int = 0
+    """Number of the run of the first of the `starts`."""
+    n_rows: int = 0
+    """Rows of the whole cube."""
+    grid: Grid | None = field(default=None, compare=False, repr=False)
+    """The grid with its coordinates; tasks have none."""
+
+    @property
+    def store_path(self) -> str:
+        """Path or URL, for messages."""
+        return self.place.shown
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.n_rows, math.prod(self.features.values())
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return 2
+
+    @property
+    def chunks(self) -> tuple[int, int]:
+        """Most rows of a run, and the number of columns."""
+        most = int(np.diff(self.starts).max(initial=1))
+        return max(1, most), self.shape[1]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns; none in a task."""
+        return () if self.grid is None else self.grid.column_names
+
+    def narrowed(self, start: int, stop: int) -> "CubeRows":
+        """Return the rows with no more runs than the rows from `start` to `stop` need."""
+        runs = self._runs_of(start, stop)
+        return self.part(range(runs.start + self.first, runs.stop + self.first))
+
+    def part(self, runs: range) -> "CubeRows":
+        """Return the rows with some runs alone, for a task."""
+        first = runs.start - self.first
+        starts = self.starts[first : first + len(runs) + 1].copy()
+        return replace(self, starts=starts, first=runs.start, grid=None)
+
+    def pieces(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return the parts of a range of rows that lie in one run each."""
+        runs = self._runs_of(start, stop)
+        inner = np.unique(self.starts[runs.start + 1 : runs.stop]).tolist()
+        return list(pairwise([start, *inner, stop]))
+
+    def _runs_of(self, start: int, stop: int) -> range:
+        """Return the runs, counted from `first`, that hold a range of rows."""
+        last = bisect_left(self.starts, stop)
+        return range(min(bisect_right(self.starts, start) - 1, last - 1), last)
+
+    def __getitem__(self, rows: slice) -> Raw:
+        start, stop, _ = rows.indices(self.n_rows)
+        answer = None
+        for run in self._runs_of(start, stop):
+            at, end = int(self.starts[run]), int(self.starts[run + 1])
+            if at == end:
+                continue
+            found = self._rows_of(run + self.first, end - at)
+            if (at, end) == (start, stop):
+                return found
+            if answer is None:
+                answer = np.empty((stop - start, self.shape[1]), self.dtype)
+            a, b = max(start, at), min(stop, end)
+            answer[a - start : b - start] = found[a - at : b - at]
+        return np.empty((0, self.shape[1]), self.dtype) if answer is None else answer
+
+    def _rows_of(self, run: int, expected: int) -> Raw:
+        """Read the rows of a run, of which there must be as many as were counted."""
+        rows = self.read_run(run)
+        if len(rows) == expected:  # no sample is left out
+            return rows
+        found = compressed(rows, self.present(rows))
+        if len(found) != expected:
+            raise CorruptStoreError(
+                f"{self.store_path} has changed: samples {self.runs.bounds(run)[0]:,} to "
+                f"{self.runs.bounds(run)[1]:,} had {expected:,} rows, they have {len(found):,}"
+            )
+        return found
+
+    def read_run(self, run: int) -> Raw:
+        """Read all samples of a run, (m, d), those that are left out too."""
+        box = dict(zip(self.samples, self.runs.box(run), strict=True))
+        start, stop = self.runs.bounds(run)
+        sizes = tuple(self.features.values())
+        answer = np.empty((stop - start, *sizes), self.dtype)
+        order = (*self.samples, *(name for name in self.features if name != self.along))
+        for part in self._feature_parts():
+            named = dict(zip(self.features, part, strict=True))
+            name = self.variables[0]
+            if self.along is not None:
+                name = self.variables[named.pop(self.along).start]
+            values = self._dataset[name].variable.isel(box | named).transpose(*order).values
+            target = answer[:, *part]
+            target[...] = values.reshape(target.shape)
+        return answer.reshape(stop - start, -1)
+
+    def _feature_parts(self) -> Iterator[tuple[slice, ...]]:
+        """Yield the parts of the features, whole chunks and one variable each."""
+        sizes = list(self.features.values())
+        for place in np.ndindex(
+            *(-(-n // size) for n, size in zip(sizes, self.feature_chunks, strict=True))
+        ):
+            bounds = zip(place, self.feature_chunks, sizes, strict=True)
+            yield tuple(slice(i * size, min((i + 1) * size, n)) for i, size, n in bounds)
+
+    def present(self, rows: Raw) -> Raw:
+        """Return which samples, (m, d), are rows, (m,)."""
+        if not self.gaps:
+            return np.ones(len(rows), np.bool_)
+        known = ~np.isnan(rows)
+        whole = np.logical_or if self.observed else np.logical_and
+        return np.asarray(whole.reduce(known, axis=1))
+
+    def first_rows(self, n_rows: int) -> Raw:
+        """Read the first rows of a cube that is not counted, up to `n_rows` of them."""
+        found: list[Raw] = []
+        for run in range(len(self.runs)):
+            with checked_store.damage_of(self.store_path):
+                samples = self.read_run(run)
+            found.append(compressed(samples, self.present(samples)))
+            if sum(map(len, found)) >= n_rows:
+                break
+        return np.concatenate(found)[:n_rows]
+
+    def with_counts(self, counts: Sequence[int]) -> "CubeRows":
+        """Return the cube whose runs have these numbers of rows."""
+        starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        return replace(self, starts=starts, n_rows=int(starts[-1]), counted=True)
+
+    @cached_property
+    def _dataset(self) -> "Dataset":
+        return open_dataset(self.place, self.variables, self.fill_missing)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_dataset"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    @property
+    def slab_bytes(self) -> int:
+        """Bytes of the samples that cannot be read apart without decoding chunks twice."""
+        slab = slabs(self.runs.shape, self.sample_chunks)
+        return slab.most_samples * self.shape[1] * self.dtype.itemsize
+
+    def refusal(self, size: int, most: int, memory: int) -> str:
+        """Return the message for a run of `size` bytes, of which a thread may have `most`."""
+        sample = self.shape[1] * self.dtype.itemsize
+        wanted = dict(zip(self.samples, box_within(self.runs.shape, most // sample), strict=True))
+        orders = [
+            f"samples in the order {','.join(order)}" for order in self._orders(most // sample)
+        ]
+        ways = [*orders[:1], f"rechunk it, as ds.chunk({wanted}).to_zarr('rechunked.zarr') does"]
+        ways.append(f"or give a thread {size * memory // most:,} bytes of memory")
+        return (
+            f"{self.store_path} is stored in chunks of which a row of them along the samples' last "
+            f"dimensions takes {size:,} bytes: more than {most:,}, a quarter of the {memory:,} bytes "
+            f"that a thread has; take {', '.join(ways)}".replace("; take rechunk", "; rechunk")
+        )
+
+    def _orders(self, most_samples: int) -> Iterator[tuple[str, ...]]:
+        """Yield orders of the samples' dimensions whose slabs have at most so many samples."""
+        sizes = dict(zip(self.samples, self.runs.shape, strict=True))
+        heights = dict(zip(self.samples, self.sample_chunks, strict=True))
+        for order in permutations(self.samples):
+            found = slabs([sizes[dim] for dim in order], [heights[dim] for dim in order])
+            if found.most_samples <= most_samples:
+                yield order
+
+    @property
+    def arrays(self) -> "list[zarr.Array[Any]]":
+        """The arrays, (...), of the variables; none of a NetCDF file."""
+        if self.place.url.endswith(NETCDF):
+            return []
+        node: Any = checked_store.open_node(self.place)
+        return [node[name] for name in self.variables]
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """The job that counts the rows of some runs."""
+
+    runs: range
+
+    def __call__(self, cube: CubeRows) -> list[int]:
+        """Return the number of rows of each run."""
+        with checked_store.damage_of(cube.store_path):
+            return [int(cube.present(cube.read_run(run)).sum()) for run in self.runs]
+
+
+def compressed(rows: Raw, present: Raw) -> Raw:
+    """Return the rows that are present, moved to the front of (n, d) rows in place.
+
+    A copy of all would need as much memory again.
+    """
+    step, stop = max(1, len(rows) // 16), 0
+    for start in range(0, len(rows), step):
+        kept = rows[start : start + step][present[start : start + step]]
+        rows[stop : stop + len(kept)] = kept
+        stop += len(kept)
+    return rows[:stop]
+
+
+def open_cube(
+    path: CubePath, place: Location, name: str, *, fill_missing: bool, observed: bool
+) -> CubeRows:
+    """Open a cube, whose rows are not counted yet."""
+    cube = open_dataset(place, None, fill_missing)
+    variables = _variables_of(cube, path, name)
+    along, template = _template(cube, variables, path)
+    grid = Grid.of(template, path.samples, path.features, name)
+    chunks = _chunks_of(cube, variables, along, template)
+    of_samples = tuple(chunks[dim] for dim in grid.samples)
+    runs = slabs(grid.shape, of_samples)
+    dtype = template.dtype
+    runs = joined(runs, RUN_BYTES // max(1, dtype.itemsize * grid.n_features))
+    of_features = [1 if dim == along else chunks[dim] for dim in grid.features]
+    most = PART_BYTES // (dtype.itemsize * runs.most_samples)
+    sizes = [1 if dim == along else size for dim, size in grid.features.items()]
+    heights = grown(sizes, of_features, most)
+    gaps = dtype.kind == "f"
+    return CubeRows(
+        place,
+        variables,
+        along,
+        tuple(grid.samples),
+        dict(grid.features),
+        of_samples,
+        heights,
+        runs,
+        runs.all_present(),
+        dtype,
+        gaps,
+        observed,
+        fill_missing,
+        not gaps,
+        n_rows=runs.n_samples,
+        grid=grid,
+    )
+
+
+def open_dataset(place: Location, variables: Sequence[str] | None, fill_missing: bool) -> "Dataset":
+    """Open a store or a file, lazily; of `variables`, or of all, without the other arrays."""
+    xarray = _xarray()
+    with _explained(place):
+        if place.url.endswith(NETCDF):
+            return xarray.open_dataset(place.url, chunks=None, cache=False)
+        group = checked_store.open_node(place)
+        if isinstance(group, zarr.Array):
+            raise InputError(
+                f"{place.shown} is one Zarr array without names of dimensions of a cube"
+            )
+        checked = checked_store.CheckedGroup.of(group, place.shown, variables, fill_missing)
+        source = xarray.backends.ZarrStore(
+            checked, mode="r", use_zarr_fill_value_as_mask=group.metadata.zarr_format == 2
+        )
+        decoded = {"decode_coords": variables is None, "decode_timedelta": False}
+        return xarray.open_dataset(source, chunks=None, cache=False, **decoded)
+
+
+@contextmanager
+def _explained(place: Location) -> Iterator[None]:
+    """Raise `InputError` for errors of a store or of xarray."""
+    try:
+        yield
+    except (InputError, CorruptStoreError):
+        raise
+    except Exception as error:  # of xarray, or of damaged metadata
+        what = "cannot be opened as a cube"
+        if of_store(error) and not isinstance(error, checked_store.FINAL):
+            what = "does not answer"
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(
+            f"data: {place.shown} {what}, which samples, features and variables are for: {reason}"
+        ) from error
+
+
+def _xarray() -> Any:
+    """Return the package xarray, which is loaded when a cube is opened."""
+    try:
+        return import_module("xarray")
+    except ImportError as error:
+        raise InputError(
+            'cubes are read by xarray, which is missing: pip install "dask-dpmeans[xarray]"'
+        ) from error
+
+
+def _named(given: Dimensions) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _variables_of(cube: "Dataset", path: CubePath, name: str) -> tuple[str, ...]:
+    """Return the variables to use: those named, or all that have the dimensions named."""
+    there = {str(each): values.dims for each, values in cube.data_vars.items()}
+    listed = ", ".join(f"{each} ({', '.join(map(str, dims))})" for each, dims in there.items())
+    chosen = _named(path.variables)
+    unknown = [each for each in chosen if each not in there]
+    if unknown:
+        raise InputError(f"variables names {unknown[0]!r}, {name} has {listed or 'none'}")
+    if not chosen:
+        wanted = {*_named(path.samples), *_named(path.features)} - {VARIABLE}
+        chosen = tuple(each for each, dims in there.items() if wanted <= set(dims))
+        if not chosen:
+            raise InputError(
+                f"no variable of {name} has the dimensions {', '.join(sorted(wanted))}: it has {listed or 'none'}"
+            )
+    if len({frozenset(there[each]) for each in chosen}) > 1:
+        raise InputError(
+            f"the variables of {name} have several dimensions, {listed}: name those to use in variables"
+        )
+    return chosen
+
+
+def _template(
+    cube: "Dataset", variables: tuple[str, ...], path: CubePath
+) -> "tuple[str | None, DataArray]":
+    """Return the dimension of the variables, if any, and the cube as one array, without values."""
+    xarray = _xarray()
+    first = cube[variables[0]]
+    dtype = np.result_type(*(cube[each].dtype for each in variables))
+    names = {*_named(path.samples), *_named(path.features)}
+    single = len(variables) == 1 and VARIABLE not in names
+    dims, along = first.dims, None
+    coords: dict[Hashable, Any] = dict(cube[list(variables)].coords)
+    if not single:
+        dims, along = (VARIABLE, *first.dims), VARIABLE
+        coords[VARIABLE] = np.array(variables)
+    if along in _named(path.samples):
+        raise InputError("samples names 'variable': variables can be features alone")
+    sizes = [len(variables) if dim == along else cube.sizes[dim] for dim in dims]
+    empty = np.broadcast_to(np.zeros((), dtype), sizes)
+    name = first.name if single else None
+    return along, xarray.DataArray(empty, coords, dims, name, first.attrs if single else None)
+
+
+def _chunks_of(
+    cube: "Dataset", variables: tuple[str, ...], along: str | None, template: "DataArray"
+) -> dict[str, int]:
+    """Return the height of the chunks along each dimension, whole for all variables."""
+    dims = [dim for dim in template.dims if dim != along]
+    sizes = [cube.sizes[dim] for dim in dims]
+    several = []
+    for name in variables:
+        stored = cube[name].encoding.get("preferred_chunks") or {}
+        several.append([max(1, int(stored.get(dim, 1))) for dim in dims])
+    return dict(zip(map(str, dims), common_chunks(sizes, several), strict=True))

@@ -1,0 +1,69 @@
+"""Labels of the rows of a cube, on the grid of its samples."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_dpmeans.sources.formats.cube import CubeRows
+from dask_dpmeans.storage.arrays import Digests, Writer
+
+if TYPE_CHECKING:
+    import zarr
+
+    from dask_dpmeans.sources.dataset import RowSource
+
+MAP_SAMPLES = 2**20
+"""Samples in a stored chunk of a map, about."""
+
+
+@dataclass(frozen=True)
+class PlaceLabels:
+    """The job that writes some places of a map along its first dimension."""
+
+    labels: "zarr.Array[Any]"
+    """(n,), of the rows."""
+    label_map: "zarr.Array[Any]"
+    """The samples' grid."""
+    start: int
+    stop: int
+
+    def __call__(self, cube: CubeRows) -> Digests:
+        """Write whole chunks, and return their digests, (chunk, array, byte)."""
+        shape = cube.runs.shape
+        answer = np.full((self.stop - self.start, *shape[1:]), -1, np.int32)
+        flat = answer.reshape(-1)
+        offset = self.start * (flat.size // len(answer))
+        for run in cube.runs.within(self.start, self.stop):
+            start, stop = cube.runs.bounds(run)
+            first, last = int(cube.starts[run]), int(cube.starts[run + 1])
+            if first == last:
+                continue
+            part, found = flat[start - offset : stop - offset], np.asarray(self.labels[first:last])
+            if len(found) == len(part):
+                part[:] = found
+            else:  # only then is the cube read again
+                part[cube.present(cube.read_run(run))] = found
+        return Writer((self.label_map,))(self.start, (answer,))
+
+
+def map_height(cube: CubeRows) -> int:
+    """Return the places along the first dimension in a stored chunk of a map: whole runs."""
+    runs = cube.runs
+    wanted = max(1, MAP_SAMPLES * runs.shape[0] // runs.n_samples)
+    if runs.axis == 0:
+        wanted = max(1, wanted // runs.step) * runs.step
+    return min(wanted, runs.shape[0])
+
+
+def write_label_map(
+    source: "RowSource", cube: CubeRows, labels: "zarr.Array[Any]", label_map: "zarr.Array[Any]"
+) -> list[Digests]:
+    """Write the labels, (n,), of the rows on the samples' grid, -1 where a sample is no row."""
+    height, end = label_map.chunks[0], label_map.shape[0]
+    jobs = [
+        PlaceLabels(labels, label_map, start, min(start + height, end))
+        for start in range(0, end, height)
+    ]
+    # Jobs of a cluster share one value: the counts of all runs travel once to each worker.
+    return source.executor.run(jobs, cube.part(range(len(cube.runs))), "map")

@@ -4,10 +4,10 @@ Earthquakes on a map
 
 Find regions of a radius in kilometers, without a given number of regions.
 
-Places on a globe become points in space, so that distances are kilometers through the earth. A
-penalty as a radius asks for regions of this radius, and no quake lies outside the radius of its
-region. A penalty as a price compares the cost of one more region with the squared distance that it
-saves. The example takes a price that gives about as many regions.
+With ``metric="haversine"`` rows are latitudes and longitudes in degrees. A penalty as a radius is a
+length in kilometers along a great circle, and no quake lies outside the radius of its region. A
+penalty as a price is in square kilometers: it compares the cost of one more region with the squared
+distance that it saves. The example takes a price that gives about as many regions.
 
 ``--data FILE`` reads a table with the columns latitude, longitude and mag, such as a catalog of the
 USGS. Without it the example draws quakes along random faults.
@@ -21,7 +21,6 @@ import click
 import numpy as np
 
 from dask_dpmeans import DPMeans
-from dask_dpmeans.selection.metrics import Partition, partition
 from dask_dpmeans.selection.penalty import penalty_for
 
 try:
@@ -29,9 +28,8 @@ try:
 except ModuleNotFoundError as error:
     raise SystemExit('this example needs pandas: pip install "dask-dpmeans[examples]"') from error
 
-EARTH = 6371.0
-"""Mean radius, in kilometers."""
 Array = np.ndarray[Any, Any]
+PLACE = ["latitude", "longitude"]
 
 
 def drawn(n: int, seed: int = 0) -> pd.DataFrame:
@@ -58,28 +56,17 @@ def drawn(n: int, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def in_space(quakes: pd.DataFrame) -> Array:
-    """(n, 3), kilometers from the middle of the earth."""
-    latitude, longitude = np.radians(quakes["latitude"]), np.radians(quakes["longitude"])
-    x, y = np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude)
-    return EARTH * np.column_stack([x, y, np.sin(latitude)])
-
-
-def on_the_globe(points: Array) -> Array:
-    """(k, 2), latitudes and longitudes in degrees below which points lie."""
-    x, y, z = points.T
-    return np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
-
-
-def table(found: Partition, labels: Array, quakes: pd.DataFrame) -> list[str]:
+def table(model: DPMeans, quakes: pd.DataFrame) -> list[str]:
     """The ten regions of most quakes."""
     lines = [f"{'quakes':>8}{'latitude':>10}{'longitude':>11}{'reach km':>10}{'strongest':>11}"]
-    places, strongest = on_the_globe(found.centers), quakes["mag"].groupby(labels).max()
-    for region in np.argsort(-found.sizes, kind="stable")[:10]:
-        latitude, longitude = places[region]
+    labels, strongest = model.labels_, quakes["mag"].groupby(model.labels_).max()
+    distances = model.transform(quakes[PLACE])[np.arange(len(quakes)), labels]
+    for region in np.argsort(-model.cluster_weights_, kind="stable")[:10]:
+        latitude, longitude = model.cluster_centers_[region]
+        reach = distances[labels == region].max()
         lines.append(
-            f"{found.sizes[region]:>8,}{latitude:>10.1f}{longitude:>11.1f}{found.radii[region]:>10.0f}"
-            f"{strongest[found.labels[region]]:>11.1f}"
+            f"{int(model.cluster_weights_[region]):>8,}{latitude:>10.1f}{longitude:>11.1f}{reach:>10.0f}"
+            f"{strongest[region]:>11.1f}"
         )
     return lines
 
@@ -99,9 +86,8 @@ def figure(path: Path, quakes: pd.DataFrame, labels: Array, centers: Array) -> N
         vmax=12,
         s=2,
     )
-    places = on_the_globe(centers)
     marks = {"color": "white", "markeredgecolor": "black", "markersize": 7}
-    axes.plot(places[:, 1], places[:, 0], "P", label=f"{len(centers)} centers", **marks)
+    axes.plot(centers[:, 1], centers[:, 0], "P", label=f"{len(centers)} centers", **marks)
     axes.set(
         xlabel="longitude, degrees", ylabel="latitude, degrees", xlim=(-180, 180), ylim=(-90, 90)
     )
@@ -131,20 +117,20 @@ def main(data: Path | None, rows: int, radius: float, path: Path | None) -> None
         else pd.read_csv(data).dropna(subset=["latitude", "longitude", "mag"])
     )
     quakes = quakes.reset_index(drop=True)
-    points = in_space(quakes)
-    by_radius = DPMeans(radius**2, random_state=0).fit(points)
-    price = penalty_for(points, by_radius.n_clusters_, search=True, random_state=0).penalty
-    by_price = DPMeans(price, search=True, random_state=0).fit(points)
+    places, metric = quakes[PLACE], "haversine"
+    by_radius = DPMeans(radius, metric=metric, random_state=0).fit(places)
+    wanted = by_radius.n_clusters_
+    price = penalty_for(places, wanted, search=True, metric=metric, random_state=0).penalty
+    by_price = DPMeans(price, metric=metric, search=True, random_state=0).fit(places)
     for what, model in (
         (f"within {radius:g} km", by_radius),
         (f"at a price of {price:.3g} km²", by_price),
     ):
-        found = partition(points, model.labels_)
-        spread = np.sqrt(model.inertia_ / len(points))
+        spread = np.sqrt(model.inertia_ / len(places))
         click.echo(
             f"{what}: {model.n_clusters_} clusters, {spread:.0f} km from a center on average (root mean square)"
         )
-        click.echo("\n".join(table(found, model.labels_, quakes)))
+        click.echo("\n".join(table(model, quakes)))
     if path is not None:
         figure(path, quakes, by_radius.labels_, by_radius.cluster_centers_)
         click.echo(f"figure: {path}")

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
 
 from dask_dpmeans.kernels.births import Proposals, keep_openers, merge_openers, objects
 from dask_dpmeans.kernels.block import Block, BoolArray, Float64Array, IndexArray, Rows
 from dask_dpmeans.kernels.distance import Centers, nearest, nearest_squared
-from dask_dpmeans.kernels.divergence import Divergence
+from dask_dpmeans.kernels.divergence import SQUARED, Divergence
 from dask_dpmeans.kernels.hamerly_bounds import LEAST_CENTERS, HamerlyBounds
 from dask_dpmeans.kernels.moments import Moments, cluster_moments, greatest
 
@@ -118,6 +117,8 @@ class Predictions:
     penalty: float
     noise: BoolArray | None = None
     """(k,), centers whose rows have label -1; None for none."""
+    shown: Divergence | None = None
+    """What turns costs into the costs that users see; None to show them as they are."""
 
     def __call__(self, block: Block) -> tuple[npt.NDArray[np.int32], Float64Array, BoolArray]:
         """Return labels, int32, costs, and whether costs exceed the penalty, (height,) each.
@@ -126,7 +127,10 @@ class Predictions:
         """
         nearest, squared = assign(block, self.centers)
         labels = labels_of(block.rows, nearest, squared, self.centers, self.noise)
-        return labels, squared, squared > self.penalty
+        beyond = squared > self.penalty
+        if self.shown is not None:
+            squared = self.shown.shown_costs(block.rows, self.centers.values, nearest, squared)
+        return labels, squared, beyond
 
 
 def labels_of(
@@ -157,9 +161,10 @@ class Distances:
     """The kernel of a map: the distance of each row to each center."""
 
     centers: Centers
+    shown: Divergence | None = None
+    """What measures distances for users; None for the divergence of the centers."""
 
     def __call__(self, block: Block) -> tuple[Float64Array]:
-        """Return Euclidean distances, (height, k); costs if the centers have another divergence."""
-        if self.centers.divergence is not None:
-            return (self.centers.divergence.costs_to_all(block.rows, self.centers.values),)
-        return (cdist(block.rows, self.centers.values),)
+        """Return Euclidean distances, (height, k), or the distances of the divergence."""
+        divergence = self.shown or self.centers.divergence or SQUARED
+        return (divergence.distances(block.rows, self.centers.values),)

@@ -39,6 +39,8 @@ COMPILED_TILE = 2**8
 """Most rows that compiled loops rank together.
 
 At d = 2, k = 61 and d = 10, k = 220 tiles of 1,024 rows took 1.6 and 1.5 times as long."""
+LEAST_COMPILED_TILE = 2**7
+"""Least of these: at d = 129, k = 32 products of 256 rows took 1.9 times as long as of 128."""
 NOTHING = np.empty(0)
 """In place of constants or of squared distances that nobody asks for."""
 LEAST_HEIGHT = 32
@@ -100,10 +102,13 @@ class Ranking:
     """(d + 1, k): the shifted centers as columns, minus half their squared norms below them."""
     shift: Rows
     """(d,), subtracted from rows before the product, for the ranking alone."""
+    scale: Rows
+    """(d,), powers of two that multiply shifted rows, or (0,) for none."""
     radius: float
     """The largest norm of a shifted center."""
-    unit: float
-    """Unit roundoff of the product's precision."""
+    slope: float
+    """A score of a row x is off by at most D (slope |x| + level), for D columns; see `doubt`."""
+    level: float
     tile: int
     """Rows that are ranked together; their scores fit in the cache."""
     height: int
@@ -121,29 +126,31 @@ class Ranking:
             matrix[:d] = shifted.T
             matrix[d] = -0.5 * squared_norms
             radius = float(np.sqrt(squared_norms.max()))
-        return cls(matrix, shift, radius, float(np.finfo(dtype).eps) / 2, *_heights(matrix))
+        slope = float(np.finfo(dtype).eps) / 2 * radius
+        level, none = slope * radius, np.empty(0, dtype)
+        return cls(matrix, shift, none, radius, slope, level, *_heights(matrix))
 
     @classmethod
     def of_linear(cls, linear: Linear, dtype: type[np.float32] | type[np.float64]) -> "Ranking":
         """Return the ranking of linear costs, without what all centers have in common.
 
         With A the longest coefficients and T the greatest constant of those that are left, a score
-        is off by at most D u (A |x| + T) <= D u r (|x| + r), if r is at least A and the square root
-        of T.  The definition rounds coefficients and constants as they are.
+        is off by at most D u (A |x| + T).  The definition rounds coefficients and constants as they
+        are.  Columns are scaled, so that lengths do not mix units.  Least values stand for numbers
+        too small for this precision.
         """
-        coefficients, constants = linear.coefficients[:, :-1], linear.constants
+        unit = float(np.finfo(dtype).eps) / 2
         with np.errstate(all="ignore"):
-            slopes = coefficients - coefficients.mean(axis=0)
-            heights = constants - constants.mean()
-            matrix: Rows = np.zeros((coefficients.shape[1] + 2, len(constants)), dtype)
-            matrix[:-2], matrix[-1] = -slopes.T, -heights
-            radius = _reach(slopes, heights)
-            whole = max(_reach(coefficients, constants), np.finfo(np.float64).tiny)
-            radius = max(radius, _DOUBLE * whole, 1e-15)
-            definition = 2 * _DOUBLE * (whole / radius) ** 2 + 2 * _DOUBLE * (whole / radius)
+            apart, whole, scales = linear.scaled(2 * _DOUBLE / unit)
+            matrix: Rows = np.zeros((len(scales) + 2, len(linear.constants)), dtype)
+            matrix[:-2], matrix[-1] = -apart.coefficients.T, -apart.constants
+            (steep, high), (whole_steep, whole_high) = apart.greatest, whole.greatest
+            slope = unit * max(steep, 1e-15) + 2 * _DOUBLE * whole_steep
+            level = unit * max(high, 1e-15 * steep, 1e-30) + 2 * _DOUBLE * whole_high
+            radius = max(steep, math.sqrt(high))
         shift: Rows = np.zeros(linear.coefficients.shape[1], dtype)
-        unit = float(np.finfo(dtype).eps) / 2 + definition
-        return cls(matrix, shift, radius, unit, *_heights(matrix))
+        scale: Rows = np.append(scales, 0.0).astype(dtype)
+        return cls(matrix, shift, scale, radius, slope, level, *_heights(matrix))
 
     @property
     def decides(self) -> bool:
@@ -156,19 +163,20 @@ class Ranking:
         most = MOST_CANDIDATES
         if self.decides:
             most = self.matrix.shape[1]
-        return self.shift, self.matrix, self.bounds, most
+        return self.shift, self.scale, self.matrix, self.bounds, most
 
     @cached_property
     def bounds(self) -> Float64Array:
-        """(5,), numbers of `doubt` for compiled loops."""
+        """(6,), numbers of `doubt` for compiled loops."""
         limits, terms = np.finfo(self.matrix.dtype), 2 * (len(self.shift) + 8)
         tiny, most = terms * float(limits.tiny), limits.max / 4
-        return np.array([self.radius, 1.01 * terms * self.unit, 2 * terms * _DOUBLE, tiny, most])
+        scores = 1.01 * terms * self.slope, 1.01 * terms * self.level
+        return np.array([self.radius, *scores, 2 * terms * _DOUBLE, tiny, most])
 
     def doubt(self, rows: Rows) -> Rows:
         """Return a bound of the rounding of the difference of two scores, (n,).
 
-        The rows, (n, d), are shifted.
+        The rows, (n, d), are shifted and scaled.
 
         With D = d + 8 unit roundoffs for shifting, converting and summing, a score is off by at
         most D u |c| (|x| + |c|); the definition rounds each squared distance, at most 2 (|x|^2 +
@@ -177,7 +185,8 @@ class Ranking:
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         radius = rows.dtype.type(self.radius)
         terms = 2 * (rows.shape[1] + 8)
-        scores = rows.dtype.type(1.01 * terms * self.unit) * radius * (norms + radius)
+        number = rows.dtype.type
+        scores = number(1.01 * terms * self.slope) * norms + number(1.01 * terms * self.level)
         definition = rows.dtype.type(2 * terms * _DOUBLE) * (norms * norms + radius * radius)
         bound: Rows = scores + definition + terms * np.finfo(rows.dtype).tiny
         finite = (norms + radius) ** 2 < np.finfo(rows.dtype).max / 4
@@ -190,12 +199,6 @@ def _heights(matrix: Rows) -> tuple[int, int]:
     tile = 1 << max(7, min(10, (2**21 // matrix.shape[1]).bit_length() - 1))
     height = min(tile, SMALL_PRODUCT // matrix.size)
     return tile, height if height >= LEAST_HEIGHT else tile
-
-
-def _reach(coefficients: Float64Array, constants: Float64Array) -> float:
-    """Return the greatest length of coefficients, (k, d), or root of a constant, (k,)."""
-    squares = np.einsum("ij,ij->i", coefficients, coefficients).max()
-    return float(np.sqrt(max(squares, np.abs(constants).max())))
 
 
 def costs(
@@ -330,7 +333,9 @@ def _rank_compiled(
 ) -> tuple[IndexArray, IndexArray]:
     """As `_rank_tiles`, by compiled loops, which measure a tile of rows while it is in the cache."""
     labels, sure = np.empty((count, len(rows)), np.intp), np.empty(len(rows), np.bool_)
-    left, scores = _memory(rows, ranking, scratch, COMPILED_TILE)
+    small = ranking.height >= LEAST_COMPILED_TILE
+    tile = min(COMPILED_TILE, ranking.height) if small else COMPILED_TILE
+    left, scores = _memory(rows, ranking, scratch, tile)
     integer: type[np.signedinteger[Any]] = np.int32
     if ranking.decides:
         integer = np.int64
@@ -388,6 +393,8 @@ def _scores(rows: Rows, ranking: Ranking, scratch: Scratch) -> Iterator[tuple[sl
         part = slice(start, min(start + len(left), len(rows)))
         count = part.stop - start
         np.subtract(rows[part], ranking.shift, out=left[:count, :d])
+        if ranking.scale.size:
+            left[:count, :d] *= ranking.scale
         scores = _multiply(left[:count], ranking.matrix, ranking.height, product[:count])
         yield part, left[:count, :d], scores
 
